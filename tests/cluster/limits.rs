@@ -334,7 +334,7 @@ fn machine() -> Vec<Row> {
         fill("sessions of the cluster", SESSIONS_MAX, |number| open(number, None), |number| open(number, None)),
         fill(
             "ids remembered without a session, for at least 60 s",
-            REMEMBERED_MAX,
+            TOMBSTONES_MAX,
             |number| Command::Release { grant: GrantId::from_ulid(number), session: None, at: WallMillis(0) },
             |number| open(number, Some(GrantId::from_ulid(number))),
         ),

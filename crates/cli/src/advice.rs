@@ -14,7 +14,7 @@ const RUN_A_COMMAND: [&str; 3] = ["lock", "sem", "elect"];
 
 /// Adds a tip to an error, if there is one. `words` is the command line, starting with the program's name.
 pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
-    keep_to_shown(&mut error);
+    remove_hidden(&mut error);
     if let Some(tip) = tip(&error, words) {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     }
@@ -22,7 +22,7 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
 }
 
 /// Removes hidden commands from clap's suggestions.
-fn keep_to_shown(error: &mut Error) {
+fn remove_hidden(error: &mut Error) {
     if let Some(ContextValue::Strings(similar)) = error.remove(ContextKind::SuggestedSubcommand) {
         let shown: Vec<String> = similar.into_iter().filter(|name| !HIDDEN.contains(&name.as_str())).collect();
         if !shown.is_empty() {
@@ -41,7 +41,7 @@ fn tip(error: &Error, words: &[String]) -> Option<String> {
     if error.source().is_some_and(|source| source.is::<ParseIntError>()) {
         Some("write an integer without a unit".to_owned())
     } else if error.kind() == ErrorKind::MissingRequiredArgument && is_missing("<CMD>") {
-        Some(with_dashes(words))
+        Some(with_double_dash(words))
     } else if error.kind() == ErrorKind::UnknownArgument && arguments.iter().any(|name| is_global(name)) {
         Some("write this option after the command, for example: fairhold locks ls -e http://n2:7171".to_owned())
     } else {
@@ -56,7 +56,7 @@ fn is_global(argument: &str) -> bool {
 }
 
 /// The command line with `--` after the name, if a command can follow there; otherwise an example.
-fn with_dashes(words: &[String]) -> String {
+fn with_double_dash(words: &[String]) -> String {
     let general = "write the command after --, for example: fairhold lock NAME -- echo hello".to_owned();
     let Some([command, name, rest @ ..]) = words.get(1..) else { return general };
     let is_plain = |word: &String| !word.starts_with('-');
@@ -97,16 +97,19 @@ mod tests {
 
     #[test]
     fn the_tip_is_the_corrected_command_line() {
-        let said = complaint("fairhold lock nightly echo hello");
-        assert!(said.contains("for example: fairhold lock nightly -- echo hello"), "{said}");
-        let said = complaint("fairhold -e http://n2:7171 locks ls");
-        assert!(said.contains("tip: write this option after the command"), "{said}");
+        let message = complaint("fairhold lock nightly echo hello");
+        assert!(message.contains("for example: fairhold lock nightly -- echo hello"), "{message}");
+        let message = complaint("fairhold -e http://n2:7171 locks ls");
+        assert!(message.contains("tip: write this option after the command"), "{message}");
     }
 
     #[test]
     fn hidden_commands_are_never_suggested() {
-        let said = complaint("fairhold locsk");
-        assert!(said.contains("'locks'") && !said.contains("lock-supervisor") && !said.contains("lock-exec"), "{said}");
+        let message = complaint("fairhold locsk");
+        assert!(
+            message.contains("'locks'") && !message.contains("lock-supervisor") && !message.contains("lock-exec"),
+            "{message}"
+        );
         assert!(!complaint("fairhold lock-super").contains("lock-supervisor"));
     }
 }

@@ -132,7 +132,7 @@ async fn members(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
         return api.call(&ApiRequest::get("/v1/cluster")).await.map(|_| ());
     }
     let mut table = Table::new(&["ID", "ROLE", "URL", "PEER", "LAG", "SILENT FOR", "ANSWERS"]);
-    for Row { id, url, peer, role, lag, silent_for } in seen.roster() {
+    for Row { id, url, peer, role, lag, silent_for } in seen.member_rows() {
         let (role, answers) = role.map_or_else(|why| ("-".to_owned(), format!("no: {why}")), |role| (role, "yes".to_owned()));
         let dash = || "-".to_owned();
         let lag = lag.map_or_else(dash, |lag| lag.to_string());

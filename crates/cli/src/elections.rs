@@ -4,13 +4,13 @@ use crate::{
     output,
     remote::{
         self, Api, ApiRequest, Failure, LongPollArgs, RemoteArgs,
-        format::{self, OutputFormat, Table, cell, harmless},
+        format::{self, OutputFormat, Table, cell, terminal_safe},
         request::encode,
     },
 };
 use clap::Subcommand;
 use fairhold_client::Method;
-use fairhold_client::{Observer, Seen};
+use fairhold_client::{ElectionEvent, Observer};
 use fairhold_types::{Revision, election::Leader};
 use serde_json::{Value, json};
 use std::{io, process::ExitCode};
@@ -110,18 +110,18 @@ async fn follow(mut observer: Observer, requested: Option<OutputFormat>) -> Resu
     }
 }
 
-fn line(seen: &Seen, requested: Option<OutputFormat>) -> String {
+fn line(seen: &ElectionEvent, requested: Option<OutputFormat>) -> String {
     let (kind, leader) = match seen {
-        Seen::Elected(leader) => ("elected", Some(leader)),
-        Seen::Proclaimed(leader) => ("proclaimed", Some(leader)),
-        Seen::Vacant => ("vacant", None),
-        Seen::Missed | _ => ("missed", None),
+        ElectionEvent::Elected(leader) => ("elected", Some(leader)),
+        ElectionEvent::Proclaimed(leader) => ("proclaimed", Some(leader)),
+        ElectionEvent::Vacant => ("vacant", None),
+        ElectionEvent::Missed | _ => ("missed", None),
     };
     match (OutputFormat::resolve(requested), leader) {
         (OutputFormat::Json | OutputFormat::Ndjson, Some(leader)) => format!("{}\n", as_json(kind, leader)),
         (OutputFormat::Json | OutputFormat::Ndjson, None) => format!("{}\n", json!({ "type": kind })),
         (OutputFormat::Table | OutputFormat::Plain, Some(leader)) => {
-            format!("{kind}\t{}\t{}\t{}\n", leader.token, harmless(&leader.value), harmless(&leader.owner))
+            format!("{kind}\t{}\t{}\t{}\n", leader.token, terminal_safe(&leader.value), terminal_safe(&leader.owner))
         }
         (OutputFormat::Table | OutputFormat::Plain, None) => format!("{kind}\n"),
     }
@@ -150,10 +150,10 @@ mod tests {
             session: SessionNumber(57),
             owner: "ci-9".to_owned(),
         };
-        let seen = Seen::Elected(leader);
+        let seen = ElectionEvent::Elected(leader);
         assert_eq!(line(&seen, Some(OutputFormat::Plain)), "elected\t58\thttp://a\\t\tci-9\n");
         assert!(line(&seen, Some(OutputFormat::Ndjson)).contains(r#""token":58"#));
-        assert_eq!(line(&Seen::Vacant, Some(OutputFormat::Plain)), "vacant\n");
-        assert_eq!(line(&Seen::Vacant, Some(OutputFormat::Ndjson)), "{\"type\":\"vacant\"}\n");
+        assert_eq!(line(&ElectionEvent::Vacant, Some(OutputFormat::Plain)), "vacant\n");
+        assert_eq!(line(&ElectionEvent::Vacant, Some(OutputFormat::Ndjson)), "{\"type\":\"vacant\"}\n");
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn from_result<E: Error>(result: Result<(), E>) -> ExitCode {
 
 /// Prints the error and returns `code`.
 pub(crate) fn with_error(code: u8, error: &dyn Error) -> ExitCode {
-    // Stderr may be a file on a full disk; the exit code still tells the outcome.
+    // Stderr may be a file on a full disk; the exit code still shows the outcome.
     writeln!(io::stderr(), "fairhold: {error}").ok();
     ExitCode::from(code)
 }

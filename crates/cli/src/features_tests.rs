@@ -61,7 +61,7 @@ fn rows(page: &str) -> Vec<Vec<&str>> {
     rows.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
 }
 
-/// The texts in backticks.
+/// The strings in backticks.
 fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
@@ -99,7 +99,7 @@ fn operations(description: &Value) -> BTreeMap<String, BTreeSet<String>> {
     operations
 }
 
-/// What the page lacks, and what it names but does not exist.
+/// The entries that the page lacks, and the ones that it has but that do not exist.
 fn complaints(page: &str) -> Vec<String> {
     let (rows, operations, leaves) = (rows(page), operations(&description()), leaves());
     let mut complaints: Vec<String> =

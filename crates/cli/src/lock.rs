@@ -161,8 +161,8 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
         Some(signal) = signals.recv() => WaitOutcome::Signalled(signal),
         why = waiting::no_answer(client, args.connect.timeout) => {
             let within = duration::rounded(args.connect.timeout);
-            let asked = client.endpoints().join(", ");
-            WaitOutcome::Not(exit::UNAVAILABLE, format!("no endpoint answered within {within}: {asked}{why}"))
+            let endpoints = client.endpoints().join(", ");
+            WaitOutcome::Not(exit::UNAVAILABLE, format!("no endpoint answered within {within}: {endpoints}{why}"))
         }
         () = reporting => WaitOutcome::Not(exit::UNAVAILABLE, "the progress messages have ended".to_owned()),
     }

@@ -71,7 +71,7 @@ pub(crate) enum MemberFault {
     Address(#[from] AddressFault),
 }
 
-/// A text that is not `HOST:PORT`.
+/// The string is not `HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a HOST:PORT (a port from 1 to 65535; an IPv6 address in brackets)")]
 pub(crate) struct AddressFault(pub(crate) String);

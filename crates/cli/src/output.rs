@@ -1,10 +1,10 @@
-//! Standard output and standard error. The reader of a pipe may go away at any time: this ends the output, and is not
+//! Standard output and standard error. The reader of a pipe may close it at any time: this ends the output, and is not
 //! an error.
 
-use fairhold_types::text::harmless;
+use fairhold_types::text::terminal_safe;
 use std::io::{self, Write};
 
-/// Writes a text to standard output in one call, and flushes it.
+/// Writes text to standard output in one call, and flushes it.
 pub(crate) fn write_stdout(text: &str) -> io::Result<()> {
     write_bytes(text.as_bytes())
 }
@@ -19,7 +19,7 @@ pub(crate) fn write_bytes(bytes: &[u8]) -> io::Result<()> {
 /// Writes a line to stderr, prefixed with the name of this program.
 pub(crate) fn note(text: &str) {
     // Nobody may read stderr; the output and the exit code are what matters.
-    writeln!(io::stderr(), "fairhold: {}", harmless(text)).ok();
+    writeln!(io::stderr(), "fairhold: {}", terminal_safe(text)).ok();
 }
 
 /// Ignores a closed pipe.

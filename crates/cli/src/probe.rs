@@ -151,8 +151,8 @@ impl ClusterProbe {
                 None => counts.push((id, 1)),
             }
         }
-        let most = counts.iter().map(|(_, count)| *count).max()?;
-        counts.iter().find(|(_, count)| *count == most).map(|(id, _)| (*id).clone())
+        let max = counts.iter().map(|(_, count)| *count).max()?;
+        counts.iter().find(|(_, count)| *count == max).map(|(id, _)| (*id).clone())
     }
 
     /// The nodes of that cluster that answered, by number.
@@ -178,7 +178,7 @@ impl ClusterProbe {
     }
 
     /// Every member, with its own answer, or why there is none.
-    pub(crate) fn roster(&self) -> Vec<Row> {
+    pub(crate) fn member_rows(&self) -> Vec<Row> {
         let nodes = self.nodes();
         let leader = self.leader();
         let known_to_leader = leader.map_or(&[][..], |(_, _, answer)| &answer.cluster.members);
@@ -189,7 +189,7 @@ impl ClusterProbe {
                     Ok("old leader".to_owned())
                 }
                 Some((_, answer)) => Ok(answer.cluster.role.clone()),
-                None => Err(self.why_silent(&url)),
+                None => Err(self.failure_of(&url)),
             };
             let lag = member.and_then(|one| one.lag);
             let silent_for = member.and_then(|one| one.silent_for.clone());
@@ -198,7 +198,7 @@ impl ClusterProbe {
         self.members().into_iter().map(row).collect()
     }
 
-    fn why_silent(&self, url: &str) -> String {
+    fn failure_of(&self, url: &str) -> String {
         let endpoint = self.endpoints.iter().find(|endpoint| endpoint.url == normalize(url));
         let why = endpoint.and_then(|endpoint| endpoint.answer.as_ref().err().cloned());
         why.unwrap_or_else(|| "another node answers there".to_owned())

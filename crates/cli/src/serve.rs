@@ -85,7 +85,7 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
                 tracing::info!("{reason}: shutting down cleanly; a second signal ends the process at once");
                 tokio::select! {
                     biased;
-                    again = signals.received() => end_at_once(again),
+                    again = signals.received() => exit_at_once(again),
                     () = server.stop() => Ok(()),
                 }
             }
@@ -113,12 +113,12 @@ fn runtime(name: &str, threads: Option<usize>) -> io::Result<Runtime> {
 
 /// A second signal means that the operator does not want to wait. Like a crash, this loses nothing that was
 /// acknowledged.
-fn end_at_once(signal: &str) -> ! {
+fn exit_at_once(signal: &str) -> ! {
     tracing::warn!("{signal} again: ending at once");
     std::process::exit(EXIT_AT_ONCE)
 }
 
-async fn stop_requested(signals: &mut StopSignals, parent_gone: Option<parent::Gone>) -> &'static str {
+async fn stop_requested(signals: &mut StopSignals, parent_gone: Option<parent::ParentGone>) -> &'static str {
     let gone = async {
         match parent_gone {
             Some(gone) => gone.wait().await,

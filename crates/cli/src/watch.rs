@@ -4,7 +4,7 @@ use crate::{
     output,
     remote::{
         self, Failure, RemoteArgs,
-        format::{OutputFormat, cell, harmless},
+        format::{OutputFormat, cell, terminal_safe},
     },
 };
 use fairhold_client::{Watch, WatchEvent};
@@ -134,7 +134,7 @@ fn describe(event: &Value) -> String {
     cells.extend(
         rest.filter(|name| !["revision", "type", subject].contains(name)).map(|name| format!("{name}={}", cell(event, name))),
     );
-    format!("{}\n", cells.iter().map(|cell| harmless(cell)).collect::<Vec<_>>().join("\t"))
+    format!("{}\n", cells.iter().map(|cell| terminal_safe(cell)).collect::<Vec<_>>().join("\t"))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub(crate) fn prepare(database: &Path) -> rusqlite::Result<()> {
     Connection::open(database)?.execute_batch(table)
 }
 
-/// Writes unless somebody with a larger token has written before. Returns whether it wrote.
+/// Writes unless a holder with a larger token has written before. Returns whether it wrote.
 pub(crate) fn write(database: &Path, body: &str, token: FencingToken) -> rusqlite::Result<bool> {
     let connection = Connection::open(database)?;
     let token = i64::try_from(token.0).unwrap_or(i64::MAX);

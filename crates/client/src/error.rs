@@ -5,7 +5,7 @@ use fairhold_types::{
     Code, EndReason, FencingToken, GrantId, LockName,
     dto::Contender,
     duration::{self, rounded},
-    text::harmless,
+    text::terminal_safe,
 };
 use std::time::Duration;
 
@@ -56,8 +56,8 @@ impl std::fmt::Display for Lost {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody else holds the lock, and the caller did not wait. It is in no queue. Try again, or wait.
-    #[error("the lock {lock} is held{}", by(.holder))]
+    /// Another client holds the lock, and the caller did not wait. It is in no queue. Try again, or wait.
+    #[error("the lock {lock} is held{}", holder_suffix(.holder))]
     #[non_exhaustive]
     LockHeld {
         /// The lock.
@@ -66,7 +66,7 @@ pub enum Error {
         holder: Option<Box<Contender>>,
     },
     /// The lock did not become free during the caller's wait. The caller has left the queue.
-    #[error("the lock {lock} did not become free within {}{}", rounded(*.waited), still(.holder))]
+    #[error("the lock {lock} did not become free within {}{}", rounded(*.waited), holder_sentence(.holder))]
     #[non_exhaustive]
     WaitTimeout {
         /// The lock.
@@ -117,14 +117,14 @@ pub enum Error {
     },
     /// No answer came in time, and **nothing was done**. For a lock: this program does not hold it, and the background
     /// takes back any request that may still arrive. Try again later.
-    #[error("no answer from the cluster in time: {}", harmless(.last))]
+    #[error("no answer from the cluster in time: {}", terminal_safe(.last))]
     #[non_exhaustive]
     Unavailable {
         /// Why the last attempt failed.
         last: String,
     },
     /// The cluster is at a limit and did nothing. Try again later, or less often.
-    #[error("the cluster is at a limit: {}", harmless(.detail))]
+    #[error("the cluster is at a limit: {}", terminal_safe(.detail))]
     #[non_exhaustive]
     Busy {
         /// Which limit.
@@ -142,7 +142,7 @@ pub enum Error {
     },
     /// **It may have happened, or may still happen**: no answer came in time, although the client repeated the request
     /// with the same key. Check the state before you try again.
-    #[error("it may have happened: no answer in time: {}", harmless(.last))]
+    #[error("it may have happened: no answer in time: {}", terminal_safe(.last))]
     #[non_exhaustive]
     OutcomeUnknown {
         /// The idempotency key of the request, if it has one.
@@ -151,7 +151,7 @@ pub enum Error {
         last: String,
     },
     /// The cluster refused the request and did nothing. A retry does not help.
-    #[error("refused: {}", harmless(.detail))]
+    #[error("refused: {}", terminal_safe(.detail))]
     #[non_exhaustive]
     Refused {
         /// The stable code, if this version knows it.
@@ -163,7 +163,7 @@ pub enum Error {
     },
     /// The cluster answered, and this version of the client cannot read the answer: the server may be newer. The
     /// request may have been carried out.
-    #[error("the answer is not valid: {}", harmless(.why))]
+    #[error("the answer is not valid: {}", terminal_safe(.why))]
     #[non_exhaustive]
     NotUnderstood {
         /// What is wrong with the answer.
@@ -204,20 +204,20 @@ impl Error {
             Some(Code::NotEmpty) => Error::NotEmpty { path: problem.path.unwrap_or_default() },
             Some(Code::SessionExpired | Code::SessionNotFound) => Error::Lost(Lost::Expired),
             Some(Code::GrantGone) => Error::Lost(problem.reason.map_or(Lost::Expired, Lost::from)),
-            Some(Code::StateFull) => Error::StateFull { detail: problem.in_words() },
-            Some(Code::QueueFull | Code::RateLimited) => Error::Busy { detail: problem.in_words(), retry_after: None },
-            code => Error::Refused { code, status, detail: problem.in_words() },
+            Some(Code::StateFull) => Error::StateFull { detail: problem.message() },
+            Some(Code::QueueFull | Code::RateLimited) => Error::Busy { detail: problem.message(), retry_after: None },
+            code => Error::Refused { code, status, detail: problem.message() },
         }
     }
 }
 
-fn by(holder: &Option<Box<Contender>>) -> String {
-    holder.as_ref().map(|holder| format!(" by {} (#{})", harmless(&holder.owner), holder.number)).unwrap_or_default()
+fn holder_suffix(holder: &Option<Box<Contender>>) -> String {
+    holder.as_ref().map(|holder| format!(" by {} (#{})", terminal_safe(&holder.owner), holder.number)).unwrap_or_default()
 }
 
-fn still(holder: &Option<Box<Contender>>) -> String {
+fn holder_sentence(holder: &Option<Box<Contender>>) -> String {
     let Some(holder) = holder else { return String::new() };
-    let who = format!(": {} (#{})", harmless(&holder.owner), holder.number);
+    let who = format!(": {} (#{})", terminal_safe(&holder.owner), holder.number);
     match holder.held_for.as_deref().and_then(|held| duration::parse(held).ok()) {
         Some(held) => format!("{who} has held it for {}", rounded(held)),
         None => format!("{who} holds it"),

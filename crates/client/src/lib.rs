@@ -60,7 +60,7 @@
 //!
 //! # Guarantees
 //!
-//! - **A guard is lost before the cluster can grant its lock to somebody else.** The client relies on a lock only
+//! - **A guard is lost before the cluster can grant its lock to another client.** The client relies on a lock only
 //!   because of keepalives that it sent itself, counted from before each was sent, less a [`margin`]. That needs no
 //!   network, and time in which the process is stopped or the machine suspended counts (on Linux; elsewhere a
 //!   suspension may not). It assumes that the rates of the two clocks stay within [`CLOCK_RATE_BOUND_PERCENT`]. A

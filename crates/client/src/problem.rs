@@ -27,7 +27,7 @@ pub(crate) struct ProblemBody {
 
 impl ProblemBody {
     /// What went wrong, and what to do.
-    pub(crate) fn in_words(self) -> String {
+    pub(crate) fn message(self) -> String {
         match self.advice {
             Some(advice) => format!("{}: {advice}", self.detail),
             None => self.detail,

@@ -180,7 +180,7 @@ impl RawCall {
         RawCall { attempt_timeout: timeout, ..self }
     }
 
-    /// Tries these nodes alone, in this order, instead of those that the client knows.
+    /// Tries only these nodes, in this order, instead of those that the client knows.
     pub fn endpoints<U: Into<String>>(self, urls: impl IntoIterator<Item = U>) -> RawCall {
         RawCall { endpoints: Some(urls.into_iter().map(Into::into).collect()), ..self }
     }

@@ -182,7 +182,7 @@ mod tests {
             assert!(decode::<T>(1, &bytes).unwrap() == *value, "{} bytes", bytes.len());
         }
         for length in [1_000, SHORT_BYTES_MAX - 64, SHORT_BYTES_MAX, SHORT_BYTES_MAX + 64] {
-            // One-byte numbers, one-byte texts and empty options: decoding charges most for these.
+            // One-byte numbers, one-byte strings and empty options: decoding charges most for these.
             assert_both_ways(&vec![1_u128; length]);
             assert_both_ways(&vec![1_u64; length]);
             assert_both_ways(&vec![None::<u8>; length]);

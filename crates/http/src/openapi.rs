@@ -43,8 +43,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 
 const ABOUT: &str = "Fair locks, sessions and a tree of nodes, replicated on three or five servers.\n\n\
-    You can send any request to any server. Durations are texts with a unit (`30s`, `250ms`; a bare number means seconds), times \
-    are RFC 3339 in UTC. Put each parameter of a POST either into the query or into a JSON body; `null` means that it is not \
+    You can send any request to any server. Durations are strings with a unit (`30s`, `250ms`; a bare number means seconds), \
+    times are RFC 3339 in UTC. Put each parameter of a POST either into the query or into a JSON body; `null` means that it is not \
     given. Write a flag bare, as `=true` or as `=false`. The answer to an unknown parameter or field is 400 and names \
     it.\n\nErrors are problems (RFC 9457) with a stable `code`. `503` means that nothing was done: retry freely. `504` with \
     `\"outcome\":\"unknown\"` means that it may have happened: retry with the same `Idempotency-Key`.\n\nLimits named in bytes \
@@ -138,7 +138,7 @@ fn document() -> Value {
         },
         "servers": [{ "url": "/", "description": "The server that sent this page; you can use any other." }],
         "tags": [
-            { "name": "locks", "description": "Locks: what everybody may see, and the calls for administrators." },
+            { "name": "locks", "description": "Locks: list, show and check them, and the calls for administrators." },
             { "name": "grants", "description": "Grants: acquire, get, renew and release them." },
             { "name": "elections", "description": "Elections: locks whose holder is known by a value." },
             { "name": "sessions", "description": "Sessions: a client's liveness, which owns its grants." },
@@ -228,7 +228,7 @@ mod tests {
                 Value::Object(fields) => {
                     if let Some(Value::String(reference)) = fields.get("$ref") {
                         let pointer = reference.strip_prefix('#').unwrap();
-                        assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+                        assert!(document.pointer(pointer).is_some(), "{reference} does not resolve");
                         used.insert(pointer.to_owned());
                     }
                     open.extend(fields.values());
@@ -239,7 +239,7 @@ mod tests {
         }
         for kind in ["schemas", "headers", "examples"] {
             for name in document["components"][kind].as_object().unwrap().keys() {
-                assert!(used.contains(&format!("/components/{kind}/{name}")), "{name} is used by nothing");
+                assert!(used.contains(&format!("/components/{kind}/{name}")), "{name} is unused");
             }
         }
     }

@@ -43,7 +43,8 @@ pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, 
         .with_state(node)
 }
 
-/// The status of a node, for a separate listener, so that clients cannot take all of its connections: `/livez`, `/readyz` and `/metrics`.
+/// The status of a node: `/livez`, `/readyz` and `/metrics`. It is for a separate listener, whose connections clients
+/// cannot use up.
 pub fn status_router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposition: Exposition) -> Router {
     let context = CallContext::new(node.clone(), exposition.http());
     state_routes(Routes::new(), info)

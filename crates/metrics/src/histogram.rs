@@ -22,7 +22,7 @@ pub struct Histogram(Arc<HistogramInner>);
 
 struct HistogramInner {
     bounds: &'static [f64],
-    /// One more than `bounds`: the last one counts what is above all of them.
+    /// One more than `bounds`: the last bucket counts observations above all bounds.
     counts: Box<[AtomicU64]>,
     /// In nanoseconds for durations, otherwise in units.
     sum: AtomicU64,
@@ -98,7 +98,7 @@ mod tests {
     use crate::{Format, registry, text};
 
     #[test]
-    fn an_observation_falls_into_the_first_bucket_that_holds_it() {
+    fn an_observation_counts_in_the_first_bucket_that_fits() {
         let histogram = Histogram::of_seconds(&[0.5, 1.0]);
         let mut registry = registry();
         registry.register("wait_seconds", "Waiting", histogram.clone());

@@ -2,7 +2,7 @@
 //! begins.
 
 use crate::{host::TRUE_RATE, plan::ScenarioPlan, trace};
-use fairhold_types::limits::PIECE_STEPS;
+use fairhold_types::limits::COMMAND_STEPS_MAX;
 use parking_lot::{Mutex, MutexGuard};
 use std::{sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ impl Calm {
     /// Derives from a plan the promises that apply without faults.
     pub(crate) fn new(plan: &ScenarioPlan) -> Calm {
         let fair = plan.rates.iter().all(|rate| *rate == TRUE_RATE) && plan.network.break_one_in == 0;
-        let work = plan.pace * u32::try_from(PIECE_STEPS).unwrap_or(u32::MAX);
+        let work = plan.pace * u32::try_from(COMMAND_STEPS_MAX).unwrap_or(u32::MAX);
         let soon = SOON + (plan.flushes.at_least + work) * FLUSHES + plan.round_trip * ROUND_TRIPS;
         let fair = fair && soon <= SOON_MAX && !plan.is_too_far_apart();
         #[cfg(feature = "failpoints")]

@@ -111,7 +111,7 @@ impl State {
             if session.id.is_none() && grants != 1 {
                 return Err(format!("session {number} was made for one grant but has {grants}"));
             }
-            if session.ended.len() > limits::SESSION_ENDED_IDS_MAX {
+            if session.ended.len() > limits::SESSION_TOMBSTONES_MAX {
                 return Err(format!("session {number} remembers {} grants", session.ended.len()));
             }
             let floor = session.ended.floor();

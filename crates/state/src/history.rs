@@ -12,7 +12,7 @@ use crate::{
 };
 use fairhold_types::{
     FencingToken, GrantNumber, HoldingEnd, LockName, Mode, Revision, SessionNumber,
-    limits::{HISTORY_FORGOTTEN_MAX, HISTORY_MAX, HISTORY_PER_LOCK_MAX},
+    limits::{HISTORY_MAX, HISTORY_PER_LOCK_MAX, HISTORY_REMOVED_MAX},
     time::WallMillis,
 };
 use imbl::{OrdMap, OrdSet, Vector};
@@ -193,10 +193,10 @@ impl History {
         dropped
     }
 
-    /// Drops entries that ended up to this revision, `HISTORY_FORGOTTEN_MAX` at most, and returns their locks.
+    /// Drops entries that ended up to this revision, `HISTORY_REMOVED_MAX` at most, and returns their locks.
     pub(crate) fn forget(&mut self, through: Revision) -> Vec<LockName> {
         let mut dropped = Vec::new();
-        while dropped.len() < HISTORY_FORGOTTEN_MAX
+        while dropped.len() < HISTORY_REMOVED_MAX
             && let Some((key, lock)) = self.oldest.get_min()
             && key.ended <= through
         {
@@ -349,10 +349,10 @@ mod tests {
     #[test]
     fn one_verdict_forgets_a_bounded_number_of_entries() {
         let mut history = History::default();
-        for ended in 2..=HISTORY_FORGOTTEN_MAX as u64 + 3 {
+        for ended in 2..=HISTORY_REMOVED_MAX as u64 + 3 {
             history.insert(past(if ended % 2 == 0 { "a" } else { "b" }, ended));
         }
-        assert_eq!(history.forget(Revision(u64::MAX)).len(), HISTORY_FORGOTTEN_MAX);
+        assert_eq!(history.forget(Revision(u64::MAX)).len(), HISTORY_REMOVED_MAX);
         assert_eq!((history.len(), history.forget(Revision(u64::MAX)).len(), history.len()), (2, 2, 0));
         assert_eq!(history, History::default());
     }

@@ -92,7 +92,7 @@ impl Change<'_> {
     pub(crate) fn require_tombstone_room(&self) -> Result<(), Rejection> {
         let index = &self.state.index;
         let reserved = self.state.tombstones.len() + index.grants.len() + index.session_keys.len() + index.change_keys.len();
-        if reserved < limits::REMEMBERED_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::REMEMBERED_MAX as u64 }) }
+        if reserved < limits::TOMBSTONES_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::TOMBSTONES_MAX as u64 }) }
     }
 
     /// Remembers the key of a write without results.

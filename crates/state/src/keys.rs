@@ -1,7 +1,7 @@
 //! Ids and keys of requests. Every request that changes something has one, and takes effect once.
 //!
 //! The object that limits its lifetime stores it: a live grant or session has its own id and the keys that changed it;
-//! a session remembers its ended grants; the table of tombstones has all others, for `REMEMBERED_FOR`. A key has one
+//! a session remembers its ended grants; the table of tombstones has all others, for `TOMBSTONE_KEPT_FOR`. A key has one
 //! use: with another request it is refused.
 
 use crate::command::WriteKey;

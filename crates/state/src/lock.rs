@@ -309,7 +309,7 @@ fn contender_name(session: SessionNumber, sequence: u32) -> String {
 
 fn refuse_unsupported(acquire: &Acquire) -> Result<(), Rejection> {
     let wants = &acquire.wants;
-    let too_many = wants.len() > limits::LOCKS_TOGETHER_MAX;
+    let too_many = wants.len() > limits::LOCKS_PER_ACQUIRE_MAX;
     let named_before = |at: usize| wants[..at].iter().any(|other| other.lock == wants[at].lock);
     let twice = !too_many && (1..wants.len()).any(named_before);
     let election = acquire.value.is_some();

@@ -7,7 +7,7 @@ use crate::{
 };
 use fairhold_types::{
     EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber,
-    limits::{OVERTAKEN_MAX, SESSION_ENDED_IDS_MAX},
+    limits::{OVERTAKEN_MAX, SESSION_TOMBSTONES_MAX},
     time::WallMillis,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -42,7 +42,7 @@ pub struct Ended(Option<Box<EndedGrants>>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct EndedGrants {
-    /// The newest `SESSION_ENDED_IDS_MAX` by id, sorted. New ids are nearly always the newest, so this is a queue. It is
+    /// The newest `SESSION_TOMBSTONES_MAX` by id, sorted. New ids are nearly always the newest, so this is a queue. It is
     /// copied when the session changes for the first time after a snapshot.
     ids: VecDeque<(GrantId, EndReason)>,
     /// The newest id that was dropped from `ids`.
@@ -88,7 +88,7 @@ impl Ended {
             Ok(at) => ended.ids[at].1 = reason,
             Err(at) => ended.ids.insert(at, (grant, reason)),
         }
-        if ended.ids.len() <= SESSION_ENDED_IDS_MAX {
+        if ended.ids.len() <= SESSION_TOMBSTONES_MAX {
             return None;
         }
         let (oldest, _) = ended.ids.pop_front()?;

@@ -199,7 +199,7 @@ impl Change<'_> {
         }
     }
 
-    /// Remembers an ended grant in its session, which keeps the newest `SESSION_ENDED_IDS_MAX` by id and a floor.
+    /// Remembers an ended grant in its session, which keeps the newest `SESSION_TOMBSTONES_MAX` by id and a floor.
     pub(crate) fn remember_in_session(&mut self, number: SessionNumber, grant: GrantId, reason: EndReason) {
         let remember = |session: &mut Arc<SessionRecord>| Arc::make_mut(session).ended.remember(grant, reason);
         let Some(dropped) = self.state.sessions.change(&number, |session| ended_weight(session), remember) else {

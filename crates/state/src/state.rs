@@ -47,7 +47,7 @@ impl State {
             totals: Arc::default(),
             pending: PendingWork::default(),
             budget: Budget::default(),
-            piece_steps: limits::PIECE_STEPS,
+            piece_steps: limits::COMMAND_STEPS_MAX,
             index: Index::default(),
         }
     }

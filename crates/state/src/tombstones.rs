@@ -1,11 +1,11 @@
 //! Tombstones of ended grants, sessions and writes, so that a late retry receives the right answer.
 //!
 //! A named session remembers its own ended grants (`SessionRecord::ended`). The table here has all others, for at least
-//! `REMEMBERED_FOR` by the leader's clock, which then proposes `Forget`. A full table refuses new work; it never
+//! `TOMBSTONE_KEPT_FOR` by the leader's clock, which then proposes `Forget`. A full table refuses new work; it never
 //! forgets earlier.
 
 use crate::{command::OperationResult, weighed::Weighed};
-use fairhold_types::{EndReason, GrantId, Revision, SessionNumber, limits::FORGOTTEN_MAX};
+use fairhold_types::{EndReason, GrantId, Revision, SessionNumber, limits::TOMBSTONES_REMOVED_MAX};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub(crate) enum Tombstone {
     Grant(EndReason),
     /// The key of a session.
     Session,
-    /// The key of a write, with its results unless they exceed `RESULTS_REMEMBERED_BYTES`.
+    /// The key of a write, with its results unless they exceed `RESULTS_KEPT_BYTES`.
     Write { fingerprint: [u8; 16], succeeded: bool, results: Option<Vec<OperationResult>> },
     /// The id of a grant that an administrator broke, with the reason. If the grant had a named session, that session
     /// remembers it too.
@@ -69,10 +69,10 @@ impl Tombstones {
         self.by_age.insert((at, id), ());
     }
 
-    /// Forgets tombstones up to this revision, the oldest first and `FORGOTTEN_MAX` at most. Returns how many.
+    /// Forgets tombstones up to this revision, the oldest first and `TOMBSTONES_REMOVED_MAX` at most. Returns how many.
     pub(crate) fn forget(&mut self, through: Revision) -> usize {
         let mut forgotten = 0;
-        while forgotten < FORGOTTEN_MAX
+        while forgotten < TOMBSTONES_REMOVED_MAX
             && let Some((oldest, ())) = self.by_age.get_min()
         {
             let (at, id) = *oldest;

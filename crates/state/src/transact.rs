@@ -8,7 +8,7 @@ use crate::{
     weight::results_weight,
 };
 use fairhold_types::{
-    limits::RESULTS_REMEMBERED_BYTES,
+    limits::RESULTS_KEPT_BYTES,
     planted::{self, Bug},
 };
 
@@ -36,7 +36,7 @@ impl Change<'_> {
         let results = self.operate_all(part, operations)?;
         if let Some(WriteKey { key, fingerprint }) = transact.key {
             // A retry must not act twice. If the results are too large to keep, its answer has none.
-            let kept = (results_weight(&results) <= RESULTS_REMEMBERED_BYTES).then(|| results.clone());
+            let kept = (results_weight(&results) <= RESULTS_KEPT_BYTES).then(|| results.clone());
             let remembered = Tombstone::Write { fingerprint, succeeded, results: kept };
             self.state.tombstones.remember(key, self.revision, remembered);
         } else if self.events.is_empty() {

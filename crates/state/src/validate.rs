@@ -149,7 +149,7 @@ fn open_session(open: &OpenSession) -> Result<(), Rejection> {
 }
 
 fn acquire(request: &Acquire) -> Result<(), Rejection> {
-    fits("a number of locks", request.wants.len(), limits::LOCKS_TOGETHER_MAX)?;
+    fits("a number of locks", request.wants.len(), limits::LOCKS_PER_ACQUIRE_MAX)?;
     request.wants.iter().try_for_each(|want| lock_name(&want.lock))?;
     if let Claimant::Anonymous { timeout_ms } = request.claimant {
         timeout(timeout_ms)?;

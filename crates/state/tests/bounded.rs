@@ -11,16 +11,16 @@ mod meter;
 use crowd::{AT, Crowd};
 use fairhold_state::command::{Command, Outcome, Rejection};
 use fairhold_types::limits::{
-    DEADLOCK_VISITS_MAX, FORGOTTEN_MAX, HISTORY_FORGOTTEN_MAX, LOCKS_TOGETHER_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX,
-    NODES_SWEPT_MAX, PIECE_STEPS, SESSION_ENDED_IDS_MAX, TRANSACTION_STEPS_MAX,
+    COMMAND_STEPS_MAX, DEADLOCK_VISITS_MAX, HISTORY_REMOVED_MAX, LOCKS_PER_ACQUIRE_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX,
+    NODES_SWEPT_MAX, SESSION_TOMBSTONES_MAX, TOMBSTONES_REMOVED_MAX, TRANSACTION_STEPS_MAX,
 };
 use fairhold_types::{FencingToken, LockName};
 use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf};
 
 /// One grant beyond the limit of a piece, with all its locks: each of them ends, or is granted.
-const LAST: u64 = 8 * LOCKS_TOGETHER_MAX as u64;
+const LAST: u64 = 8 * LOCKS_PER_ACQUIRE_MAX as u64;
 /// A command that works in pieces stops after this many steps.
-const PIECE: u64 = PIECE_STEPS + LAST;
+const PIECE: u64 = COMMAND_STEPS_MAX + LAST;
 /// The other work of a command, however simple.
 const BASE: u64 = 8;
 /// A search for a deadlock.
@@ -42,10 +42,10 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
         Command::SetGrantTimeout { .. } => ("SetGrantTimeout", BASE, "nothing grows"),
         Command::EndCooling { .. } => ("EndCooling", BASE + PIECE, "a piece: the rest is named again"),
         Command::EndHolds { .. } => ("EndHolds", BASE + PIECE, "a piece: the rest is named again"),
-        Command::Forget { .. } => ("Forget", BASE + FORGOTTEN_MAX as u64, "the ids that one verdict forgets"),
+        Command::Forget { .. } => ("Forget", BASE + TOMBSTONES_REMOVED_MAX as u64, "the ids that one verdict forgets"),
         Command::ForgetLocks { .. } => ("ForgetLocks", BASE + PIECE, "a piece: the rest is named again"),
         Command::ForgetHistory { .. } => {
-            ("ForgetHistory", BASE + HISTORY_FORGOTTEN_MAX as u64, "the past holds that one verdict forgets")
+            ("ForgetHistory", BASE + HISTORY_REMOVED_MAX as u64, "the past holds that one verdict forgets")
         }
         Command::Transact(_) => {
             ("Transact", BASE + TRANSACTION_STEPS_MAX as u64 + nodes, "conditions, and nodes created and removed")
@@ -64,7 +64,7 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
     }
 }
 
-const ENDS: u64 = BASE + PIECE + SESSION_ENDED_IDS_MAX as u64;
+const ENDS: u64 = BASE + PIECE + SESSION_TOMBSTONES_MAX as u64;
 
 fn worst() -> BTreeMap<&'static str, (u64, u64, &'static str, String)> {
     let mut crowd = Crowd::new();

@@ -13,7 +13,7 @@ use fairhold_state::{
     read::GrantStatus,
 };
 use fairhold_types::{
-    ClusterId, EndReason, GrantId, LockName, Mode, Path, Revision, SessionId, limits::RESULTS_REMEMBERED_BYTES, time::WallMillis,
+    ClusterId, EndReason, GrantId, LockName, Mode, Path, Revision, SessionId, limits::RESULTS_KEPT_BYTES, time::WallMillis,
 };
 use random::{Commands, Profile};
 
@@ -411,7 +411,7 @@ fn a_large_write_is_remembered_without_its_results_and_is_not_done_twice() {
     let nodes = state.census().nodes;
     assert_eq!(done(&mut state, many), Outcome::WrittenBefore { succeeded: true, at });
     assert_eq!(state.census().nodes, nodes, "it was done twice");
-    let remembered = before + 1_000 * 400 + RESULTS_REMEMBERED_BYTES;
+    let remembered = before + 1_000 * 400 + RESULTS_KEPT_BYTES;
     assert!(state.bytes() < remembered, "{} bytes are counted", state.bytes());
 }
 

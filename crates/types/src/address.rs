@@ -27,7 +27,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_has_one_limit_for_all_its_addresses() {
+    fn all_addresses_of_a_machine_share_one_limit() {
         for (one, other) in
             [("10.0.0.1", "::ffff:10.0.0.1"), ("2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff"), ("fe80::1", "fe80::2")]
         {

@@ -1,4 +1,4 @@
-//! The JSON body that answers `POST /v1/batch`: what each call of it was answered.
+//! The JSON body of the answer to `POST /v1/batch`.
 
 use crate::{
     dto::{Grant, RenewedGrant},
@@ -6,24 +6,24 @@ use crate::{
 };
 use serde::Serialize;
 
-/// What the calls were answered, in their order.
+/// The answers to the calls of a batch, in the order of the calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchAnswers {
-    /// One for each call.
+    /// One answer for each call.
     pub answers: Vec<BatchAnswer>,
 }
 
-/// What one call was answered: what it would have been answered alone.
+/// The answer to one call: the same as without the batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchAnswer {
     /// The HTTP status.
     pub status: u16,
-    /// `Retry-After`: when to ask again, in seconds.
+    /// `Retry-After`: when to retry, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
-    /// The body, where it has one.
+    /// The body; omitted if the answer has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Body>,
 }
@@ -33,10 +33,10 @@ pub struct BatchAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Body {
-    /// What is held, or waits.
+    /// The grant, held or queued.
     Grant(Box<Grant>),
-    /// What lives on.
+    /// The renewed grant.
     Renewed(RenewedGrant),
-    /// Why not.
+    /// Why the call failed.
     Problem(Box<Problem>),
 }

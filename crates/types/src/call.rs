@@ -1,7 +1,7 @@
 //! The requests of the API: one type for each call's parameters.
 //!
 //! The client fills and writes them, the server reads them from a query or a JSON body, and the API's description is made of
-//! them: their doc comments are its texts. A new option of a call is one field here, and the rule that follows it.
+//! them: their doc comments are its descriptions. A new option needs one field here, and the code that obeys it.
 
 mod acquire;
 mod batch;

@@ -1,4 +1,4 @@
-//! The stable codes of errors, as `code` of a problem. Which HTTP status each has is decided in `http` alone.
+//! The stable codes of errors, as `code` of a problem. Only the crate `http` maps them to HTTP statuses.
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident => $text:literal,)*) => {
@@ -15,7 +15,7 @@ macro_rules! codes {
             /// Every code.
             pub const ALL: &[Code] = &[$(Code::$variant),*];
 
-            /// The code as it travels.
+            /// The code as text, as in JSON.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -45,7 +45,7 @@ codes! {
     GrantNotFound => "grant_not_found",
     /// No session has this id or number.
     SessionNotFound => "session_not_found",
-    /// Somebody else holds the lock, and the caller did not wait.
+    /// Another client holds the lock, and the caller did not wait.
     LockHeld => "lock_held",
     /// The lock did not become free in time; the caller has left the queue.
     WaitTimeout => "wait_timeout",
@@ -79,9 +79,9 @@ codes! {
     GrantGone => "grant_gone",
     /// The session has ended.
     SessionExpired => "session_expired",
-    /// The id is too old: the cluster may have forgotten that it ended.
+    /// The id is too old: the cluster may have forgotten that its grant has ended.
     Forgotten => "forgotten",
-    /// The events asked for are no longer kept.
+    /// The requested events are no longer kept.
     Compacted => "compacted",
     /// The node has another version.
     VersionMismatch => "version_mismatch",
@@ -89,7 +89,7 @@ codes! {
     TooLarge => "too_large",
     /// The same key was used with another request.
     IdempotencyMismatch => "idempotency_mismatch",
-    /// Too many wait for the lock.
+    /// The queue of the lock is full.
     QueueFull => "queue_full",
     /// The state has reached its size limit: something must be removed first.
     StateFull => "state_full",

@@ -1,4 +1,4 @@
-//! The JSON bodies of the API. Durations are text with a unit, times are RFC 3339 in UTC, and what is not known is left out.
+//! The JSON bodies of the API. Durations are text with a unit, times are RFC 3339 in UTC, and unknown values are omitted.
 
 use crate::{FencingToken, GrantId, GrantNumber, HoldingEnd, LockName, Mode, Path, Revision, SessionId, SessionNumber};
 use serde::{Deserialize, Serialize};
@@ -113,7 +113,7 @@ pub struct Revoked {
 pub struct Want {
     /// Its name.
     pub name: LockName,
-    /// Alone or shared.
+    /// Exclusive or shared.
     #[serde(default)]
     pub mode: Mode,
 }
@@ -141,7 +141,7 @@ pub struct Contender {
     pub meta: Meta,
 }
 
-/// An entry of a queue, as everybody may see it.
+/// An entry of a queue, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -157,7 +157,7 @@ pub struct QueueItem {
     /// Its token while it holds the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<FencingToken>,
-    /// Alone or shared.
+    /// Exclusive or shared.
     pub mode: Mode,
     /// The number of permits.
     pub permits: u32,
@@ -182,7 +182,7 @@ pub struct QueueItem {
     pub meta: Meta,
 }
 
-/// A lock, as everybody may see it.
+/// A lock, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -221,7 +221,7 @@ pub struct Lock {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum LockState {
-    /// Somebody holds it.
+    /// It has a holder.
     Held,
     /// Nobody holds it, and the lock delay of an expired holder is still running.
     Cooling,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Why a text is not a duration.
+/// Why a string is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a duration is a number with a unit, like 30s, 250ms or 10m (a bare number means seconds)")]
 pub struct ParseDurationError;
@@ -43,14 +43,14 @@ pub fn rounded(duration: Duration) -> String {
         0 => format!("{millis}ms"),
         1..10 if millis >= 100 => format!("{seconds}.{}s", millis / 100),
         1..60 => format!("{seconds}s"),
-        60..3_600 => two(seconds / 60, "m", seconds % 60, "s"),
-        3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
-        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+        60..3_600 => two_units(seconds / 60, "m", seconds % 60, "s"),
+        3_600..86_400 => two_units(seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
+        _ => two_units(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
     }
 }
 
 /// Two units, or only the first if the second would be zero.
-fn two(many: u64, unit: &str, rest: u64, smaller: &str) -> String {
+fn two_units(many: u64, unit: &str, rest: u64, smaller: &str) -> String {
     if rest == 0 { format!("{many}{unit}") } else { format!("{many}{unit}{rest:02}{smaller}") }
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_read_no_more_digits_than_they_need() {
+    fn durations_are_shown_with_few_digits() {
         let spans = [
             (0, "0s"),
             (840, "840ms"),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_is_read() {
+    fn durations_are_parsed_as_people_write_them() {
         for (text, millis) in
             [("30s", 30_000), ("250ms", 250), ("10m", 600_000), ("30", 30_000), ("1.5", 1_500), ("0", 0), ("1m 30s", 90_000)]
         {
@@ -89,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn an_invalid_duration_is_refused() {
         for text in ["", "-1", "s", "1 parsec", "1e3", "NaN", "inf", "1..5", "99999999999999999999999", "18446744073709551615m"] {
-            assert!(parse(text).is_err(), "{text} was taken");
+            assert!(parse(text).is_err(), "{text} was accepted");
         }
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_formatted_duration_parses_to_the_same_value() {
         for millis in [0, 1, 250, 1_000, 30_000, 90_500] {
             let duration = Duration::from_millis(millis);
             assert_eq!(parse(&format(duration)).unwrap(), duration);

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lines_read_as_the_contract_has_them() {
+    fn the_lines_have_the_documented_json() {
         let leader = Leader {
             token: FencingToken(57),
             value: "http://10.0.0.7".to_owned(),

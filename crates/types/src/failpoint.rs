@@ -66,7 +66,7 @@ mod tests {
     const PAGE: &str = include_str!("../../../docs/internals/failpoints.md");
 
     #[test]
-    fn the_page_of_failpoints_has_each_of_them_and_no_other() {
+    fn the_page_of_failpoints_is_complete() {
         let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
         let rows: Vec<&str> = rows.collect();
         let names: Vec<&str> = Point::ALL.iter().map(|point| point.name()).collect();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_has_none() {
+    fn a_product_build_has_no_failpoints() {
         if !cfg!(feature = "failpoints") {
             assert!(failpoint!(StorageLogWrite).is_ok());
         }

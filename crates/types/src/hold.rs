@@ -63,7 +63,7 @@ mod tests {
     use crate::GrantNumber;
 
     #[test]
-    fn the_lines_read_as_the_contract_has_them() {
+    fn the_lines_have_the_documented_json() {
         let id = GrantId::from_ulid(1);
         let owner = "ci-7".to_owned();
         let first =

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{fmt, str::FromStr};
 
-/// Why a text is not a valid id.
+/// Why a string is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseIdError(pub &'static str);
@@ -50,7 +50,7 @@ counter! {
     FencingToken
 }
 
-/// A server of the cluster, as the operator numbered it: 1 or more.
+/// The number of a server, which the operator chose: 1 or more.
 pub type NodeId = u64;
 
 impl Revision {
@@ -148,20 +148,20 @@ impl fmt::Display for ClusterId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GrantId {
     value: u128,
-    form: Form,
+    form: IdForm,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Form {
+enum IdForm {
     Ulid,
     Uuid,
 }
 
 impl GrantId {
-    /// Makes an id of the 128 bits of a ULID.
+    /// The id of a ULID with these 128 bits.
     #[must_use]
     pub fn from_ulid(value: u128) -> GrantId {
-        GrantId { value, form: Form::Ulid }
+        GrantId { value, form: IdForm::Ulid }
     }
 }
 
@@ -175,8 +175,8 @@ impl fmt::Debug for GrantId {
 impl fmt::Display for GrantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.form {
-            Form::Ulid => ulid::Ulid(self.value).fmt(f),
-            Form::Uuid => uuid::Uuid::from_u128(self.value).hyphenated().fmt(f),
+            IdForm::Ulid => ulid::Ulid(self.value).fmt(f),
+            IdForm::Uuid => uuid::Uuid::from_u128(self.value).hyphenated().fmt(f),
         }
     }
 }
@@ -195,14 +195,14 @@ impl FromStr for GrantId {
                 if text.as_bytes()[0] > b'7' {
                     return Err(EXPECTED);
                 }
-                Ok(GrantId { value: ulid.0, form: Form::Ulid })
+                Ok(GrantId { value: ulid.0, form: IdForm::Ulid })
             }
             36 => {
                 let uuid = uuid::Uuid::try_parse(text).map_err(|_| EXPECTED)?;
                 if uuid.get_version_num() != 7 {
                     return Err(EXPECTED);
                 }
-                Ok(GrantId { value: uuid.as_u128(), form: Form::Uuid })
+                Ok(GrantId { value: uuid.as_u128(), form: IdForm::Uuid })
             }
             _ => Err(EXPECTED),
         }
@@ -214,7 +214,7 @@ impl Serialize for GrantId {
         if serializer.is_human_readable() {
             serializer.collect_str(self)
         } else {
-            (self.form == Form::Uuid, self.value).serialize(serializer)
+            (self.form == IdForm::Uuid, self.value).serialize(serializer)
         }
     }
 }
@@ -225,7 +225,7 @@ impl<'de> Deserialize<'de> for GrantId {
             return String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom);
         }
         let (uuid, value) = <(bool, u128)>::deserialize(deserializer)?;
-        Ok(GrantId { value, form: if uuid { Form::Uuid } else { Form::Ulid } })
+        Ok(GrantId { value, form: if uuid { IdForm::Uuid } else { IdForm::Ulid } })
     }
 }
 
@@ -234,18 +234,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_id_comes_back_in_the_form_in_which_it_was_given() {
+    fn a_grant_id_keeps_its_text_form() {
         for text in ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "0190163d-8694-739b-aea5-966c26f8ad91"] {
             assert_eq!(text.parse::<GrantId>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn what_is_no_ulid_and_no_uuidv7_is_refused() {
+    fn only_a_ulid_or_a_uuidv7_is_accepted() {
         for text in
             ["", "42", "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "01ARZ3NDEKTSV4RRFFQ69G5FAU!", "f47ac10b-58cc-4372-a567-0e02b2c3d479"]
         {
-            assert!(text.parse::<GrantId>().is_err(), "{text} was taken");
+            assert!(text.parse::<GrantId>().is_err(), "{text} was accepted");
         }
     }
 
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_id_is_32_digits_of_lower_case() {
+    fn a_session_id_is_32_lower_case_hexadecimal_digits() {
         assert_eq!(SessionId(255).to_hex().parse::<SessionId>().unwrap(), SessionId(255));
         assert!("FF".repeat(16).parse::<SessionId>().is_err());
         assert!("+f".repeat(16).parse::<SessionId>().is_err());

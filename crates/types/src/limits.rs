@@ -65,8 +65,8 @@ pub const ADMIN_TOKEN_BYTES_MAX: usize = 4_096;
 /// Waiters in the queue of one lock.
 pub const WAITERS_MAX: usize = 10_000;
 /// Locks in one acquire.
-pub const LOCKS_TOGETHER_MAX: usize = 64;
-/// How many waiters of higher priority may overtake the longest waiter of a lock. After that, nobody overtakes it.
+pub const LOCKS_PER_ACQUIRE_MAX: usize = 64;
+/// How many waiters of higher priority may overtake the longest waiter of a lock. After that, none overtakes it.
 pub const OVERTAKEN_MAX: u32 = 16;
 /// Contenders and queues that a deadlock search visits for one request. Beyond that, the answer says that it was not checked.
 pub const DEADLOCK_VISITS_MAX: usize = 4_000;
@@ -93,19 +93,19 @@ pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// The longest `Fairhold-Timeout`.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// Tombstones (ids of ended grants) that one session keeps.
-pub const SESSION_ENDED_IDS_MAX: usize = 1_024;
+pub const SESSION_TOMBSTONES_MAX: usize = 1_024;
 /// Tombstones without a session. When the table is full, the cluster refuses new work; it never forgets an id early.
-pub const REMEMBERED_MAX: usize = 4_000_000;
+pub const TOMBSTONES_MAX: usize = 4_000_000;
 /// Tombstones that one verdict of the leader's clock removes.
-pub const FORGOTTEN_MAX: usize = 2_000;
+pub const TOMBSTONES_REMOVED_MAX: usize = 2_000;
 /// Idempotency keys of mode and timeout changes that a grant keeps for its lifetime.
 pub const GRANT_KEYS_MAX: usize = 16;
 /// Objects that one verdict of the leader's clock names.
 pub const VERDICT_OBJECTS_MAX: usize = 1_000;
 /// Steps, of about a microsecond each, after which a command leaves the rest of its work to later commands.
-pub const PIECE_STEPS: u64 = 4_000;
+pub const COMMAND_STEPS_MAX: u64 = 4_000;
 /// How long a tombstone without a session is kept, at least.
-pub const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+pub const TOMBSTONE_KEPT_FOR: Duration = Duration::from_secs(60);
 /// How long a lock must be without contenders before its settings are forgotten.
 pub const LOCK_IDLE_MAX: Duration = Duration::from_secs(600);
 /// The same, while unused locks use more than their share of the state's budget.
@@ -114,7 +114,7 @@ pub const LOCK_IDLE_MIN: Duration = Duration::from_secs(10);
 pub const PERMITS_MAX: u32 = 1_000_000;
 /// Sessions in one keepalive call.
 pub const KEEPALIVE_IDS_MAX: usize = 10_000;
-/// Bytes of the texts (owners, meta) of the grants ahead that one answer lists.
+/// Bytes of the owners and meta of the grants ahead that one answer lists.
 pub const AHEAD_BYTES_MAX: usize = 3 * 1024;
 /// Waiters of a deadlock that an answer names.
 pub const CYCLE_NAMED_MAX: usize = 32;
@@ -145,7 +145,7 @@ pub const STATE_MEMORY_PART: u64 = 8;
 pub const STATE_BYTES_MIN: u64 = 1024 * 1024;
 /// Bytes of a write's results that are kept with its key. If the results are larger, a repeated request learns only that it
 /// was done.
-pub const RESULTS_REMEMBERED_BYTES: u64 = 4_096;
+pub const RESULTS_KEPT_BYTES: u64 = 4_096;
 /// Conditions of one transaction, and operations in each of its branches.
 pub const TRANSACTION_STEPS_MAX: usize = 1_000;
 /// Grants, and ephemeral nodes, listed with each session in a list of sessions. The list also has their total numbers.
@@ -175,6 +175,6 @@ pub const HISTORY_MAX: usize = 100_000;
 /// How long a holding stays in the history, at least, unless the limits on their number remove it.
 pub const HISTORY_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Holdings that one verdict of the leader's clock removes from the history.
-pub const HISTORY_FORGOTTEN_MAX: usize = 1_000;
+pub const HISTORY_REMOVED_MAX: usize = 1_000;
 /// Recent holdings whose median estimates the next one.
 pub const ESTIMATE_HOLDS: usize = 15;

@@ -13,9 +13,9 @@ const BODIES_PART: u64 = 16;
 const EVENTS_PART: u64 = 32;
 
 /// The smallest share, in bytes: twice the size of the largest batch.
-const LEAST: u64 = 4 * 1024 * 1024;
+const SHARE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 /// The smallest number of connections.
-const CONNECTIONS_LEAST: u64 = 100;
+const CONNECTIONS_MIN: u64 = 100;
 
 /// The limits of a node with a given amount of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,13 +38,13 @@ impl MemoryPlan {
     /// The plan for a process with this many bytes of memory.
     #[must_use]
     pub fn of(memory: u64) -> MemoryPlan {
-        let part = |part: u64, most: usize| bytes((memory / part).max(LEAST)).min(most);
-        let connections = bytes((memory / BYTES_PER_CONNECTION).max(CONNECTIONS_LEAST));
+        let part = |part: u64, max: usize| bytes((memory / part).max(SHARE_BYTES_MIN)).min(max);
+        let connections = bytes((memory / BYTES_PER_CONNECTION).max(CONNECTIONS_MIN));
         MemoryPlan {
             connections: connections.min(CONNECTIONS_MAX),
             body_bytes: part(BODIES_PART, BODIES_BYTES_MAX),
             answer_bytes: part(BODIES_PART, ANSWERS_BYTES_MAX),
-            event_ring_bytes: (memory / EVENTS_PART).clamp(LEAST, EVENT_RING_BYTES),
+            event_ring_bytes: (memory / EVENTS_PART).clamp(SHARE_BYTES_MIN, EVENT_RING_BYTES),
             proposal_bytes: part(EVENTS_PART, PROPOSALS_BYTES_MAX),
             state_bytes: memory / STATE_MEMORY_PART,
         }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_node_allows_a_part_of_its_memory_and_a_large_one_what_is_enough() {
+    fn a_small_node_allows_a_share_of_its_memory_and_a_large_one_the_maximum() {
         let small = MemoryPlan {
             connections: 4_096,
             body_bytes: 64 << 20,

@@ -13,7 +13,7 @@ const LOCKS: &str = "/locks";
 /// The prefix of the path of every lock.
 const BELOW_LOCKS: &str = "/locks/";
 
-/// Why a text is not a path or a lock's name.
+/// Why a string is not a path or a lock's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParsePathError {
     /// The path does not begin with a slash.
@@ -107,7 +107,7 @@ impl Path {
     pub fn child(&self, name: &str) -> Path {
         debug_assert!(!name.is_empty() && !name.contains('/'), "a child's name is one level: {name}");
         let parent = if self.0.len() == 1 { "" } else { &self.0 };
-        Path(joined(parent, name))
+        Path(join_path(parent, name))
     }
 
     /// The prefix of every path below this one: `/jobs/` for `/jobs`.
@@ -140,7 +140,7 @@ impl LockName {
     /// Checks a name: no level is empty, `.` or `..`, no control characters, and it is within the limits.
     pub fn parse(text: &str) -> Result<LockName, ParsePathError> {
         check_lock_name(text)?;
-        Ok(LockName(joined(LOCKS, text)))
+        Ok(LockName(join_path(LOCKS, text)))
     }
 
     /// The name as text.
@@ -172,7 +172,7 @@ fn is_contender_name(level: &[u8]) -> bool {
         })
 }
 
-fn joined(parent: &str, rest: &str) -> Arc<str> {
+fn join_path(parent: &str, rest: &str) -> Arc<str> {
     let mut path = String::with_capacity(parent.len() + 1 + rest.len());
     path.push_str(parent);
     path.push('/');
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_taken_apart() {
+    fn paths_are_split_into_their_parts() {
         let path = Path::parse("/jobs/nightly").unwrap();
         assert_eq!((path.parent(), path.name()), (Some(Path::parse("/jobs").unwrap()), "nightly"));
         assert_eq!(Path::parse("/jobs").unwrap().parent(), Some(Path::root()));
@@ -302,7 +302,7 @@ mod tests {
 
     /// Compares every text of up to five of these characters with a plain implementation of the rules.
     #[test]
-    fn a_name_is_refused_for_a_control_character_or_an_empty_or_dot_level_alone() {
+    fn a_name_is_refused_only_for_a_control_character_or_an_empty_or_dot_level() {
         let mut texts = vec![String::new()];
         for _ in 0..5 {
             let characters = ['/', '.', 'a', '\n', '\u{7f}', '\u{80}', '\u{9f}', '\u{a0}', '\u{10a0}'];
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_hold_just_under_at_and_over() {
+    fn the_limits_are_checked_under_at_and_over_the_bound() {
         let name = |length: usize| "x".repeat(length);
         assert!(LockName::parse(&name(511)).is_ok() && LockName::parse(&name(512)).is_ok());
         assert_eq!(LockName::parse(&name(513)), Err(ParsePathError::TooLong { length: 513, max: 512 }));
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_beside_a_lock_of_a_deeper_name_is_another_one() {
+    fn a_lock_and_a_lock_below_its_name_are_independent() {
         let (orders, order) = (LockName::parse("orders").unwrap(), LockName::parse("orders/42").unwrap());
         assert_eq!(order.path().parent(), Some(orders.path()));
         assert!(order.path().is_under_locks() && !Path::parse("/locksmith").unwrap().is_under_locks());

@@ -15,13 +15,13 @@ pub const GRANT_ID: &str = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|\
 pub const LOCK_NAME: &str = "^(?!(.*/)?(\\.{1,2}|[0-9]+-lock-[0-9]{10})(/|$))\
     [^/\\u0000-\\u001f\\u007f-\\u009f]+(/[^/\\u0000-\\u001f\\u007f-\\u009f]+){0,29}$";
 
-/// A text for people; see `text::is_plain`.
+/// Text for people; see `text::is_plain`.
 pub const WORDS: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]*$";
 
 /// A path: the root, or 1 to 32 levels, none of them empty, `.` or `..`, no control characters.
 pub const PATH: &str = "^(/|(?!(.*/)\\.{1,2}(/|$))(/[^/\\u0000-\\u001f\\u007f-\\u009f]+){1,32})$";
 
-/// A path as `PATH` has it, but none of the tree's folder of locks.
+/// A path as in `PATH`, except those in the tree's folder of locks.
 pub const NODE_PATH: &str = "^(/|(?!/locks(/|$))(?!(.*/)\\.{1,2}(/|$))(/[^/\\u0000-\\u001f\\u007f-\\u009f]+){1,32})$";
 
 /// The prefix of a sequential node's name: a part of one level.

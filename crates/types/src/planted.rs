@@ -5,13 +5,13 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Bug {
-    /// A fence passes whatever its token is.
+    /// A fence accepts any token.
     FenceUnchecked,
     /// A token is the revision at which its grant queued, not the one at which it was granted.
     TokenOfTheQueue,
     /// A repeated acquire makes a new grant.
     GrantsAgain,
-    /// A repeated write is done again.
+    /// A repeated write is executed again.
     WritesAgain,
     /// A caller that disconnects ends the grant although a newer attempt has attached to it.
     AbandonsNewerAttempt,
@@ -19,7 +19,7 @@ pub enum Bug {
     OvertakesWaiters,
     /// A semaphore grants one permit too many.
     OnePermitTooMany,
-    /// Readers are let in while a writer holds.
+    /// Readers are granted while a writer holds the lock.
     ReadersBesideWriter,
     /// An expired session leaves its ephemeral nodes behind.
     EphemeralsStay,
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bug_is_among_all_once_and_none_is_planted_by_itself() {
+    fn the_list_has_every_bug_once_and_no_bug_is_planted_by_default() {
         for (index, bug) in Bug::ALL.into_iter().enumerate() {
             assert_eq!(bug as usize, index);
             assert!(!has(bug) || std::env::var_os("FAIRHOLD_PLANTED").is_some());

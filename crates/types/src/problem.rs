@@ -1,10 +1,10 @@
-//! The JSON body of an error: a problem after RFC 9457, with the facts that a person needs.
+//! The JSON body of an error: a problem as in RFC 9457, with the facts that a person needs.
 
 use crate::{Code, EndReason, FencingToken, GrantId, LockName, Path, Revision, SessionNumber, dto::Contender};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Whether a request that failed did something.
+/// Whether a failed request had an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -15,11 +15,11 @@ pub enum Effect {
     Unknown,
 }
 
-/// An error, after RFC 9457.
+/// An error, as in RFC 9457.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Problem {
-    /// Always `about:blank`: `code` says which.
+    /// Always `about:blank`: `code` identifies the error.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// What went wrong, in a few words.
@@ -64,11 +64,11 @@ pub enum TransactionPart {
     Else,
 }
 
-/// Further facts about an error. A fact that does not apply is left out.
+/// Further facts about an error. A fact that does not apply is omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Facts {
-    /// Whether the request did something.
+    /// Whether the request had an effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Effect>,
     /// The grant's id, which is also the `Idempotency-Key` to retry with.
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_holds_is_null_and_what_does_not_apply_is_left_out() {
+    fn a_missing_holder_is_null_and_other_missing_facts_are_omitted() {
         let facts = Facts { current_token: Some(None), ..Facts::default() };
         assert_eq!(serde_json::to_string(&facts).unwrap(), r#"{"current_token":null}"#);
     }

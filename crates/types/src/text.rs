@@ -1,11 +1,11 @@
-//! Texts for people: the characters allowed in an owner, a name or a reason, and how such a text is shown.
+//! Text for people: the characters allowed in an owner, a name or a reason, and how that text is shown.
 //!
 //! A control character moves a terminal's cursor or sets its title. An invisible character, or one that changes the text
 //! direction, makes a name look like another. A name needs neither.
 
 use std::borrow::Cow;
 
-/// Whether a character may appear in a text for people: it is no control character, not invisible, and neither changes the
+/// Whether a character may appear in text for people: it is no control character, not invisible, and neither changes the
 /// text direction nor ends the line.
 #[must_use]
 pub fn is_plain(c: char) -> bool {
@@ -18,7 +18,7 @@ pub fn is_plain(c: char) -> bool {
     !c.is_control() && !hidden
 }
 
-/// The first character of a text that is not allowed in it.
+/// The first character that is not allowed in text for people.
 #[must_use]
 pub fn first_not_plain(text: &str) -> Option<char> {
     // Nearly every text is ASCII, where one byte is one character.
@@ -28,9 +28,9 @@ pub fn first_not_plain(text: &str) -> Option<char> {
     text.chars().find(|c| !is_plain(*c))
 }
 
-/// A text that is safe to write to a terminal or a log: characters that are not allowed are escaped, as in `\u{1b}`.
+/// Text that is safe to write to a terminal or a log: characters that are not allowed are escaped, as in `\u{1b}`.
 #[must_use]
-pub fn harmless(text: &str) -> Cow<'_, str> {
+pub fn terminal_safe(text: &str) -> Cow<'_, str> {
     if first_not_plain(text).is_none() {
         return Cow::Borrowed(text);
     }
@@ -50,14 +50,14 @@ mod tests {
         ] {
             let text = format!("a{bad}b");
             assert_eq!(first_not_plain(&text), Some(bad));
-            let shown = harmless(&text);
+            let shown = terminal_safe(&text);
             assert!(shown.chars().all(is_plain) && shown.starts_with("a\\") && shown.ends_with('b'), "{shown}");
         }
         for good in
             ["", "ci-7@10.0.0.1", "a\\b\"c'", "Zoë, 東京, \u{1f980}", "a\u{a0}b\u{200a}c\u{2010}\u{202f}\u{205f}\u{2070}\u{fffd}"]
         {
-            assert_eq!((harmless(good), first_not_plain(good)), (Cow::Borrowed(good), None));
+            assert_eq!((terminal_safe(good), first_not_plain(good)), (Cow::Borrowed(good), None));
         }
-        assert_eq!(harmless("\u{1b}]0;pwned\u{7}\u{9b}A"), "\\u{1b}]0;pwned\\u{7}\\u{9b}A");
+        assert_eq!(terminal_safe("\u{1b}]0;pwned\u{7}\u{9b}A"), "\\u{1b}]0;pwned\\u{7}\\u{9b}A");
     }
 }

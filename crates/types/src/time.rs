@@ -13,7 +13,7 @@ impl WallMillis {
         time.map_or_else(|| "invalid".to_owned(), |time| format!("{time:.3}"))
     }
 
-    /// Reads what `to_rfc3339` wrote.
+    /// Parses the output of `to_rfc3339`.
     #[must_use]
     pub fn from_rfc3339(text: &str) -> Option<WallMillis> {
         let time: jiff::Timestamp = text.parse().ok()?;
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_written_as_rfc_3339() {
+    fn a_time_is_formatted_as_rfc_3339() {
         assert_eq!(WallMillis(1_763_700_840_120).to_rfc3339(), "2025-11-21T04:54:00.120Z");
         assert_eq!(WallMillis::from_rfc3339("2025-11-21T04:54:00.120Z"), Some(WallMillis(1_763_700_840_120)));
         assert_eq!(WallMillis::from_rfc3339("yesterday"), None);

@@ -65,7 +65,7 @@ pub struct Fence {
 /// A session by its public number or by its secret id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(untagged, expecting = "expected a session's number, or its id of 32 hexadecimal digits as a text")]
+#[serde(untagged, expecting = "expected a session's number, or its id of 32 hexadecimal digits as a string")]
 pub enum SessionName {
     /// Its number.
     Number(SessionNumber),
@@ -73,7 +73,7 @@ pub enum SessionName {
     Id(SessionId),
 }
 
-/// A duration: a text with a unit, or whole seconds.
+/// A duration: a string with a unit, or whole seconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "expected a duration with a unit, like \"30s\", or whole seconds")]
@@ -206,14 +206,14 @@ pub struct Check {
     pub version: Option<i32>,
 }
 
-/// What a transaction did.
+/// The result of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Transacted {
     /// Whether all conditions held: if so, `then` was run, otherwise `else`.
     pub succeeded: bool,
-    /// What each operation did, in order.
+    /// The result of each operation, in order.
     pub results: Vec<OperationResult>,
     /// The revision of the transaction.
     pub revision: Revision,
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_field_is_named_wherever_it_stands() {
+    fn an_unknown_field_is_named_at_every_level() {
         for (text, name) in [
             (r#"{"than":[]}"#, "than"),
             (r#"{"if":[{"pth":"/a"}]}"#, "pth"),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_or_a_duration_should_be_is_said() {
+    fn an_error_names_the_expected_form_of_a_session_or_a_duration() {
         for (text, expected) in [
             (r#"{"if":[{"session":true}]}"#, "a session's number, or its id"),
             (r#"{"then":[{"put":{"path":"/a","ttl":true}}]}"#, "a duration with a unit"),

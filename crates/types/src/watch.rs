@@ -1,4 +1,4 @@
-//! What a watch tells (`GET /v1/watch`): one JSON object for each event.
+//! The lines of a watch (`GET /v1/watch`): one JSON object for each event.
 
 use crate::{
     Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, dto::GrantState, problem::Facts,
@@ -153,7 +153,7 @@ pub enum What {
         /// The administrator's client, such as `curl@127.0.0.1`.
         by: String,
     },
-    /// An administrator asks a holder to give the lock back; nothing ends by it.
+    /// An administrator asks a holder to release the lock; this ends nothing.
     #[serde(rename = "revoke")]
     Revoked {
         /// The lock.
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lines_read_as_the_contract_has_them() {
+    fn the_lines_have_the_documented_json() {
         let (path, lock) = (Path::parse("/jobs/a").unwrap(), LockName::parse("deploy").unwrap());
         let (number, session) = (GrantNumber(41), SessionNumber(40));
         for (what, text) in [
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_once_what_type_of_line_it_is() {
+    fn an_error_line_has_one_type_field() {
         let problem = Problem {
             kind: "about:blank",
             title: "Gone",

@@ -207,7 +207,7 @@ impl Trial {
             share = share.saturating_sub(*of);
             here
         });
-        let (name, is_one, _) = sort.ok_or("the shares of the kinds of files do not add up to 100")?;
+        let (name, is_one, _) = kind.ok_or("the shares of the kinds of files do not add up to 100")?;
         let mut files = Vec::new();
         for folder in ["log", "snapshot"] {
             let entries = fs::read_dir(self.kept(VICTIM).join(folder)).map_err(|error| format!("{folder}: {error}"))?;

@@ -25,8 +25,8 @@ pub(super) async fn acquire(wire: &mut Wire, url_path: &str, within: Duration) -
     }
     let id = Ulid::generate();
     let key = format!("idempotency-key: {id}\r\n");
-    let asked = wire.send_within(within, "POST", url_path, &key, &[]).await;
-    let held = asked.and_then(|answer| {
+    let answer = wire.send_within(within, "POST", url_path, &key, &[]).await;
+    let held = answer.and_then(|answer| {
         let answer = answer.success()?;
         match serde_json::from_slice(&answer.body) {
             Ok(BenchGrant { state, token: Some(token) }) if state == "held" => Ok(BenchHeld { id, token }),

@@ -101,7 +101,7 @@ impl Work for KvOverHttp {
             }
             KvOperation::Read | KvOperation::LocalRead => {
                 let answer = self.wire.send("GET", &self.url_path, "", &[]).await?.success()?;
-                right(&answer.body, &self.value)?;
+                check_value(&answer.body, &self.value)?;
             }
         }
         Ok(Instant::now())
@@ -124,13 +124,13 @@ impl Work for KvOverRust {
             }
             KvOperation::Read | KvOperation::LocalRead => {
                 let read = self.nodes.get(&self.path).await.map_err(|error| error.to_string())?;
-                right(&read.ok_or("the node is gone")?.bytes, &self.value)?;
+                check_value(&read.ok_or("the node is gone")?.bytes, &self.value)?;
             }
         }
         Ok(Instant::now())
     }
 }
 
-fn right(read: &[u8], written: &[u8]) -> Result<(), String> {
+fn check_value(read: &[u8], written: &[u8]) -> Result<(), String> {
     if read == written { Ok(()) } else { Err(format!("read {} bytes that nobody wrote", read.len())) }
 }

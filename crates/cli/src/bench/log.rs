@@ -66,11 +66,11 @@ pub(super) async fn run(args: &LogArgs, is_shown: bool) -> Result<RunOutcome, Fa
         return Err(Failure::Usage("--seconds must be greater than 0".to_owned()));
     }
     fs::create_dir_all(args.dir.parent().unwrap_or(Path::new(".")))?;
-    let make = |error: io::Error| Failure::Usage(format!("--dir {} cannot be created: {error}", args.dir.display()));
-    fs::create_dir(&args.dir).map_err(make)?;
-    let measured = measured(args, is_shown).await;
+    let cannot_create = |error: io::Error| Failure::Usage(format!("--dir {} cannot be created: {error}", args.dir.display()));
+    fs::create_dir(&args.dir).map_err(cannot_create)?;
+    let outcome = measure(args, is_shown).await;
     remove(&args.dir).await?;
-    measured
+    outcome
 }
 
 /// Removes the directory once RocksDB, whose threads outlive its handle, has stopped writing to it.
@@ -84,7 +84,7 @@ async fn remove(directory: &Path) -> io::Result<()> {
     }
 }
 
-async fn measured(args: &LogArgs, is_shown: bool) -> Result<RunOutcome, Failure> {
+async fn measure(args: &LogArgs, is_shown: bool) -> Result<RunOutcome, Failure> {
     let mut nodes = Vec::new();
     for id in 1..=NODES {
         nodes.push(LogNode::start(args, id).await.map_err(Failure::Ended)?);
@@ -143,7 +143,7 @@ impl LogNode {
             peer.clone(),
             log,
             Arc::new(snapshots),
-            Arc::new(Nobody),
+            Arc::new(IgnoreEvents),
             Arc::new(NoDefectStore),
         )
         .await;
@@ -165,9 +165,9 @@ impl LogNode {
 }
 
 /// Ignores all events.
-struct Nobody;
+struct IgnoreEvents;
 
-impl ApplyObserver for Nobody {
+impl ApplyObserver for IgnoreEvents {
     fn applied(&self, _: &State, _: Revision, _: &[Event]) {}
 
     fn replaced(&self, _: &State) {}
@@ -180,8 +180,8 @@ impl Work for Commit {
     async fn once(&mut self, _: &mut Steps) -> Result<Instant, String> {
         // This session does not exist, so the state machine has nothing to do.
         let command = Command::CloseSession { session: SessionId(rand::random()), at: WallMillis(0) };
-        let answered = self.0.propose_within(command, LEADER_TIMEOUT).await;
-        answered.map_err(|error| error.to_string())?;
+        let result = self.0.propose_within(command, LEADER_TIMEOUT).await;
+        result.map_err(|error| error.to_string())?;
         Ok(Instant::now())
     }
 }

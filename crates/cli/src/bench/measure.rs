@@ -157,7 +157,7 @@ pub(crate) struct Gap {
 
 impl Progress {
     /// Records an operation that completed at this time after the start.
-    fn did(&self, after: Duration) {
+    fn record(&self, after: Duration) {
         self.done.fetch_add(1, Relaxed);
         self.silent_until(after);
     }
@@ -369,7 +369,7 @@ async fn settle(
             if counts {
                 tally.done += 1;
                 tally.latency.record(until.saturating_duration_since(from));
-                progress.did(now - pace.begin);
+                progress.record(now - pace.begin);
             }
         }
         Err(why) => {
@@ -417,7 +417,7 @@ mod tests {
 
     fn gaps(moments: &[u64], end: u64) -> Vec<Gap> {
         let progress = Progress::default();
-        moments.iter().for_each(|millis| progress.did(Duration::from_millis(*millis)));
+        moments.iter().for_each(|millis| progress.record(Duration::from_millis(*millis)));
         progress.silent_until(Duration::from_millis(end));
         progress.gaps()
     }

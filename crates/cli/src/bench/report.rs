@@ -31,14 +31,14 @@ fn text(figures: &Value, form: OutputFormat) -> String {
         row(&format!("  {step}"), String::new(), times);
     }
     let text = table.take(form);
-    if form == OutputFormat::Plain { text } else { text + &footing(figures) }
+    if form == OutputFormat::Plain { text } else { text + &summary(figures) }
 }
 
 fn milliseconds(value: &Value) -> String {
     value.as_f64().map(|number| format!("{number:.2}")).unwrap_or_default()
 }
 
-fn footing(figures: &Value) -> String {
+fn summary(figures: &Value) -> String {
     let number = |field: &str| figures[field].as_f64().unwrap_or_default();
     let loop_kind = match figures["rate"].as_f64() {
         Some(rate) => format!("{rate} started a second"),
@@ -59,7 +59,7 @@ fn footing(figures: &Value) -> String {
         text.push_str(&format!("{:>9} ms  {}\n", milliseconds(&part["ms"]), cell(part, "part")));
     }
     if let Some(why) = figures["first_failure"].as_str() {
-        text.push_str(&format!("first failure: {}\n", format::harmless(why)));
+        text.push_str(&format!("first failure: {}\n", format::terminal_safe(why)));
     }
     text
 }

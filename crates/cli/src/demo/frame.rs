@@ -1,17 +1,17 @@
-//! What the demo shows at one moment: the status of each node, and the queues of the locks.
+//! The state that the demo shows: the status of each node, and the queues of the locks.
 
 use fairhold_client::{Client, Method, StatusCode};
 use fairhold_types::{NodeId, dto};
 use futures_util::future::join_all;
 use std::{collections::BTreeMap, time::Duration};
 
-/// How long the queue of a lock may take.
+/// The timeout for reading the queue of a lock.
 const QUEUE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The pids of the nodes; none for a node that is down.
 pub(crate) type Pids = BTreeMap<NodeId, Option<u32>>;
 
-/// One moment of the cluster.
+/// The state of the cluster at one moment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DemoFrame {
     /// All nodes, by number.
@@ -59,7 +59,7 @@ pub(super) struct DemoHolder {
 }
 
 impl DemoFrame {
-    /// Asks all nodes concurrently.
+    /// Requests the status of all nodes concurrently.
     pub(super) async fn take(client: &Client, urls: &[(NodeId, String)], locks: &[&'static str]) -> DemoFrame {
         let cluster = client.cluster();
         let statuses = urls.iter().map(|(id, url)| async {
@@ -91,7 +91,7 @@ fn leader(nodes: &[DemoNode]) -> Option<NodeId> {
     nodes.iter().filter_map(|node| Some((leading(node)?, node.id))).max().map(|(_, id)| id)
 }
 
-/// Reads the queue of a lock from the own state of one node: this works without a leader too.
+/// Reads the queue of a lock from one node's own state: this works without a leader too.
 async fn queue(client: &Client, url: &str, lock: &str) -> Option<dto::Queue> {
     let call = client.call(Method::GET, format!("/v1/locks/{lock}/queue")).query("consistency", "local");
     let reply = call.endpoints([url]).timeout(QUEUE_TIMEOUT).send().await.ok()?;

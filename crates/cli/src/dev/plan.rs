@@ -26,19 +26,19 @@ pub(crate) struct PlannedNode {
 
 /// A port would exceed 65535.
 #[derive(Debug, thiserror::Error)]
-#[error("--port {port} is too high for {nodes} nodes: their peer ports are 100 higher, so the highest value is {most}")]
+#[error("--port {port} is too high for {nodes} nodes: their peer ports are 100 higher, so the highest value is {max}")]
 pub(crate) struct PlanError {
     port: u16,
     nodes: u16,
-    most: u16,
+    max: u16,
 }
 
 impl DevPlan {
     /// Nodes 1, 2, … with client ports from `port` on.
     pub(crate) fn new(nodes: u16, port: u16) -> Result<DevPlan, PlanError> {
-        let most = u16::MAX - PEER_PORT_OFFSET - (nodes - 1);
-        if port > most {
-            return Err(PlanError { port, nodes, most });
+        let max = u16::MAX - PEER_PORT_OFFSET - (nodes - 1);
+        if port > max {
+            return Err(PlanError { port, nodes, max });
         }
         let node = |index| PlannedNode {
             id: NodeId::from(index) + 1,

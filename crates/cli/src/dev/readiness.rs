@@ -1,37 +1,37 @@
 //! Waits until every node is ready.
 
 use super::DevPlan;
-use fairhold_types::text::harmless;
+use fairhold_types::text::terminal_safe;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// The polling interval.
-const ASK_EVERY: Duration = Duration::from_millis(50);
+const POLL_EVERY: Duration = Duration::from_millis(50);
 /// How long one answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often `dev` repeats which nodes are not ready.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Waits until `/readyz` of every node answers 200 in one round.
 pub(super) async fn all_ready(plan: &DevPlan) {
     let client = crate::local_http::http_client(ANSWER_TIMEOUT);
-    let mut complained = Instant::now();
+    let mut reported = Instant::now();
     loop {
-        let asked = plan.nodes().map(|node| {
+        let polls = plan.nodes().map(|node| {
             let request = client.get(format!("{}/readyz", node.url()));
             async move { (node.id(), answer(request).await) }
         });
-        let answers = futures_util::future::join_all(asked).await;
+        let answers = futures_util::future::join_all(polls).await;
         let unready: Vec<String> =
             answers.into_iter().filter_map(|(id, answer)| answer.err().map(|why| format!("node {id}: {why}"))).collect();
         if unready.is_empty() {
             return;
         }
-        if complained.elapsed() >= COMPLAIN_EVERY {
-            complained = Instant::now();
-            eprintln!("dev: not ready yet: {}", harmless(&unready.join("; ")));
+        if reported.elapsed() >= REPORT_EVERY {
+            reported = Instant::now();
+            eprintln!("dev: not ready yet: {}", terminal_safe(&unready.join("; ")));
         }
-        sleep(ASK_EVERY).await;
+        sleep(POLL_EVERY).await;
     }
 }
 

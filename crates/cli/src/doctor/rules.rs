@@ -143,7 +143,7 @@ fn leader(seen: &ClusterProbe) -> Finding {
     let nodes = seen.nodes();
     let leads: Vec<NodeId> = nodes.iter().filter(|(_, (_, answer))| answer.cluster.role == "leader").map(|(id, _)| *id).collect();
     let named: BTreeSet<Option<NodeId>> = nodes.values().map(|(_, answer)| answer.cluster.leader).collect();
-    let said = || {
+    let views = || {
         let say = |(id, (_, answer)): (&NodeId, &(&Endpoint, &NodeAnswer))| match answer.cluster.leader {
             Some(leader) => format!("node {id} says {leader}"),
             None => format!("node {id} says none"),
@@ -162,12 +162,12 @@ fn leader(seen: &ClusterProbe) -> Finding {
         ),
         ([_], _) => warn(
             CHECK,
-            format!("the nodes do not agree on the leader: {}", said()),
+            format!("the nodes do not agree on the leader: {}", views()),
             "an election may have just ended: run doctor again in a second",
         ),
         _ => fail(
             CHECK,
-            format!("the nodes do not agree on the leader: {}", said()),
+            format!("the nodes do not agree on the leader: {}", views()),
             "run doctor again in a second; if they still disagree, check that the nodes reach each other's peer ports in both \
              directions",
         ),

@@ -72,7 +72,7 @@ fn bad(seen: &ClusterProbe, check: &str) -> Vec<(Grade, String)> {
 #[track_caller]
 fn assert_bad(seen: &ClusterProbe, check: &str, grade: Grade, text: &str) {
     let bad = bad(seen, check);
-    assert!(bad.iter().any(|(found, said)| *found == grade && said.contains(text)), "{check}: {bad:?}");
+    assert!(bad.iter().any(|(found, message)| *found == grade && message.contains(text)), "{check}: {bad:?}");
     assert!(worst(&evaluate(seen)) >= grade);
 }
 

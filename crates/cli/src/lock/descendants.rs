@@ -6,7 +6,7 @@
 //! new.
 
 use super::group;
-use crate::remote::format::harmless;
+use crate::remote::format::terminal_safe;
 use rustix::{
     io::Errno,
     process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, wait},
@@ -58,7 +58,7 @@ impl Process {
         })
     }
 
-    /// A zombie no longer runs. A process whose first thread alone has ended looks like a zombie, but is alive.
+    /// A zombie no longer runs. A process of which only the first thread has ended looks like a zombie, but is alive.
     fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
@@ -105,17 +105,21 @@ impl fmt::Display for Survivor {
         match self {
             Survivor::Denied { pid, name, user } => {
                 let user = if *user == 0 { "root".to_owned() } else { format!("user {user}") };
-                write!(f, "process {pid} ({}) of {user} cannot be stopped: the kernel does not permit it", harmless(name))
+                write!(f, "process {pid} ({}) of {user} cannot be stopped: the kernel does not permit it", terminal_safe(name))
             }
             Survivor::Stuck { pid, name, state } => {
-                write!(f, "process {pid} ({}) does not end: it was killed, and is in the kernel (state {state})", harmless(name))
+                write!(
+                    f,
+                    "process {pid} ({}) does not end: it was killed, and is in the kernel (state {state})",
+                    terminal_safe(name)
+                )
             }
             Survivor::Unseen => write!(f, "a process that /proc does not show (hidepid?) cannot be stopped"),
         }
     }
 }
 
-/// A text that describes the first of them and counts the others.
+/// Describes the first of them, and counts the others.
 pub(super) fn describe(left: &[Survivor]) -> String {
     match left {
         [] => "no process is left".to_owned(),

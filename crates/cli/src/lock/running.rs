@@ -165,10 +165,10 @@ impl<'a> RunningCommand<'a> {
         let mut informed = Instant::now();
         self.send_deadline().await;
         loop {
-            let last_moment = self.last_moment();
+            let time_to_kill = self.time_to_kill();
             tokio::select! {
                 biased;
-                () = sleep(last_moment.unwrap_or_default()), if last_moment.is_some() => self.kill_in_the_last_moment(),
+                () = sleep(time_to_kill.unwrap_or_default()), if time_to_kill.is_some() => self.kill_if_due(),
                 report = self.channel.receive(), if is_connected => match report {
                     Some(report) => self.handle(report).await,
                     None => is_connected = false,
@@ -191,16 +191,16 @@ impl<'a> RunningCommand<'a> {
 
     /// The time until the lock may pass, minus the time to kill: by then the supervisor has killed, if it runs. None if
     /// this process has already killed, or must not kill.
-    fn last_moment(&self) -> Option<Duration> {
+    fn time_to_kill(&self) -> Option<Duration> {
         if self.is_killed || self.args.on_lost == OnLost::Ignore {
             return None;
         }
         self.held.left().ok().map(|left| left.saturating_sub(kill_before(self.args.ttl) / 2))
     }
 
-    fn kill_in_the_last_moment(&mut self) {
+    fn kill_if_due(&mut self) {
         // A renewal may have arrived meanwhile.
-        if self.last_moment().is_some_and(|moment| moment.is_zero()) {
+        if self.time_to_kill().is_some_and(|moment| moment.is_zero()) {
             self.is_killed = true;
             self.lost.get_or_insert(Lost::CutOff);
             self.kill();

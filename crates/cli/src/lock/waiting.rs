@@ -1,6 +1,6 @@
 //! The messages on stderr during the wait for the lock.
 
-use crate::remote::format::{harmless, rounded};
+use crate::remote::format::{rounded, terminal_safe};
 use fairhold_client::{Client, QueuePlace};
 use fairhold_types::duration;
 use futures_util::future::select_ok;
@@ -79,12 +79,12 @@ async fn describe(client: &Client, name: &str, place: &QueuePlace) -> String {
     let looked = timeout(HOLDER_TIMEOUT, client.locks().local().get_page(name, 1, None)).await;
     let held = looked.ok().and_then(Result::ok).and_then(|lock| lock.value.holders.into_iter().next()).map(|holder| {
         let held_for = holder.held_for.map_or_else(String::new, |held| format!(" for {}", rounded(&held)));
-        format!("held by {} (#{}){held_for}", harmless(&holder.owner), holder.number)
+        format!("held by {} (#{}){held_for}", terminal_safe(&holder.owner), holder.number)
     });
     let held = held.unwrap_or_else(|| "not held at the moment".to_owned());
     let estimate = place.estimate.filter(|estimate| !estimate.is_zero());
     let estimate = estimate.map_or_else(String::new, |estimate| format!(", usually {} from here", approximate(estimate)));
-    format!("waiting for {}: {held}; your place is {}{estimate}", harmless(name), place.position)
+    format!("waiting for {}: {held}; your place is {}{estimate}", terminal_safe(name), place.position)
 }
 
 /// An estimate, rounded to its likely precision.
@@ -102,9 +102,12 @@ fn approximate(span: Duration) -> String {
 pub(super) async fn report_silence(client: &Client, within: Duration) {
     sleep(REPORT_AFTER).await;
     if client.cluster_id().is_none() {
-        let why = client.contact().failure.map_or_else(String::new, |failure| format!(" ({})", harmless(&failure)));
-        let asked = client.endpoints().join(", ");
-        write(&format!("fairhold: no answer yet from {asked}{why}: is it running? Trying for {}\n", duration::rounded(within)));
+        let why = client.contact().failure.map_or_else(String::new, |failure| format!(" ({})", terminal_safe(&failure)));
+        let endpoints = client.endpoints().join(", ");
+        write(&format!(
+            "fairhold: no answer yet from {endpoints}{why}: is it running? Trying for {}\n",
+            duration::rounded(within)
+        ));
     }
     std::future::pending().await
 }
@@ -116,14 +119,14 @@ pub(super) async fn no_answer(client: &Client, within: Duration) -> String {
     let cluster = &client.cluster();
     loop {
         let started = Instant::now();
-        let asked = client
+        let checks = client
             .endpoints()
             .into_iter()
             .map(|url| Box::pin(async move { if matches!(cluster.is_alive(&url).await, Ok(true)) { Ok(()) } else { Err(()) } }));
-        let answered = timeout(every.max(CHECK_TIMEOUT_MIN), select_ok(asked)).await;
+        let answered = timeout(every.max(CHECK_TIMEOUT_MIN), select_ok(checks)).await;
         let contact = client.contact();
         if !matches!(answered, Ok(Ok(_))) && contact.silent_for >= within {
-            return contact.failure.map_or_else(String::new, |failure| format!(" ({})", harmless(&failure)));
+            return contact.failure.map_or_else(String::new, |failure| format!(" ({})", terminal_safe(&failure)));
         }
         sleep(every.saturating_sub(started.elapsed())).await;
     }

@@ -73,7 +73,7 @@ async fn answer(mut stream: TcpStream, answers: &[&str], heads: &Mutex<Vec<Strin
         heads.len() - 1
     };
     let answer = answers.get(before).or(answers.last()).expect("an answer");
-    // The client may have gone away.
+    // The client may have disconnected.
     stream.write_all(answer.as_bytes()).await.ok();
 }
 
@@ -128,8 +128,8 @@ async fn every_attempt_has_the_same_key_and_the_message_names_it() {
     let heads = server.heads();
     let same = key(&heads[0]).unwrap();
     assert!(heads.len() > 2 && heads.iter().all(|head| key(head) == Some(same)), "{heads:?}");
-    let said = format!("it may have happened: repeat it with --idempotency-key {same}");
-    assert!(failure.code() == 69 && failure.to_string().ends_with(&said), "{failure}");
+    let message = format!("it may have happened: repeat it with --idempotency-key {same}");
+    assert!(failure.code() == 69 && failure.to_string().ends_with(&message), "{failure}");
     assert!(failure.to_string().starts_with("no answer within 1s: "), "{failure}");
 }
 
@@ -156,9 +156,9 @@ async fn a_message_says_whether_the_request_may_have_happened() {
         (&[BREAKS], ApiRequest::get("/v1/nodes/a"), false),
     ] {
         let failure = Server::start(answers).await.call(SECOND / 4, &request).await.unwrap_err();
-        let said = failure.to_string();
-        assert_eq!(said.contains("it may have happened: check the state before"), may_have_happened, "{answers:?}: {said}");
-        assert!(failure.code() == 69 && !said.contains("--idempotency-key"), "the command has no such option: {said}");
+        let message = failure.to_string();
+        assert_eq!(message.contains("it may have happened: check the state before"), may_have_happened, "{answers:?}: {message}");
+        assert!(failure.code() == 69 && !message.contains("--idempotency-key"), "the command has no such option: {message}");
     }
     let nobody = api("http://127.0.0.1:1", SECOND / 4).call(&change()).await.unwrap_err().to_string();
     assert!(!nobody.contains("may have happened"), "{nobody}");
@@ -207,15 +207,15 @@ async fn if_only_strangers_answer_the_call_fails_at_once() {
         let (server, started) = (Server::start(stranger).await, Instant::now());
         let failure = server.call(60 * SECOND, &ApiRequest::get("/v1/locks")).await.unwrap_err();
         assert!(started.elapsed() < 10 * SECOND, "a wrong address stays wrong");
-        let said = failure.to_string();
-        assert!(failure.code() == 69 && said.contains(&server.url) && said.contains("is -e its address"), "{said}");
+        let message = failure.to_string();
+        assert!(failure.code() == 69 && message.contains(&server.url) && message.contains("is -e its address"), "{message}");
     }
     let reply = Server::start(&[UNFORMED]).await.call(10 * SECOND, &ApiRequest::get("/livez")).await.unwrap();
     assert_eq!(reply.body, b"done", "a node whose cluster has not formed yet answers");
 }
 
 #[test]
-fn work_that_is_left_behind_does_not_delay_the_exit() {
+fn abandoned_work_does_not_delay_the_exit() {
     let connect = connect(vec!["http://127.0.0.1:1".to_owned()], SECOND);
     let args = crate::remote::RemoteArgs { connect, output: None };
     // A DNS server that does not answer delays a lookup in the same way.

@@ -2,7 +2,7 @@
 
 use crate::{exit, output};
 use fairhold_client::Error;
-use fairhold_types::{Code, text::harmless};
+use fairhold_types::{Code, text::terminal_safe};
 use serde::Deserialize;
 use std::{
     io::{self, Write as _},
@@ -67,14 +67,14 @@ impl Failure {
             Failure::Refused { body, .. } => advice(body),
             Failure::Usage(_) | Failure::Unavailable(_) | Failure::Local(_) | Failure::Ended(_) => None,
         };
-        let line = |text: &str| format!("fairhold: {}", harmless(text));
+        let line = |text: &str| format!("fairhold: {}", terminal_safe(text));
         std::iter::once(self.to_string()).chain(advice).map(|text| line(&text)).collect::<Vec<_>>().join("\n")
     }
 
     /// Prints the failure and returns its exit code. With `body_wanted`, the body of a refusal goes to standard output.
     pub(crate) fn exit(&self, body_wanted: bool) -> ExitCode {
         if let (Failure::Refused { body, .. }, true) = (self, body_wanted) {
-            // If nobody reads the output, the exit code still tells the outcome.
+            // If nobody reads the output, the exit code still shows the outcome.
             output::write_bytes(body).ok();
         }
         writeln!(io::stderr(), "{}", self.lines()).ok();
@@ -163,8 +163,8 @@ mod tests {
     fn advice_names_commands_instead_of_parts_of_a_request() {
         let lines = |body: &str| Failure::Refused { status: 409, body: body.as_bytes().to_vec() }.lines();
         let held = r#"{"code":"lock_held","detail":"the lock is held by ci-7","advice":"to queue for it, pass wait=30s"}"#;
-        let said = "fairhold: the lock is held by ci-7 (lock_held)\nfairhold: to queue for it, pass --wait 30s";
-        assert_eq!(lines(held), said);
+        let expected = "fairhold: the lock is held by ci-7 (lock_held)\nfairhold: to queue for it, pass --wait 30s";
+        assert_eq!(lines(held), expected);
         let full = r#"{"code":"queue_full","detail":"the queue is full","advice":"try again later"}"#;
         assert_eq!(lines(full), "fairhold: the queue is full (queue_full)\nfairhold: try again later");
         assert_eq!(lines(r#"{"code":"denied","detail":"no"}"#), "fairhold: no (denied)");

@@ -51,7 +51,7 @@ impl Table {
 
     /// Adds a row with a cell for each heading. Escapes control characters in cells.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells.into_iter().map(|cell| harmless(&cell)).collect());
+        self.rows.push(cells.into_iter().map(|cell| terminal_safe(&cell)).collect());
     }
 
     /// The rows added since the last call, as text. The first call starts with the headings. A column never gets
@@ -63,7 +63,7 @@ impl Table {
                 rows.iter().map(|row| format!("{}\n", row.join("\t"))).collect()
             }
             OutputFormat::Table => {
-                self.columns(rows.into_iter().map(|row| row.into_iter().map(to_the_second).collect()).collect())
+                self.columns(rows.into_iter().map(|row| row.into_iter().map(without_fraction).collect()).collect())
             }
         }
     }
@@ -85,7 +85,7 @@ impl Table {
 }
 
 /// Drops the fraction of a second from a time of the API, to save width; returns any other text unchanged.
-fn to_the_second(text: String) -> String {
+fn without_fraction(text: String) -> String {
     let shape = |(at, c): (usize, char)| match at {
         4 | 7 => c == '-',
         10 => c == 'T',
@@ -98,8 +98,8 @@ fn to_the_second(text: String) -> String {
 }
 
 /// Escapes a foreign text, so that it cannot control the terminal.
-pub(crate) fn harmless(text: &str) -> String {
-    fairhold_types::text::harmless(text).into_owned()
+pub(crate) fn terminal_safe(text: &str) -> String {
+    fairhold_types::text::terminal_safe(text).into_owned()
 }
 
 /// The fields of answers that contain durations.
@@ -121,7 +121,7 @@ pub(crate) fn rounded(text: &str) -> String {
     duration::parse(text).map_or_else(|_| text.to_owned(), duration::rounded)
 }
 
-/// Writes a text to standard output. A closed pipe is not a failure.
+/// Writes text to standard output. A closed pipe is not a failure.
 pub(crate) fn write(text: &str) -> Result<(), Failure> {
     Ok(output::unless_closed(output::write_stdout(text))?)
 }
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(table.take(OutputFormat::Table), "SINCE\n2026-11-22T04:48:55Z\n");
         table.row(vec!["2026-11-22T04:48:55.123Z".to_owned()]);
         assert_eq!(table.take(OutputFormat::Plain), "2026-11-22T04:48:55.123Z\n");
-        assert_eq!(to_the_second("2026-11-22T04:48:55.12éZ".to_owned()), "2026-11-22T04:48:55.12éZ");
+        assert_eq!(without_fraction("2026-11-22T04:48:55.12éZ".to_owned()), "2026-11-22T04:48:55.12éZ");
     }
 
     #[test]

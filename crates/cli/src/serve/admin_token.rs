@@ -39,15 +39,15 @@ pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTo
         return Ok(Admin::open());
     };
     let (token, metadata) = read(file)?;
-    if let Some(risk) = risk(&metadata) {
-        tracing::warn!(file = %file.display(), "{risk}");
+    if let Some(warning) = permission_warning(&metadata) {
+        tracing::warn!(file = %file.display(), "{warning}");
     }
     tracing::info!(file = %file.display(), "calls for administrators require the token");
     Ok(Admin::guarded(token))
 }
 
 /// A warning if other users can read the token. It is not an error, because some systems mount secrets that way.
-fn risk(metadata: &Metadata) -> Option<&'static str> {
+fn permission_warning(metadata: &Metadata) -> Option<&'static str> {
     if secret_file::is_open_to_others(metadata) {
         return Some("users other than its owner can read or write the file with the administrators' token: chmod 600");
     }
@@ -115,10 +115,10 @@ mod tests {
         fs::write(&file, "s3cret\n").unwrap();
         let with = |mode: u32| {
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-            risk(&read(&file).unwrap().1)
+            permission_warning(&read(&file).unwrap().1)
         };
         assert_eq!(with(0o600), None);
-        assert!([0o640, 0o604, 0o644].into_iter().all(|mode| with(mode).is_some_and(|risk| risk.contains("chmod 600"))));
+        assert!([0o640, 0o604, 0o644].into_iter().all(|mode| with(mode).is_some_and(|warning| warning.contains("chmod 600"))));
     }
 
     #[test]

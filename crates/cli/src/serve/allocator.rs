@@ -4,7 +4,7 @@
 //! next snapshot, and would keep the memory of a large one until then.
 
 /// Returns the memory that this thread and threads that have ended freed.
-pub(super) fn give_back() {
+pub(super) fn return_free_memory() {
     #[expect(unsafe_code, reason = "the allocator has no safe interface for this")]
     // SAFETY: any thread may make this call at any time; it releases only free memory.
     unsafe {

@@ -27,14 +27,14 @@ pub(crate) enum ServeError {
     PeerKey(#[from] PeerKeyError),
     /// The limit on open files is too low.
     #[error(
-        "this process may open {open_files} files and sockets, but a node needs at least {least}: raise its hard limit \
+        "this process may open {open_files} files and sockets, but a node needs at least {min}: raise its hard limit \
          (`ulimit -n`, LimitNOFILE= of its unit, --ulimit nofile= of its container)"
     )]
     OpenFiles {
         /// The limit on open files.
         open_files: u64,
         /// How many a node needs.
-        least: u64,
+        min: u64,
     },
     /// The data directory.
     #[error(transparent)]
@@ -56,7 +56,7 @@ pub(crate) enum ServeError {
     #[error("{}", start_failed(.0))]
     Start(#[from] StartError),
     /// The replica stopped.
-    #[error("{}", farewell(reason, fault.as_ref(), data))]
+    #[error("{}", stop_message(reason, fault.as_ref(), data))]
     Stopped {
         reason: FatalReason,
         /// The first error of the storage, if that is the cause.
@@ -97,7 +97,7 @@ const INCONSISTENT_ADVICE: &str = "This is a defect in fairhold, or the memory o
                              from the cluster and add it again with an empty directory. If all nodes say this, restore the \
                              cluster from a backup, and send the log of a node to the developers";
 
-fn farewell(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> String {
+fn stop_message(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> String {
     match (reason, fault) {
         (FatalReason::Failed(_), Some(fault)) => format!("{fault}. {STOPS}. {}", advice_on_disk(fault.kind, data)),
         (FatalReason::Failed(what), None) => format!("{what}. {STOPS}. {}", advice_on_disk(FaultKind::Failed, data)),

@@ -70,7 +70,7 @@ pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeE
     }
 }
 
-/// Returns the storage, or a text that says what is missing. The first attempt frees space if possible.
+/// Returns the storage, or a message that says what is missing. The first attempt frees space if possible.
 async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage, String>, ServeError> {
     let data = config.data.clone();
     let id = config.id;

@@ -14,9 +14,9 @@ const ORPHAN_GRACE: Duration = Duration::from_secs(15);
 
 /// Reports when the parent is gone.
 #[derive(Debug, Clone)]
-pub(super) struct Gone(watch::Receiver<bool>);
+pub(super) struct ParentGone(watch::Receiver<bool>);
 
-impl Gone {
+impl ParentGone {
     /// Waits for it.
     pub(super) async fn wait(mut self) {
         // An error means that the thread has ended, which happens only after its message.
@@ -25,7 +25,7 @@ impl Gone {
 }
 
 /// Watches standard input in its own thread, which also makes sure that the process exits.
-pub(super) fn watch() -> io::Result<Gone> {
+pub(super) fn watch() -> io::Result<ParentGone> {
     let (sender, receiver) = watch::channel(false);
     thread::Builder::new().name("fairhold-parent".to_owned()).spawn(move || {
         read_to_end(io::stdin().lock());
@@ -33,7 +33,7 @@ pub(super) fn watch() -> io::Result<Gone> {
         sleep(ORPHAN_GRACE);
         process::exit(1);
     })?;
-    Ok(Gone(receiver))
+    Ok(ParentGone(receiver))
 }
 
 /// Ignores all input. An error counts as the end.

@@ -47,7 +47,7 @@ impl ProcessStats {
         Some(ProcessStats {
             resident_bytes: field(24)? * page_bytes,
             open_files,
-            max_files: files.split_whitespace().next().and_then(|most| most.parse().ok()),
+            max_files: files.split_whitespace().next().and_then(|max| max.parse().ok()),
             cpu_seconds: f64::from(busy) / f64::from(u32::try_from(ticks).ok()?),
             threads: field(20)?,
         })
@@ -56,8 +56,8 @@ impl ProcessStats {
     fn write(self, scrape: &mut Scrape<'_>) -> fmt::Result {
         scrape.gauge("process_resident_memory_bytes", "Resident memory of the process", self.resident_bytes)?;
         scrape.gauge("process_open_fds", "Open files and sockets", self.open_files)?;
-        if let Some(most) = self.max_files {
-            scrape.gauge("process_max_fds", "Limit on open files and sockets", most)?;
+        if let Some(max) = self.max_files {
+            scrape.gauge("process_max_fds", "Limit on open files and sockets", max)?;
         }
         scrape.gauge("process_threads", "Threads", self.threads)?;
         scrape.counter_of_seconds("process_cpu_seconds", "Processor time used", self.cpu_seconds)

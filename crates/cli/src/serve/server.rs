@@ -154,7 +154,7 @@ impl NodeServices {
             |error| ServeError::Listen { address: config.peer_listen.clone(), whom: "other nodes", flag: "--peer-listen", error };
         let server = PeerServer::bind(&config.peer_listen).await.map_err(listen_error)?;
         let Storage { data_dir, log, snapshots, faults } = storage;
-        snapshots.when_idle(allocator::give_back);
+        snapshots.when_idle(allocator::return_free_memory);
         let members = config
             .members
             .iter()

@@ -77,7 +77,7 @@ impl Poller {
             self.frame.summary = "no node answers".to_owned();
             return;
         }
-        self.frame.nodes = seen.roster();
+        self.frame.nodes = seen.member_rows();
         self.frame.summary = seen.summary();
         for row in &self.frame.nodes {
             if !self.urls.contains(&row.url) {

@@ -3,7 +3,7 @@
 use super::poller::TopFrame;
 use crate::{
     probe,
-    remote::format::{cell, harmless, rounded},
+    remote::format::{cell, rounded, terminal_safe},
 };
 use fairhold_types::duration;
 use ratatui::{
@@ -40,11 +40,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, content: &TopFrame, selected: usize) {
 fn heading(content: &TopFrame, age: Option<Duration>) -> Line<'static> {
     let summary = if content.summary.is_empty() { "asking the cluster" } else { &content.summary };
     match (&content.error, age) {
-        (None, Some(age)) if age < OLD => Line::from(format!(" fairhold top: {}; q quits", harmless(summary))),
+        (None, Some(age)) if age < OLD => Line::from(format!(" fairhold top: {}; q quits", terminal_safe(summary))),
         (error, age) => {
             let seen = age.map_or_else(|| "nothing seen yet".to_owned(), |age| format!("seen {} ago", duration::rounded(age)));
-            let why = error.as_ref().map_or_else(String::new, |why| format!(": {}", harmless(why)));
-            Line::from(format!(" fairhold top: {}; locks {seen}{why}", harmless(summary))).reversed()
+            let why = error.as_ref().map_or_else(String::new, |why| format!(": {}", terminal_safe(why)));
+            Line::from(format!(" fairhold top: {}; locks {seen}{why}", terminal_safe(summary))).reversed()
         }
     }
 }
@@ -54,11 +54,11 @@ fn draw_nodes(frame: &mut Frame<'_>, area: Rect, nodes: &[probe::Row]) {
     let row = |node: &probe::Row| {
         let (role, is_silent) = match &node.role {
             Ok(role) => (role.clone(), false),
-            Err(why) => (format!("NO ANSWER: {}", harmless(why)), true),
+            Err(why) => (format!("NO ANSWER: {}", terminal_safe(why)), true),
         };
         let lag = node.lag.map_or_else(dash, |lag| lag.to_string());
         let silent = node.silent_for.as_deref().map_or_else(dash, rounded);
-        let row = Row::new([node.id.to_string(), role, harmless(&node.url), lag, silent]);
+        let row = Row::new([node.id.to_string(), role, terminal_safe(&node.url), lag, silent]);
         if is_silent { row.reversed() } else { row }
     };
     let widths = [Constraint::Length(4), Constraint::Fill(1), Constraint::Fill(1), Constraint::Length(8), Constraint::Length(8)];
@@ -93,7 +93,7 @@ fn draw_queue(frame: &mut Frame<'_>, area: Rect, content: &TopFrame, style: Styl
         Constraint::Length(20),
     ];
     let titles = Row::new(["PLACE", "STATE", "GRANT", "MODE", "OWNER", "SINCE"]).bold();
-    let name = content.queue_of.as_deref().map_or_else(|| "no lock".to_owned(), harmless);
+    let name = content.queue_of.as_deref().map_or_else(|| "no lock".to_owned(), terminal_safe);
     let block = Block::new().borders(Borders::TOP).title(format!(" {name} "));
     let rows = rows(&content.queue, &["position", "state", "number", "mode", "owner", "since"]);
     frame.render_widget(Table::new(rows, widths).header(titles).block(block).style(style), area);
@@ -105,7 +105,7 @@ fn rows(items: &[Value], fields: &[&str]) -> Vec<Row<'static>> {
 
 /// A cell. Drops the fraction of a second from a time, so that the column does not cut it.
 fn text(item: &Value, field: &str) -> String {
-    let text = harmless(&cell(item, field));
+    let text = terminal_safe(&cell(item, field));
     match (field, text.split_once('.')) {
         ("since" | "waiting_since", Some((seconds, _))) => format!("{seconds}Z"),
         _ => text,

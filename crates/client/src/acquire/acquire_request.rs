@@ -1,4 +1,4 @@
-//! What is asked of a lock, as it travels.
+//! The body of an acquire request.
 
 use crate::{
     hold::session::Session,
@@ -8,7 +8,7 @@ use fairhold_types::{LockName, Mode, dto::Meta, duration};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What is asked for, the same in every request for it.
+/// The parameters of an acquisition, the same in each of its requests.
 #[derive(Debug, Clone)]
 pub(crate) struct AcquireRequest {
     pub(crate) lock: LockName,
@@ -24,18 +24,18 @@ pub(crate) struct AcquireRequest {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) reentrant: bool,
     pub(crate) ttl: Duration,
-    /// What a candidate is known by when it leads; none for a lock.
+    /// The value that a candidate publishes when it leads; none for a lock.
     pub(crate) value: Option<String>,
 }
 
 impl AcquireRequest {
-    /// What a request for it is in a batch: one lock, and no election.
+    /// The kind of the request in a batch. A batch takes only a single lock, and no election.
     pub(crate) fn part(&self) -> Option<BatchPart> {
         let is_one = self.others.is_empty() && self.value.is_none();
         is_one.then(|| BatchPart::Acquire(self.lock.clone()))
     }
 
-    /// The body of the request. What is as usual is not said.
+    /// The body of the request. Default values are omitted.
     pub(crate) fn body(&self, session: Option<&Session>, wait: Duration) -> Value {
         let mut body = json!({ "owner": self.owner });
         if !wait.is_zero() {
@@ -83,7 +83,7 @@ impl AcquireRequest {
         body
     }
 
-    /// Where it is asked for.
+    /// The path of the URL.
     pub(crate) fn path(&self) -> String {
         let name = encode(self.lock.as_str());
         if self.value.is_some() {

@@ -126,10 +126,10 @@ impl<'a> Acquisition<'a> {
     }
 
     /// The caller's time is up without an answer. The background takes the request back.
-    pub(super) fn too_late(&self, last_error: LastError) -> Error {
+    pub(super) fn error_at_end(&self, last_error: LastError) -> Error {
         match self.until {
             WaitUntil::At(_) if last_error.is_none() => self.wait_timeout(),
-            WaitUntil::Held | WaitUntil::At(_) | WaitUntil::Now(_) => last_error.error_of_nothing(),
+            WaitUntil::Held | WaitUntil::At(_) | WaitUntil::Now(_) => last_error.error_if_withdrawn(),
         }
     }
 

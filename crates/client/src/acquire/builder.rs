@@ -244,7 +244,7 @@ impl Acquire {
     /// Acquires the lock only if it is free now. Does not queue.
     ///
     /// # Errors
-    /// [`Error::LockHeld`] if somebody else holds it; [`Error::Unavailable`] if the cluster did not answer within the
+    /// [`Error::LockHeld`] if another client holds it; [`Error::Unavailable`] if the cluster did not answer within the
     /// client's timeout: then this program does not hold it either.
     pub async fn try_now(self) -> Result<Guard, Error> {
         let until = WaitUntil::Now(Instant::now() + self.client.inner().timeout);

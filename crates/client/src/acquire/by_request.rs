@@ -146,7 +146,7 @@ impl Acquisition<'_> {
                 }
                 lost = session_lost(self.session) => return Err(Error::Lost(lost)),
                 () = sleep_until(give_up_at.unwrap_or(self.started_at)), if give_up_at.is_some() => {
-                    return Err(self.too_late(in_flight.last_error));
+                    return Err(self.error_at_end(in_flight.last_error));
                 }
                 () = sleep_until(in_flight.post_at), if in_flight.posts.len() < POSTS_MAX => self.post(&mut in_flight),
                 () = sleep_until(in_flight.probe_at), if in_flight.probes.is_empty() && !in_flight.posts.is_empty() => {

@@ -62,7 +62,7 @@ impl Acquisition<'_> {
             enqueued = self.request_at_nodes(session, None, give_up_at) => enqueued,
             () = sleep_until(give_up_at.unwrap_or(started_at)), if give_up_at.is_some() => Err(LastError::default()),
         };
-        let reply = enqueued.map_err(|last_error| self.too_late(last_error))?;
+        let reply = enqueued.map_err(|last_error| self.error_at_end(last_error))?;
         if let Some(attempt) = self.answered(&reply, None).await? {
             return Ok(attempt);
         }

@@ -4,10 +4,10 @@ use fairhold_types::limits::WAIT_MAX;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long after the end of the caller's time the server's own "too late" may arrive.
+/// How long after the end of the caller's wait the server's own `wait_timeout` may arrive.
 const LATE_ANSWER: Duration = Duration::from_secs(1);
 
-/// How long to try.
+/// How long an acquire keeps trying.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WaitUntil {
     /// Wait until the lock is held.

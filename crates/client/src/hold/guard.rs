@@ -58,7 +58,7 @@ impl Held {
     }
 
     /// Waits until the lock is lost or released. It needs no network, and returns before the cluster can grant the lock
-    /// to somebody else: at the latest, one `ttl` less the [`margin`](crate::margin) after the last acknowledged
+    /// to another client: at the latest, one `ttl` less the [`margin`](crate::margin) after the last acknowledged
     /// keepalive was sent. A [`max_hold`](crate::Acquire::max_hold) can end it earlier.
     pub async fn lost(&self) -> Lost {
         let mut ended = self.0.ended.subscribe();
@@ -128,7 +128,7 @@ impl Held {
     /// Notes that a fence refused this token. The holder has lost the lock, whatever its clock says, unless an upgrade
     /// replaced the token during the write.
     pub(crate) fn fenced_out(&self, token: FencingToken) {
-        if self.0.state.is_surely(token) {
+        if self.0.state.is_certainly(token) {
             self.end(Lost::Fenced);
         }
     }

@@ -104,7 +104,7 @@ impl HoldState {
     }
 
     /// Whether this is the grant's token for certain. While an upgrade may be replacing it, it is not.
-    pub(crate) fn is_surely(&self, token: FencingToken) -> bool {
+    pub(crate) fn is_certainly(&self, token: FencingToken) -> bool {
         let HoldFacts { token: known, upgrade_sent, .. } = *self.0.borrow();
         known == token && upgrade_sent.is_none()
     }
@@ -121,16 +121,16 @@ mod tests {
         let state = HoldState::new(FencingToken(5), Some((60 * SECOND, Moment::now())));
         let before = state.left().unwrap();
         let pending = state.start_upgrade();
-        assert!(!state.is_surely(FencingToken(5)), "an upgrade may have replaced it");
+        assert!(!state.is_certainly(FencingToken(5)), "an upgrade may have replaced it");
         state.upgraded(PendingUpgrade { sent: pending.sent.plus(SECOND), ..pending }, FencingToken(5));
-        assert!(state.left().unwrap() <= before && state.is_surely(FencingToken(5)));
+        assert!(state.left().unwrap() <= before && state.is_certainly(FencingToken(5)));
 
         let (first, again) = (state.start_upgrade(), state.start_upgrade());
         assert_eq!(first.sent, again.sent, "the first one may be the one that succeeds");
         state.granted(FencingToken(9));
         // As if it had been sent a second later.
         state.upgraded(PendingUpgrade { sent: again.sent.plus(SECOND), ..again }, FencingToken(9));
-        assert!(state.left().unwrap() > before && state.is_surely(FencingToken(9)));
+        assert!(state.left().unwrap() > before && state.is_certainly(FencingToken(9)));
         state.granted(FencingToken(7));
         assert_eq!(state.token(), FencingToken(9));
     }
@@ -139,14 +139,14 @@ mod tests {
     fn a_bound_ends_before_its_margin_and_no_bound_never_ends() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let (since, most) = (Moment::now(), SECOND - crate::margin(SECOND));
+            let (since, max) = (Moment::now(), SECOND - crate::margin(SECOND));
             let state = HoldState::new(FencingToken(1), Some((SECOND, since)));
             // This holds however late the test gets to run: the time left never includes the margin.
             let left = state.left().unwrap();
-            assert!(left > Duration::ZERO && left <= most, "{left:?}");
+            assert!(left > Duration::ZERO && left <= max, "{left:?}");
             state.expired().await;
             let after = since.until(Moment::now());
-            assert!(after >= most && state.left() == Some(Duration::ZERO), "it expired after {after:?}");
+            assert!(after >= max && state.left() == Some(Duration::ZERO), "it expired after {after:?}");
             let endless = HoldState::new(FencingToken(1), None);
             assert!(endless.left().is_none());
             assert!(futures_util::future::poll_immediate(endless.expired()).await.is_none());

@@ -80,7 +80,7 @@ pub(crate) struct RenewalProof {
 
 /// Until when the client relies on the lease, and how often it renews it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct LeaseBelief {
+struct LeaseState {
     until: Result<Moment, Lost>,
     /// Taken before sending the newest acknowledged keepalive.
     sent: Moment,
@@ -93,19 +93,19 @@ struct LeaseBelief {
 pub(crate) struct Lease {
     /// The requested ttl. The client never relies on the lease for longer.
     ttl_max: Duration,
-    belief: Arc<watch::Sender<LeaseBelief>>,
+    state: Arc<watch::Sender<LeaseState>>,
 }
 
 impl Lease {
     /// A lease that was requested with this ttl, and proved.
     pub(crate) fn new(ttl_max: Duration, proof: RenewalProof) -> Lease {
         let ttl = ttl_max.min(proof.ttl);
-        let belief = LeaseBelief { until: Ok(valid_until(proof.sent, ttl)), sent: proof.sent, ttl };
-        Lease { ttl_max, belief: Arc::new(watch::Sender::new(belief)) }
+        let state = LeaseState { until: Ok(valid_until(proof.sent, ttl)), sent: proof.sent, ttl };
+        Lease { ttl_max, state: Arc::new(watch::Sender::new(state)) }
     }
 
     pub(crate) fn ttl(&self) -> Duration {
-        self.belief.borrow().ttl
+        self.state.borrow().ttl
     }
 
     /// Whether the lease still holds.
@@ -116,23 +116,23 @@ impl Lease {
     /// How long the lease still holds.
     pub(crate) fn left(&self) -> Result<Duration, Lost> {
         let now = Moment::now();
-        let belief = *self.belief.borrow();
-        let until = belief.until?;
+        let state = *self.state.borrow();
+        let until = state.until?;
         if now < until { Ok(now.until(until)) } else { Err(self.end(Lost::CutOff)) }
     }
 
     /// Notes an acknowledged keepalive. The one that was sent last counts, even if it allows less time than earlier
-    /// ones: somebody may have changed the timeout.
+    /// ones: another program may have changed the timeout.
     pub(crate) fn proved(&self, proof: RenewalProof) {
         let now = Moment::now();
         let ttl = self.ttl_max.min(proof.ttl);
-        self.belief.send_if_modified(|belief| match belief.until {
+        self.state.send_if_modified(|state| match state.until {
             Ok(until) if now >= until => {
-                belief.until = Err(Lost::CutOff);
+                state.until = Err(Lost::CutOff);
                 true
             }
-            Ok(_) if belief.sent < proof.sent => {
-                *belief = LeaseBelief { until: Ok(valid_until(proof.sent, ttl)), sent: proof.sent, ttl };
+            Ok(_) if state.sent < proof.sent => {
+                *state = LeaseState { until: Ok(valid_until(proof.sent, ttl)), sent: proof.sent, ttl };
                 true
             }
             Ok(_) | Err(_) => false,
@@ -142,9 +142,9 @@ impl Lease {
     /// Ends the lease. Returns how it ended first.
     pub(crate) fn end(&self, lost: Lost) -> Lost {
         let mut ended = lost;
-        self.belief.send_if_modified(|belief| match belief.until {
+        self.state.send_if_modified(|state| match state.until {
             Ok(_) => {
-                belief.until = Err(lost);
+                state.until = Err(lost);
                 true
             }
             Err(earlier) => {
@@ -157,7 +157,7 @@ impl Lease {
 
     /// Waits until it is over.
     pub(crate) async fn lost(&self) -> Lost {
-        clock::wait_for_end(self.belief.subscribe(), || self.left()).await
+        clock::wait_for_end(self.state.subscribe(), || self.left()).await
     }
 
     /// How long one node has to answer a renewal.
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_fires_by_itself_without_a_network() {
+    fn lost_fires_without_a_network() {
         in_one_thread(async {
             let sent = Moment::now();
             let lease = Lease::new(TTL, proof(sent));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_found_over_does_not_come_back() {
+    fn an_expired_lease_never_becomes_valid_again() {
         let lease = Lease::new(TTL, proof(Moment::now()));
         assert_eq!(lease.end(Lost::Broken), Lost::Broken);
         lease.proved(proof(Moment::now().plus(TTL)));

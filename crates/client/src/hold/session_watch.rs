@@ -1,5 +1,5 @@
 //! The watch of a session: reports which of its waiting grants were granted, and which grants ended without this
-//! program doing it, because an administrator took the lock or somebody else released it by its id. A session's
+//! program doing it, because an administrator took the lock or another program released it by its id. A session's
 //! keepalive says nothing about single grants, and a grant's own renewal may be far away.
 //!
 //! One watch serves all grants of a session.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 impl Guard {
-    /// Makes a shared lock exclusive once nobody else holds it: `guard.upgrade().wait(minute).await?`. The result is a
+    /// Makes a shared lock exclusive once no other client holds it: `guard.upgrade().wait(minute).await?`. The result is a
     /// new token, which [`token`](Held::token) returns from then on.
     pub fn upgrade(&self) -> Upgrade {
         Upgrade::new(self.held().clone())
@@ -60,8 +60,8 @@ impl Upgrade {
         Upgrade { held, wait: None }
     }
 
-    /// How long to wait until nobody else holds the lock; without this, as long as it takes. With zero, the upgrade
-    /// succeeds only if nobody else holds it now.
+    /// How long to wait until no other client holds the lock; without this, as long as it takes. With zero, the upgrade
+    /// succeeds only if no other client holds it now.
     pub fn wait(self, wait: Duration) -> Upgrade {
         Upgrade { wait: Some(wait), ..self }
     }

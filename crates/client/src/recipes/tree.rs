@@ -157,10 +157,10 @@ pub(super) async fn remove(client: &Client, path: &str, held: Option<&Held>) -> 
 /// Parses a number, which is stored as text so that people can read and write it.
 pub(super) fn number<T: std::str::FromStr>(path: &str, value: &[u8]) -> Result<T, Error> {
     let text = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok());
-    text.ok_or_else(|| Error::Invalid(format!("{path} does not hold a number: somebody else has written it")))
+    text.ok_or_else(|| Error::Invalid(format!("{path} does not hold a number: another program has written it")))
 }
 
-/// Changes a number by a rule, and tries again if somebody else has written in between. The rule returns the new
+/// Changes a number by a rule, and tries again if another program has written in between. The rule returns the new
 /// number, or `None` to leave it.
 pub(super) async fn change_number<T: std::str::FromStr + ToString>(
     client: &Client,

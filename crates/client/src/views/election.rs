@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_leader_that_is_repeated_after_a_reconnect_is_seen_once() {
+    async fn a_leader_repeated_after_a_reconnect_is_reported_once() {
         let mut observer = observer();
         let seen = observe(&mut observer, &(leader_line("leader", 9, 7, 0) + &leader_line("proclaimed", 10, 7, 1)));
         assert!(matches!(&seen[..], [ElectionEvent::Elected(_), ElectionEvent::Proclaimed(_)]), "{seen:?}");

@@ -289,13 +289,13 @@ impl SetLock {
     }
 
     /// The most waiters.
-    pub fn max_waiters(self, most: u64) -> SetLock {
-        self.with("max_waiters", json!(most))
+    pub fn max_waiters(self, max: u64) -> SetLock {
+        self.with("max_waiters", json!(max))
     }
 
     /// The longest time that a new grant may hold the lock. Zero means no bound.
-    pub fn max_hold(self, most: Duration) -> SetLock {
-        self.with("max_hold", json!(duration::format(most)))
+    pub fn max_hold(self, max: Duration) -> SetLock {
+        self.with("max_hold", json!(duration::format(max)))
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct ReadOptions {
     /// The node may answer without the leader.
     pub(crate) local: bool,
     /// The answer must show at least this revision.
-    pub(crate) least: Option<Revision>,
+    pub(crate) min_revision: Option<Revision>,
 }
 
 impl ReadOptions {
@@ -27,7 +27,7 @@ impl ReadOptions {
         if self.local {
             call.path = with_query(&call.path, "consistency=local");
         }
-        match self.least {
+        match self.min_revision {
             Some(Revision(revision)) => call.header("fairhold-min-revision", revision.to_string()),
             None => call,
         }
@@ -48,7 +48,7 @@ macro_rules! freshness {
             /// Waits until the node has this revision before it reads: read your own writes, from any node.
             #[must_use]
             pub fn at_least(mut self, revision: fairhold_types::Revision) -> $handle {
-                self.options.least = Some(revision);
+                self.options.min_revision = Some(revision);
                 self
             }
         }
@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn read_options_become_a_query_and_a_header() {
-        let of = |path: &str, local, least| ReadOptions { local, least }.apply(Call::new(Method::GET, path.to_owned()));
+        let of =
+            |path: &str, local, min_revision| ReadOptions { local, min_revision }.apply(Call::new(Method::GET, path.to_owned()));
         assert_eq!(of("/v1/locks", false, None).path, "/v1/locks");
         assert_eq!(of("/v1/locks", true, None).path, "/v1/locks?consistency=local");
         let call = of("/v1/locks?limit=2", true, Some(Revision(42)));

@@ -1,4 +1,4 @@
-//! Parses the lines of a watch. The client ignores what it does not know, from a newer server.
+//! Parses the lines of a watch. The client ignores unknown lines and fields, which a newer server may send.
 
 use crate::{error::Error, problem::ProblemBody};
 use fairhold_types::{

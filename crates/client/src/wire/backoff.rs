@@ -33,8 +33,8 @@ impl Backoff {
 }
 
 /// A random time between `least` (a fraction) of the whole and the whole.
-pub(crate) fn jitter(whole: Duration, least: f64) -> Duration {
-    whole.mul_f64(least + (1.0 - least) * rand::random::<f64>())
+pub(crate) fn jitter(whole: Duration, min: f64) -> Duration {
+    whole.mul_f64(min + (1.0 - min) * rand::random::<f64>())
 }
 
 #[cfg(test)]

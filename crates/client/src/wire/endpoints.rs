@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn members_come_and_go_and_given_addresses_stay() {
+    fn members_change_and_configured_addresses_stay() {
         let all = endpoints(&["http://a:1"]);
         assert!(all.should_discover() && !all.should_discover());
         all.discovered(&["http://b:1".to_owned(), "nonsense".to_owned(), "http://a:1/".to_owned()]);

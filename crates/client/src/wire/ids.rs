@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_differ_and_never_go_back_in_time() {
+    fn ids_are_unique_and_sort_by_time() {
         let ids = Ids::default();
         let time_of = |id: GrantId| id.to_string()[..10].to_owned();
         let (first, second, third) = (ids.make_at(5_000), ids.make_at(4_000), ids.make_at(6_000));

@@ -128,7 +128,7 @@ impl Transport {
                 self.endpoints.answered(endpoint, None);
                 Ok(lines)
             }
-            Err(tried) => Err(self.note(endpoint, tried)),
+            Err(attempted) => Err(self.note(endpoint, attempted)),
         }
     }
 
@@ -154,7 +154,7 @@ impl Transport {
     }
 }
 
-/// What the attempts of one request have met so far.
+/// The failures of the attempts of one request so far.
 #[derive(Debug, Default)]
 pub(crate) struct LastError {
     may_have_happened: bool,
@@ -199,8 +199,8 @@ impl LastError {
         self.last.is_empty()
     }
 
-    /// The same for a request that the caller takes back in any case.
-    pub(crate) fn error_of_nothing(self) -> Error {
+    /// The same for a request that the client withdraws in any case.
+    pub(crate) fn error_if_withdrawn(self) -> Error {
         match self.busy {
             Some(retry_after) => Error::Busy { detail: self.last, retry_after },
             None if self.is_none() => Error::Unavailable { last: "the first request got no answer".to_owned() },

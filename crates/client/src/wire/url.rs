@@ -11,7 +11,7 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.'
 /// Entries of one page of a listing.
 pub(crate) const PAGE: usize = 1_000;
 
-/// Percent-encodes a text as a segment of a path, or as a value in a query.
+/// Percent-encodes a string as a segment of a path, or as a value in a query.
 pub(crate) fn encode(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }

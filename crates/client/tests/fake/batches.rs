@@ -2,7 +2,7 @@
 
 use crate::{
     SECOND,
-    server::{Act, Seen, Server, held, problem},
+    server::{Action, RecordedRequest, Server, held, problem},
 };
 use fairhold_client::{Error, Guard, Session};
 use futures_util::future::join_all;
@@ -13,23 +13,23 @@ const TASKS: usize = 3;
 const SESSION: &str = "0123456789abcdef0123456789abcdef";
 
 /// Answers everything except batches, which the script answers.
-fn other_calls(seen: &Seen) -> Act {
-    match &seen.line {
+fn other_calls(request: &RecordedRequest) -> Action {
+    match &request.line {
         line if line.starts_with("POST /v1/sessions ") => {
-            Act::Answer(201, "", json!({"id": SESSION, "number": 40, "ttl": "30s", "expires_in": "30s"}))
+            Action::Answer(201, "", json!({"id": SESSION, "number": 40, "ttl": "30s", "expires_in": "30s"}))
         }
-        line if line.starts_with("POST /v1/locks") => held(seen),
-        line if line.starts_with("DELETE") => Act::Answer(204, "", Value::Null),
-        _ => Act::Hang,
+        line if line.starts_with("POST /v1/locks") => held(request),
+        line if line.starts_with("DELETE") => Action::Answer(204, "", Value::Null),
+        _ => Action::Hang,
     }
 }
 
-fn calls(seen: &Seen) -> Vec<Value> {
-    seen.body["calls"].as_array().cloned().unwrap_or_default()
+fn calls(request: &RecordedRequest) -> Vec<Value> {
+    request.body["calls"].as_array().cloned().unwrap_or_default()
 }
 
 /// Grants every acquire of a batch and makes every release.
-fn answers(seen: &Seen) -> Vec<Value> {
+fn answers(request: &RecordedRequest) -> Vec<Value> {
     let answer = |(index, call): (usize, &Value)| match call["acquire"]["id"].as_str() {
         Some(id) => {
             let number = 41 + index;
@@ -38,15 +38,15 @@ fn answers(seen: &Seen) -> Vec<Value> {
         }
         None => json!({"status": 204}),
     };
-    calls(seen).iter().enumerate().map(answer).collect()
+    calls(request).iter().enumerate().map(answer).collect()
 }
 
-fn done(seen: &Seen) -> Act {
-    Act::Answer(200, "", json!({ "answers": answers(seen) }))
+fn done(request: &RecordedRequest) -> Action {
+    Action::Answer(200, "", json!({ "answers": answers(request) }))
 }
 
-fn is_batch(seen: &Seen) -> bool {
-    seen.line.starts_with("POST /v1/batch ")
+fn is_batch(request: &RecordedRequest) -> bool {
+    request.line.starts_with("POST /v1/batch ")
 }
 
 async fn take(session: &Session) -> Vec<Result<Guard, Error>> {
@@ -54,57 +54,58 @@ async fn take(session: &Session) -> Vec<Result<Guard, Error>> {
     join_all(names.map(|name| session.lock(&name).wait(10 * SECOND).into_future())).await
 }
 
-fn ids(seen: &Seen, kind: &str) -> BTreeSet<String> {
-    calls(seen).iter().filter_map(|call| Some(call[kind]["id"].as_str()?.to_owned())).collect()
+fn ids(request: &RecordedRequest, kind: &str) -> BTreeSet<String> {
+    calls(request).iter().filter_map(|call| Some(call[kind]["id"].as_str()?.to_owned())).collect()
 }
 
 #[tokio::test]
 async fn simultaneous_calls_share_one_request_and_each_gets_its_own_answer() {
-    let server = Server::start(|seen, _| if is_batch(seen) { done(seen) } else { other_calls(seen) }).await;
+    let server = Server::start(|request, _| if is_batch(request) { done(request) } else { other_calls(request) }).await;
     let client = server.client(10 * SECOND);
     let session = client.session().await.unwrap();
     let guards: Vec<Guard> = take(&session).await.into_iter().map(Result::unwrap).collect();
     for (task, guard) in guards.iter().enumerate() {
         assert_eq!((guard.lock().as_str(), guard.token().unwrap().0), (&*format!("lock-{task}"), 41 + task as u64));
     }
-    let taken = server.now("POST /v1/batch")[0].clone();
+    let taken = server.recorded("POST /v1/batch")[0].clone();
     assert!(calls(&taken).iter().all(|call| call["acquire"]["queue"] == true), "{taken:?}");
     join_all(guards.into_iter().map(Guard::release)).await.into_iter().for_each(Result::unwrap);
-    let batches = server.now("POST /v1/batch");
+    let batches = server.recorded("POST /v1/batch");
     assert_eq!(batches.len(), 2, "{batches:?}");
     assert_eq!(ids(&batches[0], "acquire"), ids(&batches[1], "release"), "each acquired grant is released");
-    assert!(server.now("POST /v1/locks").is_empty() && server.now("DELETE").is_empty());
+    assert!(server.recorded("POST /v1/locks").is_empty() && server.recorded("DELETE").is_empty());
 }
 
 #[tokio::test]
 async fn a_batch_without_an_answer_is_repeated_with_the_same_ids() {
-    let server = Server::start(|seen, before| match (is_batch(seen), before) {
-        (true, 0) => Act::Close,
-        (true, 1) => Act::Answer(200, "", json!({"answers": []})),
+    let server = Server::start(|request, before| match (is_batch(request), before) {
+        (true, 0) => Action::Close,
+        (true, 1) => Action::Answer(200, "", json!({"answers": []})),
         (true, 2) => problem(503, "no_quorum"),
-        (true, _) => done(seen),
-        (false, _) => other_calls(seen),
+        (true, _) => done(request),
+        (false, _) => other_calls(request),
     })
     .await;
     let client = server.client(10 * SECOND);
     let session = client.session().await.unwrap();
     let guards: Vec<Guard> = take(&session).await.into_iter().map(Result::unwrap).collect();
-    let asked: BTreeSet<String> = server.now("POST /v1/batch").iter().flat_map(|seen| ids(seen, "acquire")).collect();
+    let requests: BTreeSet<String> =
+        server.recorded("POST /v1/batch").iter().flat_map(|request| ids(request, "acquire")).collect();
     let taken: BTreeSet<String> = guards.iter().map(|guard| guard.id().to_string()).collect();
-    assert_eq!(asked, taken, "every attempt of an acquire has the same id");
+    assert_eq!(requests, taken, "every attempt of an acquire has the same id");
 }
 
 #[tokio::test]
 async fn one_call_of_a_batch_can_fail_without_the_others() {
-    let server = Server::start(|seen, _| {
-        if !is_batch(seen) {
-            return other_calls(seen);
+    let server = Server::start(|request, _| {
+        if !is_batch(request) {
+            return other_calls(request);
         }
-        let mut answers = answers(seen);
-        if ids(seen, "acquire").len() == TASKS {
-            answers[1] = json!({"status": 409, "body": {"code": "would_deadlock", "detail": "as told"}});
+        let mut answers = answers(request);
+        if ids(request, "acquire").len() == TASKS {
+            answers[1] = json!({"status": 409, "body": {"code": "would_deadlock", "detail": "scripted"}});
         }
-        Act::Answer(200, "", json!({ "answers": answers }))
+        Action::Answer(200, "", json!({ "answers": answers }))
     })
     .await;
     let client = server.client(10 * SECOND);
@@ -118,31 +119,32 @@ async fn one_call_of_a_batch_can_fail_without_the_others() {
 async fn calls_that_a_node_refuses_as_a_batch_are_sent_one_by_one() {
     // One node has no batches, the other does not understand one of the calls.
     for (status, code) in [(404, "not_found"), (400, "bad_request")] {
-        let refused = move |seen: &Seen, _| if is_batch(seen) { problem(status, code) } else { other_calls(seen) };
+        let refused =
+            move |request: &RecordedRequest, _| if is_batch(request) { problem(status, code) } else { other_calls(request) };
         let server = Server::start(refused).await;
         let client = server.client(10 * SECOND);
         let session = client.session().await.unwrap();
         let taken = take(&session).await;
         assert!(taken.iter().all(Result::is_ok), "{taken:?}");
-        assert_eq!(server.now("POST /v1/locks").len(), TASKS);
+        assert_eq!(server.recorded("POST /v1/locks").len(), TASKS);
     }
 }
 
 #[tokio::test]
 async fn a_caller_that_leaves_before_the_answer_releases_what_it_may_hold() {
-    let server = Server::start(|seen, _| match is_batch(seen) && ids(seen, "release").is_empty() {
-        true => Act::Hang,
-        false if is_batch(seen) => done(seen),
-        false => other_calls(seen),
+    let server = Server::start(|request, _| match is_batch(request) && ids(request, "release").is_empty() {
+        true => Action::Hang,
+        false if is_batch(request) => done(request),
+        false => other_calls(request),
     })
     .await;
     let client = server.client(10 * SECOND);
     let session = client.session().await.unwrap();
     let asking = tokio::spawn(async move { take(&session).await });
-    let asked = server.until("POST /v1/batch", 1).await;
+    let requests = server.wait_for_requests("POST /v1/batch", 1).await;
     asking.abort();
-    let given_back = server.until("POST /v1/batch", 2).await;
-    assert_eq!(ids(&given_back[1], "release"), ids(&asked[0], "acquire"));
+    let given_back = server.wait_for_requests("POST /v1/batch", 2).await;
+    assert_eq!(ids(&given_back[1], "release"), ids(&requests[0], "acquire"));
     // An acquire that is still in flight acquires nothing for as long as the session lives.
     let named = calls(&given_back[1]).iter().all(|call| call["release"]["session"] == SESSION);
     assert!(named, "{:?}", given_back[1]);

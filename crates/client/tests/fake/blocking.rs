@@ -1,11 +1,11 @@
 //! The blocking client, called in async code.
 
-use crate::server::{Act, Server};
+use crate::server::{Action, Server};
 use fairhold_client::{Error, blocking::Client};
 use serde_json::json;
 
 async fn server() -> Server {
-    Server::start(|_, _| Act::Answer(201, "", json!({"path": "/x", "version": 0, "revision": 7}))).await
+    Server::start(|_, _| Action::Answer(201, "", json!({"path": "/x", "version": 0, "revision": 7}))).await
 }
 
 fn put(client: &Client) -> Result<(), Error> {
@@ -25,7 +25,7 @@ async fn a_blocking_call_is_refused_inside_a_task_and_works_outside() {
     let (spawned, blocking) = (client.clone(), client.clone());
     assert!(is_refused_with_a_reason(tokio::spawn(async move { put(&spawned) }).await.unwrap()));
     tokio::task::spawn_blocking(move || put(&blocking)).await.unwrap().unwrap();
-    assert_eq!(server.now("PUT").len(), 1);
+    assert_eq!(server.recorded("PUT").len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,7 +2,7 @@
 
 use crate::{
     SECOND,
-    server::{Act, Seen, Server, held, renewed},
+    server::{Action, RecordedRequest, Server, held, renewed},
 };
 use fairhold_client::{Client, Error};
 use futures_util::future::join_all;
@@ -23,21 +23,21 @@ const FOREIGN_ANSWERS: [(u16, &str, &str); 8] = [
 ];
 
 async fn foreign_server((status, headers, body): (u16, &'static str, &'static str)) -> Server {
-    Server::start(move |_, _| Act::Foreign(status, headers, body.to_owned())).await
+    Server::start(move |_, _| Action::Foreign(status, headers, body.to_owned())).await
 }
 
 /// A node that carries out every request.
-fn node(seen: &Seen, ttl: &'static str) -> Act {
-    match &seen.line {
-        line if line.starts_with("POST /v1/locks") => held(seen),
+fn node(request: &RecordedRequest, ttl: &'static str) -> Action {
+    match &request.line {
+        line if line.starts_with("POST /v1/locks") => held(request),
         line if line.starts_with("POST /v1/sessions ") => {
             let id = "0123456789abcdef0123456789abcdef";
-            Act::Answer(201, "", json!({"id": id, "number": 40, "ttl": ttl, "expires_in": ttl}))
+            Action::Answer(201, "", json!({"id": id, "number": 40, "ttl": ttl, "expires_in": ttl}))
         }
-        line if line.contains("/renew ") || line.contains("/keepalive ") || line.contains("/batch ") => renewed(seen, ttl),
-        line if line.starts_with("PUT") => Act::Answer(201, "", json!({"path": "/x", "version": 0, "revision": 7})),
-        line if line.starts_with("DELETE") => Act::Answer(204, "", Value::Null),
-        _ => Act::Hang,
+        line if line.contains("/renew ") || line.contains("/keepalive ") || line.contains("/batch ") => renewed(request, ttl),
+        line if line.starts_with("PUT") => Action::Answer(201, "", json!({"path": "/x", "version": 0, "revision": 7})),
+        line if line.starts_with("DELETE") => Action::Answer(204, "", Value::Null),
+        _ => Action::Hang,
     }
 }
 
@@ -50,10 +50,10 @@ fn client_of(servers: &[&Server]) -> Client {
 async fn knows_its_cluster(node: &Server, foreign: &Server) -> Client {
     loop {
         let client = client_of(&[node, foreign]);
-        let before = foreign.now("").len();
+        let before = foreign.recorded("").len();
         // If it is tried first, a node of another cluster counts as the client's own.
         let put = client.nodes().put("/x", "1").await;
-        if put.is_ok() && foreign.now("").len() == before {
+        if put.is_ok() && foreign.recorded("").len() == before {
             return client;
         }
     }
@@ -62,7 +62,7 @@ async fn knows_its_cluster(node: &Server, foreign: &Server) -> Client {
 #[tokio::test]
 async fn a_foreign_server_among_the_endpoints_fails_no_call() {
     for answer in FOREIGN_ANSWERS {
-        let (foreign, node) = (foreign_server(answer).await, Server::start(|seen, _| node(seen, "30s")).await);
+        let (foreign, node) = (foreign_server(answer).await, Server::start(|request, _| node(request, "30s")).await);
         let client = knows_its_cluster(&node, &foreign).await;
         for turn in 0..12 {
             let done = async {
@@ -74,9 +74,10 @@ async fn a_foreign_server_among_the_endpoints_fails_no_call() {
             done.await.unwrap_or_else(|error: Error| panic!("turn {turn} beside {answer:?}: {error}"));
         }
         client.settled().await;
-        assert!(!foreign.now("").is_empty(), "{answer:?} was never tried");
-        let locks: std::collections::BTreeSet<_> = node.now("POST /v1/locks").into_iter().map(|seen| seen.key).collect();
-        let given_back = node.now("DELETE /v1/grants").len();
+        assert!(!foreign.recorded("").is_empty(), "{answer:?} was never tried");
+        let locks: std::collections::BTreeSet<_> =
+            node.recorded("POST /v1/locks").into_iter().map(|request| request.key).collect();
+        let given_back = node.recorded("DELETE /v1/grants").len();
         assert_eq!((locks.len(), given_back), (12, 12), "with {answer:?}, the node granted and released each lock");
     }
 }
@@ -84,7 +85,7 @@ async fn a_foreign_server_among_the_endpoints_fails_no_call() {
 #[tokio::test]
 async fn a_foreign_server_neither_keeps_a_guard_alive_nor_ends_it() {
     join_all(FOREIGN_ANSWERS.map(async |answer| {
-        let (foreign, node) = (foreign_server(answer).await, Server::start(|seen, _| node(seen, "1s")).await);
+        let (foreign, node) = (foreign_server(answer).await, Server::start(|request, _| node(request, "1s")).await);
         let client = knows_its_cluster(&node, &foreign).await;
         let session = client.session().ttl(SECOND).await.unwrap();
         let guard = client.lock("a").ttl(SECOND).await.unwrap();
@@ -99,9 +100,9 @@ async fn a_foreign_server_neither_keeps_a_guard_alive_nor_ends_it() {
 async fn if_only_foreign_servers_answer_a_guard_is_lost_in_time_and_the_error_names_them() {
     join_all(FOREIGN_ANSWERS.map(async |answer| {
         // The node is gone, and a foreign server has its address.
-        let server = Server::start(move |seen, _| match seen.line.starts_with("POST /v1/locks") {
-            true => held(seen),
-            false => Act::Foreign(answer.0, answer.1, answer.2.to_owned()),
+        let server = Server::start(move |request, _| match request.line.starts_with("POST /v1/locks") {
+            true => held(request),
+            false => Action::Foreign(answer.0, answer.1, answer.2.to_owned()),
         })
         .await;
         let client = client_of(&[&server]);
@@ -113,8 +114,8 @@ async fn if_only_foreign_servers_answer_a_guard_is_lost_in_time_and_the_error_na
         drop(client.lock("a").try_now().await.unwrap());
         let error = client.nodes().get("/x").await.unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }), "{answer:?}: {error:?}");
-        let said = format!("{} is not a node of this cluster", server.url);
-        assert!(error.to_string().contains(&said), "{error}");
+        let reason = format!("{} is not a node of this cluster", server.url);
+        assert!(error.to_string().contains(&reason), "{error}");
         let error = client.nodes().put("/x", "1").await.unwrap_err();
         assert!(matches!(error, Error::OutcomeUnknown { .. }), "a proxy may have passed it on: {error:?}");
     }))
@@ -123,15 +124,15 @@ async fn if_only_foreign_servers_answer_a_guard_is_lost_in_time_and_the_error_na
 
 #[tokio::test]
 async fn a_client_that_names_its_cluster_accepts_no_other_one() {
-    let mine = Server::start(|seen, _| node(seen, "30s")).await;
+    let mine = Server::start(|request, _| node(request, "30s")).await;
     let (status, headers) = (201, "fairhold-cluster: ffffffffffffffffffffffffffffffff\r\n");
     let body = json!({"path": "/x", "version": 0, "revision": 7}).to_string();
-    let other = Server::start(move |_, _| Act::Foreign(status, headers, body.clone())).await;
+    let other = Server::start(move |_, _| Action::Foreign(status, headers, body.clone())).await;
     for turn in 0..8 {
         let builder = Client::builder().endpoint(&other.url).endpoint(&mine.url).discover(false).timeout(SECOND * 5);
         let client = builder.cluster_id("0123456789abcdef0123456789abcdef".parse().unwrap()).build().unwrap();
         client.nodes().put("/x", "1").await.unwrap();
-        assert_eq!(mine.now("PUT").len(), turn + 1);
+        assert_eq!(mine.recorded("PUT").len(), turn + 1);
     }
     let client = Client::builder().endpoint(&other.url).discover(false).build().unwrap();
     assert_eq!(client.cluster_id(), None);
@@ -142,7 +143,7 @@ async fn a_client_that_names_its_cluster_accepts_no_other_one() {
 #[tokio::test]
 async fn a_node_without_a_cluster_does_nothing() {
     let body = r#"{"code":"no_quorum","detail":"the cluster has not formed yet"}"#;
-    let unformed = Server::start(move |_, _| Act::Foreign(503, "fairhold-request-id: 1-abc-1\r\n", body.to_owned())).await;
+    let unformed = Server::start(move |_, _| Action::Foreign(503, "fairhold-request-id: 1-abc-1\r\n", body.to_owned())).await;
     let client = Client::builder().endpoint(&unformed.url).discover(false).timeout(SECOND / 2).build().unwrap();
     let error = client.nodes().put("/x", "1").await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }) && error.to_string().contains("not formed yet"), "{error:?}");
@@ -153,7 +154,7 @@ async fn contact_reports_the_silence_and_its_cause_while_the_client_waits_for_a_
     let (foreign, nobody) = (foreign_server(FOREIGN_ANSWERS[4]).await, "http://127.0.0.1:1");
     let client = Client::builder().endpoint(&foreign.url).discover(false).build().unwrap();
     let waits = tokio::spawn(client.lock("a").into_future());
-    foreign.until("POST /v1/locks", 2).await;
+    foreign.wait_for_requests("POST /v1/locks", 2).await;
     let contact = client.contact();
     assert!(contact.failure.unwrap().contains("is not a node of this cluster"), "{:?}", contact.silent_for);
     waits.abort();

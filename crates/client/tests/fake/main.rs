@@ -14,14 +14,14 @@ mod server;
 use fairhold_client::{Client, Error, Lost, margin};
 use futures_util::future::poll_immediate;
 use serde_json::{Value, json};
-use server::{Act, Server, held, problem};
+use server::{Action, Server, held, problem};
 use std::{
     pin::pin,
     time::{Duration, Instant},
 };
 
-fn written() -> Act {
-    Act::Answer(201, "", json!({"path": "/x", "version": 0, "revision": 7}))
+fn written() -> Action {
+    Action::Answer(201, "", json!({"path": "/x", "version": 0, "revision": 7}))
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -29,29 +29,29 @@ const SECOND: Duration = Duration::from_secs(1);
 #[tokio::test]
 async fn a_write_is_repeated_with_the_same_key_and_respects_retry_after() {
     let server = Server::start(|_, before| match before {
-        0 => Act::Close,
-        1 => Act::Answer(503, "retry-after: 1\r\n", json!({"code": "no_quorum", "detail": "d"})),
-        2 => Act::Answer(504, "", json!({"code": "deadline_exceeded", "detail": "d", "outcome": "unknown"})),
+        0 => Action::Close,
+        1 => Action::Answer(503, "retry-after: 1\r\n", json!({"code": "no_quorum", "detail": "d"})),
+        2 => Action::Answer(504, "", json!({"code": "deadline_exceeded", "detail": "d", "outcome": "unknown"})),
         _ => written(),
     })
     .await;
     let client = server.client(20 * SECOND);
-    let begun = Instant::now();
+    let start = Instant::now();
     let written = client.nodes().put("/x", "1").await.unwrap();
     assert_eq!(written.revision.0, 7);
-    assert!(begun.elapsed() >= SECOND, "the client ignored Retry-After: {:?}", begun.elapsed());
-    let keys: Vec<_> = server.now("PUT").into_iter().map(|seen| seen.key.unwrap()).collect();
+    assert!(start.elapsed() >= SECOND, "the client ignored Retry-After: {:?}", start.elapsed());
+    let keys: Vec<_> = server.recorded("PUT").into_iter().map(|request| request.key.unwrap()).collect();
     assert_eq!(keys, vec![keys[0].clone(); 4], "four attempts of one request");
     client.nodes().put("/x", "1").await.unwrap();
-    assert_ne!(server.now("PUT")[4].key.as_ref(), Some(&keys[0]), "another request has another key");
+    assert_ne!(server.recorded("PUT")[4].key.as_ref(), Some(&keys[0]), "another request has another key");
 }
 
 #[tokio::test]
 async fn an_unknown_outcome_is_distinguished_from_nothing_happened() {
-    let breaks = Server::start(|_, _| Act::Close).await;
+    let breaks = Server::start(|_, _| Action::Close).await;
     let unknown = breaks.client(SECOND / 2).nodes().put("/x", "1").await.unwrap_err();
     let Error::OutcomeUnknown { key: Some(key), .. } = unknown else { panic!("{unknown:?}") };
-    assert_eq!(breaks.now("PUT")[0].key, Some(key.to_string()));
+    assert_eq!(breaks.recorded("PUT")[0].key, Some(key.to_string()));
     let read = breaks.client(SECOND / 2).nodes().get("/x").await.unwrap_err();
     assert!(matches!(read, Error::Unavailable { .. }), "a read does nothing: {read:?}");
 
@@ -68,7 +68,7 @@ async fn an_unknown_outcome_is_distinguished_from_nothing_happened() {
 
 #[tokio::test]
 async fn a_refusal_is_not_repeated() {
-    let server = Server::start(|seen, _| match seen.line.starts_with("POST") {
+    let server = Server::start(|request, _| match request.line.starts_with("POST") {
         true => problem(409, "lock_held"),
         false => problem(412, "version_mismatch"),
     })
@@ -78,7 +78,7 @@ async fn a_refusal_is_not_repeated() {
     assert!(matches!(client.nodes().put("/x", "1").version(3).await, Err(Error::VersionMismatch { .. })));
     assert!(matches!(client.lock("a//b").await, Err(Error::Invalid(_))));
     client.settled().await;
-    assert_eq!(server.seen.lock().unwrap().len(), 2, "the client repeated nothing and had nothing to take back");
+    assert_eq!(server.requests.lock().unwrap().len(), 2, "the client repeated nothing and had nothing to take back");
 }
 
 /// A retry makes no room: a request for a lock without a time limit must not be retried for ever.
@@ -86,36 +86,36 @@ async fn a_refusal_is_not_repeated() {
 async fn a_full_state_is_an_error_at_once_and_is_not_retried() {
     let server = Server::start(|_, _| problem(429, "state_full")).await;
     let client = server.client(10 * SECOND);
-    let begun = Instant::now();
+    let start = Instant::now();
     for error in [client.lock("a").await.unwrap_err(), client.nodes().put("/x", "1").await.unwrap_err()] {
-        assert!(matches!(&error, Error::StateFull { detail, .. } if detail == "as told") && !error.is_retryable(), "{error:?}");
+        assert!(matches!(&error, Error::StateFull { detail, .. } if detail == "scripted") && !error.is_retryable(), "{error:?}");
     }
-    assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
+    assert!(start.elapsed() < 5 * SECOND, "{:?}", start.elapsed());
     client.settled().await;
-    assert_eq!(server.seen.lock().unwrap().len(), 2, "the client repeated nothing");
+    assert_eq!(server.requests.lock().unwrap().len(), 2, "the client repeated nothing");
 }
 
 #[tokio::test]
 async fn a_broken_acquire_is_repeated_with_its_key_and_an_ended_one_with_a_new_key() {
-    let server = Server::start(|seen, before| match before {
-        0 => Act::Close,
-        1 => Act::Answer(410, "", json!({"code": "grant_gone", "detail": "d", "reason": "expired"})),
-        _ => held(seen),
+    let server = Server::start(|request, before| match before {
+        0 => Action::Close,
+        1 => Action::Answer(410, "", json!({"code": "grant_gone", "detail": "d", "reason": "expired"})),
+        _ => held(request),
     })
     .await;
     let guard = server.client(10 * SECOND).lock("a").await.unwrap();
     assert_eq!(guard.token().unwrap().0, 42);
-    let keys: Vec<_> = server.now("POST /v1/locks").into_iter().map(|seen| seen.key.unwrap()).collect();
+    let keys: Vec<_> = server.recorded("POST /v1/locks").into_iter().map(|request| request.key.unwrap()).collect();
     assert_eq!((keys.len(), keys[0] == keys[1], keys[1] == keys[2]), (3, true, false));
-    assert_eq!(server.now("POST /v1/locks")[0].body["ttl"], "30s");
+    assert_eq!(server.recorded("POST /v1/locks")[0].body["ttl"], "30s");
 }
 
 #[tokio::test]
 async fn a_guard_whose_renewals_get_no_answer_is_lost_before_its_ttl_and_released() {
-    let server = Server::start(|seen, _| match &seen.line {
-        line if line.starts_with("POST /v1/locks") => held(seen),
-        line if line.starts_with("DELETE") => Act::Answer(204, "", Value::Null),
-        _ => Act::Hang,
+    let server = Server::start(|request, _| match &request.line {
+        line if line.starts_with("POST /v1/locks") => held(request),
+        line if line.starts_with("DELETE") => Action::Answer(204, "", Value::Null),
+        _ => Action::Hang,
     })
     .await;
     let client = server.client(10 * SECOND);
@@ -125,18 +125,18 @@ async fn a_guard_whose_renewals_get_no_answer_is_lost_before_its_ttl_and_release
     let after = before.elapsed();
     assert!(after <= 2 * SECOND - margin(2 * SECOND) + SECOND / 2, "it was lost only after {after:?}");
     assert_eq!(guard.token(), Err(Error::Lost(Lost::CutOff)));
-    let renewals = server.now("POST /v1/grants");
+    let renewals = server.recorded("POST /v1/grants");
     assert!(renewals.len() >= 2, "the client tries a hanging node again: {renewals:?}");
     drop(guard);
-    assert_eq!(server.until("DELETE", 1).await.len(), 1);
+    assert_eq!(server.wait_for_requests("DELETE", 1).await.len(), 1);
 }
 
 #[tokio::test]
 async fn work_under_a_lock_is_dropped_when_the_lock_is_lost() {
-    let server = Server::start(|seen, _| match &seen.line {
-        line if line.starts_with("POST /v1/locks") => held(seen),
-        line if line.starts_with("DELETE") => Act::Answer(204, "", Value::Null),
-        _ => Act::Answer(410, "", json!({"code": "grant_gone", "detail": "d", "reason": "broken"})),
+    let server = Server::start(|request, _| match &request.line {
+        line if line.starts_with("POST /v1/locks") => held(request),
+        line if line.starts_with("DELETE") => Action::Answer(204, "", Value::Null),
+        _ => Action::Answer(410, "", json!({"code": "grant_gone", "detail": "d", "reason": "broken"})),
     })
     .await;
     let work = server.client(10 * SECOND).lock("a").ttl(SECOND).run(|_| std::future::pending::<()>()).await;
@@ -145,18 +145,18 @@ async fn work_under_a_lock_is_dropped_when_the_lock_is_lost() {
 
 #[tokio::test]
 async fn a_silent_node_is_left_for_another_with_the_same_key() {
-    let silent = Server::start(|_, _| Act::Hang).await;
-    let server = Server::start(|seen, _| held(seen)).await;
+    let silent = Server::start(|_, _| Action::Hang).await;
+    let server = Server::start(|request, _| held(request)).await;
     let mut posts_at_silent = 0;
     // The client tries the nodes in turn, so one of two calls starts with the silent one.
     let client = Client::builder().endpoint(&silent.url).endpoint(&server.url).discover(false).build().unwrap();
     for _ in 0..2 {
         let guard = client.lock("a").ttl(2 * SECOND).await.unwrap();
-        let keys = server.now("POST /v1/locks");
-        let asked = silent.now("POST /v1/locks");
-        if asked.len() > posts_at_silent {
-            posts_at_silent = asked.len();
-            assert_eq!(asked[posts_at_silent - 1].key, keys[keys.len() - 1].key);
+        let keys = server.recorded("POST /v1/locks");
+        let requests = silent.recorded("POST /v1/locks");
+        if requests.len() > posts_at_silent {
+            posts_at_silent = requests.len();
+            assert_eq!(requests[posts_at_silent - 1].key, keys[keys.len() - 1].key);
         }
         guard.forget();
     }
@@ -165,17 +165,17 @@ async fn a_silent_node_is_left_for_another_with_the_same_key() {
 
 #[tokio::test]
 async fn an_acquire_dropped_before_its_answer_is_taken_back_and_one_never_sent_is_not() {
-    let server = Server::start(|seen, before| match &seen.line {
-        line if line.starts_with("POST") => Act::Hang,
+    let server = Server::start(|request, before| match &request.line {
+        line if line.starts_with("POST") => Action::Hang,
         // The first attempts to take it back fail.
-        _ if before < 2 => Act::Close,
-        _ => Act::Answer(204, "", Value::Null),
+        _ if before < 2 => Action::Close,
+        _ => Action::Answer(204, "", Value::Null),
     })
     .await;
     let client = server.client(10 * SECOND);
     drop(client.lock("a").into_future());
     client.settled().await;
-    assert!(server.seen.lock().unwrap().is_empty());
+    assert!(server.requests.lock().unwrap().is_empty());
 
     let mut acquire = client.lock("a").into_future();
     assert!(poll_immediate(&mut acquire).await.is_none());
@@ -183,13 +183,13 @@ async fn an_acquire_dropped_before_its_answer_is_taken_back_and_one_never_sent_i
         let mut acquire = pin!(&mut acquire);
         tokio::select! {
             _ = acquire.as_mut() => panic!("no server answers"),
-            posts = server.until("POST /v1/locks", 1) => assert_eq!(posts.len(), 1),
+            posts = server.wait_for_requests("POST /v1/locks", 1) => assert_eq!(posts.len(), 1),
         }
     }
     drop(acquire);
     client.settled().await;
-    let key = server.now("POST /v1/locks")[0].key.clone().unwrap();
-    let deletes = server.now("DELETE");
+    let key = server.recorded("POST /v1/locks")[0].key.clone().unwrap();
+    let deletes = server.recorded("DELETE");
     assert_eq!(deletes.len(), 3, "{deletes:?}");
-    assert!(deletes.iter().all(|seen| seen.line.contains(&key)));
+    assert!(deletes.iter().all(|request| request.line.contains(&key)));
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     SECOND,
-    server::{Act, Seen, Server},
+    server::{Action, RecordedRequest, Server},
 };
 use fairhold_client::Lost;
 use fairhold_types::SessionNumber;
@@ -21,18 +21,18 @@ fn contender(number: u64) -> Value {
 }
 
 /// Three pages. Each names the next one.
-fn page_of(seen: &Seen) -> (u64, Value) {
-    match seen.line.split_once("cursor=").map_or("", |(_, cursor)| &cursor[..2]) {
+fn page_of(request: &RecordedRequest) -> (u64, Value) {
+    match request.line.split_once("cursor=").map_or("", |(_, cursor)| &cursor[..2]) {
         "" => (1, json!("c2")),
         "c2" => (2, json!("c3")),
         _ => (3, Value::Null),
     }
 }
 
-fn pages(seen: &Seen) -> Act {
-    let (page, next) = page_of(seen);
+fn pages(request: &RecordedRequest) -> Action {
+    let (page, next) = page_of(request);
     let item = contender(page);
-    let body = match &seen.line {
+    let body = match &request.line {
         line if line.starts_with("GET /v1/locks/a/queue") => {
             json!({"lock": "a", "items": [item], "holder_count": 1, "queue_length": 2, "next_cursor": next})
         }
@@ -41,7 +41,7 @@ fn pages(seen: &Seen) -> Act {
         }
         _ => session(&[page], &[page], next),
     };
-    Act::Answer(200, REVISION, body)
+    Action::Answer(200, REVISION, body)
 }
 
 fn session(grants: &[u64], nodes: &[u64], next: Value) -> Value {
@@ -54,7 +54,7 @@ fn session(grants: &[u64], nodes: &[u64], next: Value) -> Value {
 
 #[tokio::test]
 async fn all_pages_of_a_queue_a_lock_and_a_session_are_read() {
-    let server = Server::start(|seen, _| pages(seen)).await;
+    let server = Server::start(|request, _| pages(request)).await;
     let client = server.client(10 * SECOND);
     let queue = client.locks().queue("a").await.unwrap();
     assert_eq!(queue.value.iter().map(|item| item.position).collect::<Vec<_>>(), [1, 2, 3]);
@@ -64,13 +64,13 @@ async fn all_pages_of_a_queue_a_lock_and_a_session_are_read() {
     assert_eq!((lock.holders.len(), lock.next_cursor), (3, None));
     let session = client.sessions().get(SessionNumber(40)).await.unwrap().unwrap();
     assert_eq!((session.grants.len(), session.ephemeral_nodes.len(), session.next_cursor), (3, 3, None));
-    let lines: Vec<String> = server.now("GET /v1/sessions/40?").into_iter().map(|seen| seen.line).collect();
+    let lines: Vec<String> = server.recorded("GET /v1/sessions/40?").into_iter().map(|request| request.line).collect();
     assert_eq!(lines.iter().filter(|line| line.contains("limit=1000")).count(), 3, "{lines:?}");
 }
 
 #[tokio::test]
 async fn one_page_is_read_if_the_caller_wants_only_one() {
-    let server = Server::start(|seen, _| pages(seen)).await;
+    let server = Server::start(|request, _| pages(request)).await;
     let client = server.client(10 * SECOND);
     let locks = client.locks();
     let queue = locks.queue_page("a", 2, Some("c2")).await.unwrap().value;
@@ -79,39 +79,39 @@ async fn one_page_is_read_if_the_caller_wants_only_one() {
     assert_eq!((lock.holders.len(), lock.holder_count, lock.next_cursor.as_deref()), (1, 3, Some("c2")));
     let session = client.sessions().get_page(SessionNumber(40), 2, Some("c3")).await.unwrap().unwrap();
     assert_eq!((session.grants[0].number.0, session.next_cursor), (3, None));
-    assert_eq!(server.now("GET").len(), 3);
+    assert_eq!(server.recorded("GET").len(), 3);
 }
 
 #[tokio::test]
 async fn a_grant_on_a_later_page_of_its_session_does_not_count_as_ended() {
     let taken = Arc::new(AtomicBool::new(false));
     let all_taken = Arc::clone(&taken);
-    let server = Server::start(move |seen, _| match &seen.line {
+    let server = Server::start(move |request, _| match &request.line {
         line if line.starts_with("POST /v1/sessions ") => {
             let id = "0123456789abcdef0123456789abcdef";
-            Act::Answer(201, REVISION, json!({"id": id, "number": 40, "ttl": "30s", "expires_in": "30s"}))
+            Action::Answer(201, REVISION, json!({"id": id, "number": 40, "ttl": "30s", "expires_in": "30s"}))
         }
         line if line.starts_with("POST /v1/batch ") => {
-            let calls = seen.body["calls"].as_array().cloned().unwrap_or_default();
+            let calls = request.body["calls"].as_array().cloned().unwrap_or_default();
             let grant = |call: &Value| {
                 let (lock, id) = (call["acquire"]["lock"].clone(), call["acquire"]["id"].clone());
                 let number: u64 = lock.as_str().and_then(|lock| lock.strip_prefix("lock-")?.parse().ok()).unwrap();
                 json!({"status": 200, "body": {"id": id, "lock": lock, "state": "held", "token": number, "mode": "exclusive",
                     "owner": "o", "number": number, "session": 40, "permits": 1, "queued_at": "now"}})
             };
-            Act::Answer(200, REVISION, json!({ "answers": calls.iter().map(grant).collect::<Vec<_>>() }))
+            Action::Answer(200, REVISION, json!({ "answers": calls.iter().map(grant).collect::<Vec<_>>() }))
         }
         // Once all grants are held, their events are lost: so the client reads which grants are left.
         line if line.starts_with("GET /v1/watch") && all_taken.swap(false, Ordering::SeqCst) => {
-            Act::Answer(410, "", json!({"code": "compacted", "detail": "as told", "oldest": 100}))
+            Action::Answer(410, "", json!({"code": "compacted", "detail": "scripted", "oldest": 100}))
         }
-        line if line.starts_with("GET /v1/watch") => Act::Close,
+        line if line.starts_with("GET /v1/watch") => Action::Close,
         line if line.starts_with("GET /v1/sessions/40?") && line.contains("cursor=") => {
-            Act::Answer(200, REVISION, session(&[43], &[], Value::Null))
+            Action::Answer(200, REVISION, session(&[43], &[], Value::Null))
         }
-        line if line.starts_with("GET /v1/sessions/40?") => Act::Answer(200, REVISION, session(&[41], &[], json!("c2"))),
-        line if line.starts_with("DELETE") => Act::Answer(204, "", Value::Null),
-        _ => Act::Hang,
+        line if line.starts_with("GET /v1/sessions/40?") => Action::Answer(200, REVISION, session(&[41], &[], json!("c2"))),
+        line if line.starts_with("DELETE") => Action::Answer(204, "", Value::Null),
+        _ => Action::Hang,
     })
     .await;
     let client = server.client(10 * SECOND);

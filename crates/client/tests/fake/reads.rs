@@ -2,7 +2,7 @@
 
 use crate::{
     SECOND,
-    server::{Act, Seen, Server, problem},
+    server::{Action, RecordedRequest, Server, problem},
 };
 use fairhold_client::{Client, Error, Lost};
 use fairhold_types::{Revision, SessionNumber, limits::TIMEOUT_MAX};
@@ -10,24 +10,24 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The empty queue of the lock `a`.
-fn queue(revision: &'static str) -> Act {
-    Act::Answer(200, revision, json!({"lock": "a", "items": []}))
+fn queue(revision: &'static str) -> Action {
+    Action::Answer(200, revision, json!({"lock": "a", "items": []}))
 }
 
-fn nothing_newer(revision: &'static str) -> Act {
-    Act::Answer(304, revision, Value::Null)
+fn nothing_newer(revision: &'static str) -> Action {
+    Action::Answer(304, revision, Value::Null)
 }
 
 /// The queries for the queue, in order.
 fn queries(server: &Server) -> Vec<String> {
-    let lines = server.now("GET /v1/locks/a/queue").into_iter().map(|seen| seen.line);
+    let lines = server.recorded("GET /v1/locks/a/queue").into_iter().map(|request| request.line);
     lines.map(|line| line.trim_start_matches("GET /v1/locks/a/queue").trim_end_matches(" HTTP/1.1").to_owned()).collect()
 }
 
 #[tokio::test]
 async fn a_long_poll_waits_in_short_requests_for_as_long_as_it_takes() {
-    let server = Server::start(|seen, _| match seen.line.as_str() {
-        _ if seen.timeout > TIMEOUT_MAX => problem(400, "bad_request"),
+    let server = Server::start(|request, _| match request.line.as_str() {
+        _ if request.timeout > TIMEOUT_MAX => problem(400, "bad_request"),
         line if line.contains("after=9") => queue("fairhold-revision: 12\r\n"),
         line if line.contains("after=7") => nothing_newer("fairhold-revision: 9\r\n"),
         _ => queue("fairhold-revision: 7\r\n"),
@@ -43,9 +43,9 @@ async fn a_long_poll_waits_in_short_requests_for_as_long_as_it_takes() {
 
 #[tokio::test]
 async fn a_long_poll_for_a_change_from_now_on_keeps_its_revision_over_retries() {
-    let server = Server::start(|seen, before| match (seen.line.as_str(), before) {
-        (line, _) if line.starts_with("GET /v1/nodes/?meta ") => Act::Answer(200, "fairhold-revision: 7\r\n", json!({})),
-        (_, 0) => Act::Close,
+    let server = Server::start(|request, before| match (request.line.as_str(), before) {
+        (line, _) if line.starts_with("GET /v1/nodes/?meta ") => Action::Answer(200, "fairhold-revision: 7\r\n", json!({})),
+        (_, 0) => Action::Close,
         (_, 1) => problem(503, "no_quorum"),
         _ => queue("fairhold-revision: 8\r\n"),
     })
@@ -57,11 +57,11 @@ async fn a_long_poll_for_a_change_from_now_on_keeps_its_revision_over_retries() 
 
 #[tokio::test]
 async fn a_long_poll_ends_without_a_change_and_waits_for_a_node_that_does_not_exist() {
-    let server = Server::start(|seen, before| match (seen.line.starts_with("GET /v1/locks/a/queue"), before) {
+    let server = Server::start(|request, before| match (request.line.starts_with("GET /v1/locks/a/queue"), before) {
         (true, _) => nothing_newer("fairhold-revision: 7\r\n"),
         // The node exists from the second request on, which is the same as the first.
         (false, 0) => problem(404, "no_node"),
-        (false, _) => Act::Answer(200, "fairhold-revision: 9\r\nfairhold-version: 0\r\n", json!(1)),
+        (false, _) => Action::Answer(200, "fairhold-revision: 9\r\nfairhold-version: 0\r\n", json!(1)),
     })
     .await;
     let client = server.client(10 * SECOND);
@@ -75,7 +75,7 @@ async fn a_long_poll_ends_without_a_change_and_waits_for_a_node_that_does_not_ex
 
 #[tokio::test]
 async fn a_node_that_falls_silent_during_a_long_poll_is_left_for_another_one() {
-    let silent = Server::start(|_, _| Act::Hang).await;
+    let silent = Server::start(|_, _| Action::Hang).await;
     let server = Server::start(|_, _| queue("fairhold-revision: 8\r\n")).await;
     let both = Client::builder().endpoint(&silent.url).endpoint(&server.url).discover(false).timeout(2 * SECOND);
     let locks = both.build().unwrap().locks();
@@ -91,11 +91,11 @@ async fn a_node_that_falls_silent_during_a_long_poll_is_left_for_another_one() {
 
 #[tokio::test]
 async fn a_session_that_is_gone_counts_as_ended_if_the_first_answer_was_lost() {
-    let lost = Server::start(|_, before| if before == 0 { Act::Close } else { problem(404, "session_not_found") }).await;
+    let lost = Server::start(|_, before| if before == 0 { Action::Close } else { problem(404, "session_not_found") }).await;
     let sessions = lost.client(10 * SECOND).sessions();
     assert_eq!(sessions.end(41, "its host is gone").await, Ok(()));
-    let ends: Vec<Seen> = lost.now("DELETE /v1/sessions/41?reason=its%20host%20is%20gone ");
-    assert!(ends.len() == 2 && ends.iter().all(|seen| seen.key.is_none()), "{ends:?}");
+    let ends: Vec<RecordedRequest> = lost.recorded("DELETE /v1/sessions/41?reason=its%20host%20is%20gone ");
+    assert!(ends.len() == 2 && ends.iter().all(|request| request.key.is_none()), "{ends:?}");
 
     let gone = Server::start(|_, before| match before {
         0 => problem(503, "no_quorum"),

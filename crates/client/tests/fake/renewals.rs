@@ -2,7 +2,7 @@
 
 use crate::{
     SECOND,
-    server::{Act, Seen, Server, held, problem, renewed},
+    server::{Action, RecordedRequest, Server, held, problem, renewed},
 };
 use fairhold_client::Guard;
 use futures_util::future::{join_all, poll_immediate, select_all};
@@ -14,20 +14,20 @@ use std::{
 };
 
 /// Answers everything except renewals, which the script answers.
-fn other_calls(seen: &Seen) -> Act {
-    match &seen.line {
-        line if line.starts_with("POST /v1/locks") => held(seen),
+fn other_calls(request: &RecordedRequest) -> Action {
+    match &request.line {
+        line if line.starts_with("POST /v1/locks") => held(request),
         line if line.starts_with("POST /v1/sessions ") => {
             let id = "0123456789abcdef0123456789abcdef";
-            Act::Answer(201, "", json!({"id": id, "number": 40, "ttl": "60s", "expires_in": "60s"}))
+            Action::Answer(201, "", json!({"id": id, "number": 40, "ttl": "60s", "expires_in": "60s"}))
         }
-        line if line.starts_with("DELETE") => Act::Answer(204, "", Value::Null),
-        _ => Act::Hang,
+        line if line.starts_with("DELETE") => Action::Answer(204, "", Value::Null),
+        _ => Action::Hang,
     }
 }
 
-fn is_renewal(seen: &Seen) -> bool {
-    ["/renew ", "/keepalive ", "/batch "].iter().any(|call| seen.line.contains(call))
+fn is_renewal(request: &RecordedRequest) -> bool {
+    ["/renew ", "/keepalive ", "/batch "].iter().any(|call| request.line.contains(call))
 }
 
 #[tokio::test]
@@ -41,31 +41,31 @@ async fn an_answer_that_does_not_name_the_grant_keeps_nothing_alive() {
         json!({"id": other, "ttl": "30s", "expires_in": "30s", "expires_at": "then"}),
     ] {
         let answer = body.clone();
-        let server = Server::start(move |seen, _| match is_renewal(seen) {
-            true => Act::Answer(200, "", answer.clone()),
-            false => other_calls(seen),
+        let server = Server::start(move |request, _| match is_renewal(request) {
+            true => Action::Answer(200, "", answer.clone()),
+            false => other_calls(request),
         })
         .await;
         let client = server.client(10 * SECOND);
         let (started_at, guard) = (Instant::now(), client.lock("a").ttl(SECOND).await.unwrap());
         let lost = tokio::time::timeout(3 * SECOND, guard.lost()).await;
         assert!(lost.is_ok() && started_at.elapsed() < 2 * SECOND, "{body} kept it alive");
-        assert!(server.now("POST /v1/grants").len() >= 2, "the client tries again");
+        assert!(server.recorded("POST /v1/grants").len() >= 2, "the client tries again");
     }
 }
 
 #[tokio::test]
 async fn a_guard_holds_no_longer_than_the_answer_to_its_renewal_says() {
-    let server = Server::start(|seen, before| match is_renewal(seen) {
+    let server = Server::start(|request, before| match is_renewal(request) {
         // Another program with the same id set a shorter timeout.
-        true if before == 0 => renewed(seen, "1s"),
-        true => Act::Hang,
-        false => other_calls(seen),
+        true if before == 0 => renewed(request, "1s"),
+        true => Action::Hang,
+        false => other_calls(request),
     })
     .await;
     let client = server.client(10 * SECOND);
     let guard = client.lock("a").ttl(4 * SECOND).await.unwrap();
-    server.until("POST /v1/grants", 1).await;
+    server.wait_for_requests("POST /v1/grants", 1).await;
     let answered = Instant::now();
     guard.lost().await;
     assert!(answered.elapsed() < SECOND + SECOND / 2, "it was lost only after {:?}", answered.elapsed());
@@ -73,15 +73,15 @@ async fn a_guard_holds_no_longer_than_the_answer_to_its_renewal_says() {
 
 #[tokio::test]
 async fn a_refusal_that_says_nothing_about_the_grant_does_not_end_it() {
-    let server = Server::start(|seen, before| match is_renewal(seen) {
-        true if before == 0 => Act::Answer(403, "", json!({"code": "denied", "detail": "another token"})),
-        true => renewed(seen, "2s"),
-        false => other_calls(seen),
+    let server = Server::start(|request, before| match is_renewal(request) {
+        true if before == 0 => Action::Answer(403, "", json!({"code": "denied", "detail": "another token"})),
+        true => renewed(request, "2s"),
+        false => other_calls(request),
     })
     .await;
     let client = server.client(10 * SECOND);
     let guard = client.lock("a").ttl(2 * SECOND).await.unwrap();
-    server.until("POST /v1/grants", 3).await;
+    server.wait_for_requests("POST /v1/grants", 3).await;
     assert!(guard.is_held());
 }
 
@@ -89,21 +89,21 @@ async fn a_refusal_that_says_nothing_about_the_grant_does_not_end_it() {
 async fn the_renewals_of_many_guards_share_requests() {
     const GUARDS: usize = 300;
     // A busy server: renewals that become due meanwhile go into the next request.
-    let server = Server::start(|seen, _| match (is_renewal(seen), renewed(seen, "2s")) {
-        (true, Act::Answer(_, _, body)) => Act::Later(SECOND / 20, body),
-        _ => other_calls(seen),
+    let server = Server::start(|request, _| match (is_renewal(request), renewed(request, "2s")) {
+        (true, Action::Answer(_, _, body)) => Action::Later(SECOND / 20, body),
+        _ => other_calls(request),
     })
     .await;
     let client = server.client(20 * SECOND);
     let taken = join_all((0..GUARDS).map(|_| client.lock("a").ttl(2 * SECOND).into_future())).await;
     let guards: Vec<Guard> = taken.into_iter().map(Result::unwrap).collect();
-    let before = server.now("POST /v1").len();
+    let before = server.recorded("POST /v1").len();
     {
         let any = select_all(guards.iter().map(|guard| Box::pin(guard.lost())));
         let lost = tokio::time::timeout(4 * SECOND, any).await.map(|(lost, ..)| lost);
         assert!(lost.is_err(), "a guard is lost: {lost:?}");
     }
-    let (requests, renewals) = (server.now("POST /v1").len() - before, 5 * GUARDS);
+    let (requests, renewals) = (server.recorded("POST /v1").len() - before, 5 * GUARDS);
     assert!(requests < renewals / 4, "{requests} requests for some {renewals} renewals");
     guards.into_iter().for_each(Guard::forget);
 }
@@ -112,15 +112,15 @@ async fn the_renewals_of_many_guards_share_requests() {
 async fn settled_waits_for_earlier_releases_and_not_for_later_ones() {
     let first = Arc::new(OnceLock::<String>::new());
     let of_first = Arc::clone(&first);
-    let server = Server::start(move |seen, before| match seen.line.starts_with("DELETE") {
+    let server = Server::start(move |request, before| match request.line.starts_with("DELETE") {
         // Each release is a separate request: in one batch, both would get the same answer.
-        false if seen.line.contains("/batch ") => problem(404, "no_route"),
-        true if of_first.get().is_some_and(|id| seen.line.contains(id)) => match before {
-            0 => Act::Close,
-            _ => Act::Answer(204, "", Value::Null),
+        false if request.line.contains("/batch ") => problem(404, "no_route"),
+        true if of_first.get().is_some_and(|id| request.line.contains(id)) => match before {
+            0 => Action::Close,
+            _ => Action::Answer(204, "", Value::Null),
         },
-        true => Act::Hang,
-        false => other_calls(seen),
+        true => Action::Hang,
+        false => other_calls(request),
     })
     .await;
     let client = server.client(20 * SECOND);
@@ -132,7 +132,7 @@ async fn settled_waits_for_earlier_releases_and_not_for_later_ones() {
     // Its release gets no answer.
     drop(later);
     tokio::time::timeout(5 * SECOND, &mut settled).await.expect("the earlier release is done");
-    assert_eq!(server.now(&format!("DELETE /v1/grants/{}", first.get().unwrap())).len(), 2);
+    assert_eq!(server.recorded(&format!("DELETE /v1/grants/{}", first.get().unwrap())).len(), 2);
     let all = tokio::time::timeout(SECOND / 2, client.settled()).await;
     assert!(all.is_err(), "the other release is still running");
 }

@@ -15,7 +15,7 @@ use tokio::{
 
 /// A request as it arrived.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct RecordedRequest {
     pub(crate) line: String,
     pub(crate) key: Option<String>,
     /// How long the server may work on it.
@@ -27,7 +27,7 @@ pub(crate) struct Seen {
 pub(crate) const CLUSTER: &str = "fairhold-cluster: 0123456789abcdef0123456789abcdef\r\n";
 
 /// What the server does with a request.
-pub(crate) enum Act {
+pub(crate) enum Action {
     Answer(u16, &'static str, Value),
     /// The same with status 200, after a pause.
     Later(Duration, Value),
@@ -40,49 +40,49 @@ pub(crate) enum Act {
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) url: String,
-    pub(crate) seen: Arc<Mutex<Vec<Seen>>>,
+    pub(crate) requests: Arc<Mutex<Vec<RecordedRequest>>>,
     arrived: Arc<Notify>,
 }
 
-type Script = dyn Fn(&Seen, usize) -> Act + Send + Sync;
+type Script = dyn Fn(&RecordedRequest, usize) -> Action + Send + Sync;
 
 impl Server {
     /// Serves by a script, which gets each request and the number of earlier requests with the same first line.
-    pub(crate) async fn start(script: impl Fn(&Seen, usize) -> Act + Send + Sync + 'static) -> Server {
+    pub(crate) async fn start(script: impl Fn(&RecordedRequest, usize) -> Action + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let server = Server { url, seen: Arc::default(), arrived: Arc::default() };
+        let server = Server { url, requests: Arc::default(), arrived: Arc::default() };
         let (serving, script): (Server, Arc<Script>) = (server.clone(), Arc::new(script));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serving.clone().talk(stream, Arc::clone(&script)));
+                tokio::spawn(serving.clone().serve(stream, Arc::clone(&script)));
             }
         });
         server
     }
 
-    async fn talk(self, mut stream: TcpStream, script: Arc<Script>) {
-        while let Some(seen) = read(&mut stream).await {
+    async fn serve(self, mut stream: TcpStream, script: Arc<Script>) {
+        while let Some(request) = read(&mut stream).await {
             let before = {
-                let mut all = self.seen.lock().expect("no thread panics while it holds the lock");
-                all.push(seen.clone());
-                all.iter().filter(|one| one.line == seen.line).count() - 1
+                let mut all = self.requests.lock().expect("no thread panics while it holds the lock");
+                all.push(request.clone());
+                all.iter().filter(|one| one.line == request.line).count() - 1
             };
             self.arrived.notify_waiters();
-            let (status, headers, body) = match script(&seen, before) {
-                Act::Answer(status, headers, body) => {
+            let (status, headers, body) = match script(&request, before) {
+                Action::Answer(status, headers, body) => {
                     let body = if body.is_null() { String::new() } else { body.to_string() };
                     (status, format!("{CLUSTER}{headers}"), body)
                 }
-                Act::Later(pause, body) => {
+                Action::Later(pause, body) => {
                     // This is not a wait for the client: it plays a slow server.
                     let never = std::future::pending::<()>();
                     tokio::time::timeout(pause, never).await.expect_err("a pending future never completes");
                     (200, CLUSTER.to_owned(), body.to_string())
                 }
-                Act::Foreign(status, headers, body) => (status, headers.to_owned(), body),
-                Act::Close => return,
-                Act::Hang => std::future::pending().await,
+                Action::Foreign(status, headers, body) => (status, headers.to_owned(), body),
+                Action::Close => return,
+                Action::Hang => std::future::pending().await,
             };
             let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
             if stream.write_all(format!("{head}{body}").as_bytes()).await.is_err() {
@@ -92,11 +92,11 @@ impl Server {
     }
 
     /// Waits for `count` requests whose first line starts with `beginning`.
-    pub(crate) async fn until(&self, beginning: &str, count: usize) -> Vec<Seen> {
+    pub(crate) async fn wait_for_requests(&self, beginning: &str, count: usize) -> Vec<RecordedRequest> {
         let look = async {
             loop {
                 let arrived = self.arrived.notified();
-                let found = self.now(beginning);
+                let found = self.recorded(beginning);
                 if found.len() >= count {
                     return found;
                 }
@@ -104,11 +104,11 @@ impl Server {
             }
         };
         let found = tokio::time::timeout(Duration::from_secs(20), look).await;
-        found.unwrap_or_else(|_| panic!("not {count} of {beginning}: {:?}", self.now("")))
+        found.unwrap_or_else(|_| panic!("not {count} of {beginning}: {:?}", self.recorded("")))
     }
 
-    pub(crate) fn now(&self, beginning: &str) -> Vec<Seen> {
-        self.seen
+    pub(crate) fn recorded(&self, beginning: &str) -> Vec<RecordedRequest> {
+        self.requests
             .lock()
             .expect("no thread panics while it holds the lock")
             .iter()
@@ -122,7 +122,7 @@ impl Server {
     }
 }
 
-async fn read(stream: &mut TcpStream) -> Option<Seen> {
+async fn read(stream: &mut TcpStream) -> Option<RecordedRequest> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);
@@ -137,28 +137,33 @@ async fn read(stream: &mut TcpStream) -> Option<Seen> {
     stream.read_exact(&mut body).await.ok()?;
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let timeout = duration::parse(&header("fairhold-timeout").expect("every request has one")).expect("a time");
-    Some(Seen { line: text.lines().next().expect("a first line").to_owned(), key: header("idempotency-key"), timeout, body })
+    Some(RecordedRequest {
+        line: text.lines().next().expect("a first line").to_owned(),
+        key: header("idempotency-key"),
+        timeout,
+        body,
+    })
 }
 
-pub(crate) fn problem(status: u16, code: &str) -> Act {
-    Act::Answer(status, "", json!({"code": code, "detail": "as told"}))
+pub(crate) fn problem(status: u16, code: &str) -> Action {
+    Action::Answer(status, "", json!({"code": code, "detail": "scripted"}))
 }
 
 /// Acknowledges a renewal, alone or in a batch, with this ttl.
-pub(crate) fn renewed(seen: &Seen, ttl: &str) -> Act {
+pub(crate) fn renewed(request: &RecordedRequest, ttl: &str) -> Action {
     let of = |id: &str| json!({"id": id, "ttl": ttl, "expires_in": ttl, "expires_at": "then"});
-    match seen.body["calls"].as_array() {
+    match request.body["calls"].as_array() {
         Some(calls) => {
             let ids = calls.iter().filter_map(|call| call["renew"]["id"].as_str());
             let answers: Vec<Value> = ids.map(|id| json!({"status": 200, "body": of(id)})).collect();
-            Act::Answer(200, "", json!({ "answers": answers }))
+            Action::Answer(200, "", json!({ "answers": answers }))
         }
-        None => Act::Answer(200, "", of(seen.line.split('/').nth(3).unwrap_or_default())),
+        None => Action::Answer(200, "", of(request.line.split('/').nth(3).unwrap_or_default())),
     }
 }
 
-pub(crate) fn held(seen: &Seen) -> Act {
-    let grant = json!({"id": seen.key, "lock": "a", "state": "held", "token": 42, "mode": "exclusive", "owner": "o", "number": 41,
-        "session": 40, "permits": 1, "queued_at": "now"});
-    Act::Answer(200, "", grant)
+pub(crate) fn held(request: &RecordedRequest) -> Action {
+    let grant = json!({"id": request.key, "lock": "a", "state": "held", "token": 42, "mode": "exclusive", "owner": "o",
+        "number": 41, "session": 40, "permits": 1, "queued_at": "now"});
+    Action::Answer(200, "", grant)
 }

@@ -142,7 +142,7 @@ fn together(answers: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     body
 }
 
-/// Writes an answer within this many bytes. A longer answer leaves out the texts that are only for people.
+/// Writes an answer within this many bytes. A longer answer leaves out the fields that are only for people.
 fn write(mut answer: BatchAnswer, bytes_max: usize) -> Vec<u8> {
     let json = |answer: &BatchAnswer| {
         serde_json::to_vec(answer).unwrap_or_else(|error| {
@@ -158,7 +158,7 @@ fn write(mut answer: BatchAnswer, bytes_max: usize) -> Vec<u8> {
     json(&answer)
 }
 
-/// Removes from an answer the texts that are only for people and may be long.
+/// Removes from an answer the fields that are only for people and may be long.
 fn shorten(answer: &mut BatchAnswer) {
     let bare = |contender: &mut Contender| contender.meta = Meta::new();
     match &mut answer.body {

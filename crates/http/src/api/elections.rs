@@ -132,7 +132,7 @@ fn render(form: StreamFormat, seen: At<LeaderEvent>) -> Bytes {
     out.into()
 }
 
-/// The API accepts only texts, so a value is one.
+/// The API accepts only UTF-8 strings, so a value is one.
 fn text(value: &Value) -> String {
     String::from_utf8_lossy(value).into_owned()
 }

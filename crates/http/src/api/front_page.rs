@@ -117,7 +117,7 @@ impl PageFacts {
     }
 }
 
-/// Escapes a text for HTML.
+/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_says_how_the_cluster_is() {
+    fn the_page_shows_the_state_of_the_cluster() {
         assert_eq!(facts(Some(2), None).health(), "The cluster serves. This node leads, in term 7.");
         assert_eq!(facts(Some(1), None).health(), "The cluster serves. Node 1 at http://n1:7171 leads, in term 7.");
         let cut_off = facts(Some(1), Some("no majority")).health();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_chose_is_text_in_html() {
+    fn text_from_others_is_escaped_in_html() {
         let page = PageFacts { host: "<script>alert(1)</script>".to_owned(), ..facts(Some(1), Some("<b>")) }.html();
         assert!(!page.contains("<script") && !page.contains("<b>") && page.contains("&lt;script&gt;"), "{page}");
         for (path, _) in LINKS {

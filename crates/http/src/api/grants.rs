@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_shortest_call_is_enough() {
+    async fn a_call_without_parameters_has_defaults() {
         let call = call_to("/v1/locks/deploy").await.unwrap();
         let acquire = call.acquire;
         assert_eq!((call.wait, call.timeout, call.respond_async), (Duration::ZERO, Duration::from_secs(10), false));

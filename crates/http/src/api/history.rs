@@ -34,7 +34,7 @@ pub(crate) async fn history<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let params: call::History = received.query()?;
     let read = received.read_options(params.consistency)?;
     let limit = if lines && params.limit.is_none() { PAGE_MAX } else { paging::limit(params.limit) };
-    let query = HistoryQuery { lock, when: when(params.at)?, after: cursor(params.cursor)?, limit };
+    let query = HistoryQuery { lock, when: moment(params.at)?, after: cursor(params.cursor)?, limit };
     let found = node.history(&query, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let next_cursor = found.value.next.map(|key| format!("{}-{}", key.ended.0, key.number));
     let now = node.wall_now();
@@ -53,7 +53,7 @@ fn asks_for_lines(headers: &HeaderMap) -> bool {
     accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("application/x-ndjson"))
 }
 
-fn when(moment: Option<call::MomentText>) -> Result<Option<When>, Problem> {
+fn moment(moment: Option<call::MomentText>) -> Result<Option<When>, Problem> {
     let Some(text) = moment.as_ref().map(call::MomentText::as_str) else { return Ok(None) };
     let revision = digits(text).filter(|_| !text.is_empty()).map(|revision| When::Revision(Revision(revision)));
     match revision.or_else(|| WallMillis::from_rfc3339(text).map(When::At)) {
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_a_revision_or_a_time() {
-        let read = |query: &str| when(params(query).unwrap().at).ok().flatten();
+    fn a_point_in_history_is_a_revision_or_a_time() {
+        let read = |query: &str| moment(params(query).unwrap().at).ok().flatten();
         assert_eq!(read("at=57"), Some(When::Revision(Revision(57))));
         assert_eq!(read("at=1970-01-01T00:00:27Z"), Some(When::At(WallMillis(27_000))));
         assert_eq!(read("at=1970-01-01T01:00:27%2B01:00"), Some(When::At(WallMillis(27_000))));
         assert_eq!(read(""), None);
         for wrong in ["at=", "at", "at=14:03:27", "at=-1", "at=1970-01-01T01:00:27+01:00", "at=yesterday"] {
-            assert!(params(wrong).and_then(|params| when(params.at)).is_err(), "{wrong} was accepted");
+            assert!(params(wrong).and_then(|params| moment(params.at)).is_err(), "{wrong} was accepted");
         }
     }
 

@@ -48,13 +48,13 @@ pub(crate) struct Streamed {
 }
 
 impl Streamed {
-    /// Keeps the send buffer small for a client that does not read.
-    pub(crate) fn keep_little(&self, socket: &socket2::Socket) -> std::io::Result<()> {
+    /// Keeps the send buffer small, for a client that does not read.
+    pub(crate) fn limit_send_buffer(&self, socket: &socket2::Socket) -> std::io::Result<()> {
         socket.set_send_buffer_size(SEND_BYTES)
     }
 }
 
-/// Takes the grant, and reports its events for as long as the caller listens. A failure before the first line gets the
+/// Acquires the grant, and reports its events for as long as the caller listens. A failure before the first line gets the
 /// same answer as without a stream.
 pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall) -> Result<Response, Problem> {
     let id = call.acquire.grant;
@@ -84,7 +84,7 @@ fn silence_max(claimant: &Claimant) -> Duration {
     }
 }
 
-/// The body. The connection drops it when the client goes away, and that ends the grant.
+/// The body. The connection drops it when the client disconnects, and that ends the grant.
 struct HoldLines<W> {
     first: Option<At<HoldEvent>>,
     events: mpsc::Receiver<At<HoldEvent>>,
@@ -118,7 +118,7 @@ fn line(event: At<HoldEvent>, kind: RequestKind, id: GrantId) -> Bytes {
         }
         HoldEvent::Held(view) => match view.token {
             Some(token) => HoldLine::Held { id, token },
-            None => error(Problem::new(Code::Internal, "a grant is held and has no token")),
+            None => error(Problem::new(Code::Internal, "a held grant has no token")),
         },
         HoldEvent::Alive => {
             shortest = ALIVE_BYTES - 1;
@@ -149,7 +149,7 @@ mod tests {
     use fairhold_types::{Revision, time::WallMillis};
 
     #[test]
-    fn an_error_is_a_line_with_all_that_the_problem_says() {
+    fn an_error_line_has_all_fields_of_its_problem() {
         let id = GrantId::from_ulid(1);
         let event = At {
             value: HoldEvent::Failed(CallError::WaitTimeout { holder: None, queue_position: Box::default() }),

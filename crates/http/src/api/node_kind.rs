@@ -24,8 +24,8 @@ pub(crate) fn from_fields(session: Option<SessionId>, ttl: Option<Span>, contain
     let ttl = match ttl.map(span) {
         None => None,
         Some(ttl) => Some(ttl.and_then(|ttl| NodeTtl::try_from(ttl).ok()).ok_or_else(|| {
-            let (least, most) = (duration::format(NODE_TTL_MIN), duration::format(NODE_TTL_MAX));
-            Problem::bad_request(format!("the field \"ttl\": expected a duration from {least} to {most}"))
+            let (min, max) = (duration::format(NODE_TTL_MIN), duration::format(NODE_TTL_MAX));
+            Problem::bad_request(format!("the field \"ttl\": expected a duration from {min} to {max}"))
         })?),
     };
     of(session, ttl, container)
@@ -81,7 +81,7 @@ mod tests {
     use fairhold_types::limits::PATH_BYTES_MAX;
 
     #[test]
-    fn a_node_lives_in_one_way() {
+    fn a_node_has_one_lifetime() {
         let session = SessionId(7);
         let ttl = || Some(Span::Text("1500ms".to_owned()));
         assert_eq!(from_fields(None, None, false).unwrap(), Lifetime::Persistent);
@@ -120,8 +120,8 @@ mod tests {
         let prefix = |name: &str| sequential_prefix(&parent, Some(name.to_owned()));
         assert_eq!((prefix("").unwrap(), prefix(".").unwrap()), (String::new(), ".".to_owned()));
         assert!(prefix("a/b").is_err() && prefix("a\n").is_err());
-        let most = PATH_BYTES_MAX - "/jobs/".len() - WIDEST_NUMBER.len();
-        assert!(prefix(&"x".repeat(most)).is_ok() && prefix(&"x".repeat(most + 1)).is_err());
+        let max = PATH_BYTES_MAX - "/jobs/".len() - WIDEST_NUMBER.len();
+        assert!(prefix(&"x".repeat(max)).is_ok() && prefix(&"x".repeat(max + 1)).is_err());
         assert!(sequential_prefix(&Path::parse(&"/x".repeat(32)).unwrap(), None).is_err(), "33 levels");
     }
 }

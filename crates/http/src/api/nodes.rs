@@ -107,7 +107,7 @@ pub(crate) async fn put<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     let precondition = headers::precondition(received.headers(), &path)?;
     let operation = Operation::Put { path: path.clone(), value, parents: params.parents, lifetime };
     let At { value: Operated { result, at }, revision } = write(&node, &received, operation, precondition).await?;
-    let OperationResult::Put { created, version } = result else { return Err(another_answer(&result)) };
+    let OperationResult::Put { created, version } = result else { return Err(unexpected_result(&result)) };
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = answer::json(status, revision, &dto::Written { path, version, revision: at })?;
     response.headers_mut().insert(header::ETAG, etag(version)?);
@@ -134,7 +134,7 @@ pub(crate) async fn create<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     let lifetime = node_kind::of(params.session, params.ttl, false)?;
     let operation = Operation::CreateSequential { parent, prefix, value, parents: params.parents, lifetime };
     let At { value: Operated { result, at }, revision } = write(&node, &received, operation, None).await?;
-    let OperationResult::Created { path } = result else { return Err(another_answer(&result)) };
+    let OperationResult::Created { path } = result else { return Err(unexpected_result(&result)) };
     let location = answer::header_value(format!("{PREFIX}{}", utf8_percent_encode(path.as_str(), &PLAIN)))?;
     let mut response = answer::json(StatusCode::CREATED, revision, &dto::Written { path, version: 0, revision: at })?;
     response.headers_mut().insert(header::LOCATION, location);
@@ -170,13 +170,13 @@ async fn write<RT: AsyncRuntime>(
     let call = WriteCall { key, operation, precondition, fence, timeout: received.timeout };
     node.write_node(call).await.map_err(|error| {
         let problem = problem_of(error, RequestKind::Write { key });
-        if is_for_a_new_node { problem.of_new_node() } else { problem }
+        if is_for_a_new_node { problem.for_new_node() } else { problem }
     })
 }
 
 /// The state machine answered with the result of another operation.
-fn another_answer(result: &OperationResult) -> Problem {
-    Problem::new(Code::Internal, format!("a write was answered with {result:?}"))
+fn unexpected_result(result: &OperationResult) -> Problem {
+    Problem::new(Code::Internal, format!("a write has an unexpected result: {result:?}"))
 }
 
 /// A request to list the nodes below one.

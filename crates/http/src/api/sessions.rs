@@ -41,7 +41,7 @@ pub(crate) async fn keepalive<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     let (received, body) = Received::with_params::<RT>(request).await?;
     let call::Empty {} = received.params(body)?;
     received.key()?;
-    let SessionRef::Id(id) = which(&received.segment()?)? else {
+    let SessionRef::Id(id) = session_ref(&received.segment()?)? else {
         return Err(Problem::new(Code::Denied, "use the session's secret id to keep it alive, not its number"));
     };
     let kept = node.keepalive(vec![id], received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
@@ -95,7 +95,7 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let params: call::ShowSession = received.query()?;
     let read = received.read_options(params.consistency)?;
     let page = paging::page(params.limit, paging::owned_after(params.cursor)?);
-    let found = node.session(which(&received.segment()?)?, &page, read).await;
+    let found = node.session(session_ref(&received.segment()?)?, &page, read).await;
     let found = found.map_err(|error| problem_of(error, RequestKind::Read))?;
     let Some(view) = found.value else { return Err(problem_of(Rejection::NoSession.into(), RequestKind::Read)) };
     let session = shown(view);
@@ -108,7 +108,7 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let reason = |received: &Received| received.query().map(|params: call::CloseSession| params.reason);
-    let ended = match which(&received.segment()?)? {
+    let ended = match session_ref(&received.segment()?)? {
         SessionRef::Id(id) => {
             if reason(&received)?.is_some() {
                 return Err(Problem::bad_request(
@@ -132,7 +132,7 @@ fn shown(view: SessionView) -> dto::Session {
     answer::session(view, next_cursor)
 }
 
-fn which(text: &str) -> Result<SessionRef, Problem> {
+fn session_ref(text: &str) -> Result<SessionRef, Problem> {
     if let Ok(id) = text.parse() {
         return Ok(SessionRef::Id(id));
     }
@@ -147,10 +147,10 @@ mod tests {
     #[test]
     fn a_session_is_named_by_its_id_or_by_its_number() {
         let id = "0123456789abcdef0123456789abcdef";
-        assert_eq!(which(id).unwrap(), SessionRef::Id(id.parse().unwrap()));
-        assert_eq!(which("12").unwrap(), SessionRef::Number(SessionNumber(12)));
+        assert_eq!(session_ref(id).unwrap(), SessionRef::Id(id.parse().unwrap()));
+        assert_eq!(session_ref("12").unwrap(), SessionRef::Number(SessionNumber(12)));
         for wrong in ["", "-1", "0123456789ABCDEF0123456789ABCDEF", "0123456789abcdef", "99999999999999999999999"] {
-            assert!(which(wrong).is_err(), "{wrong} was accepted");
+            assert!(session_ref(wrong).is_err(), "{wrong} was accepted");
         }
     }
 }

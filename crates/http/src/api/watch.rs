@@ -111,12 +111,14 @@ fn lines(item: WatchItem) -> Lines {
         WatchItem::Initial(revision, list) => {
             Box::new(list.into_iter().map(move |item| (WatchLine { revision, what: of_initial(item) }, None)))
         }
-        WatchItem::Changes(told) => Box::new(told.into_iter().flat_map(|RevisionChanges { revision, changes, complete }| {
-            let last = changes.len().saturating_sub(1);
-            let id = move |index: usize| (complete && index == last).then_some(revision);
-            let changes = changes.into_iter().enumerate();
-            changes.map(move |(index, change)| (WatchLine { revision, what: of_change(change) }, id(index)))
-        })),
+        WatchItem::Changes(revisions) => {
+            Box::new(revisions.into_iter().flat_map(|RevisionChanges { revision, changes, complete }| {
+                let last = changes.len().saturating_sub(1);
+                let id = move |index: usize| (complete && index == last).then_some(revision);
+                let changes = changes.into_iter().enumerate();
+                changes.map(move |(index, change)| (WatchLine { revision, what: of_change(change) }, id(index)))
+            }))
+        }
         WatchItem::Bookmark(revision) => one(revision, What::Bookmark, Some(revision)),
         WatchItem::GoAway(revision) => one(revision, What::Goaway, None),
         WatchItem::Failed(revision, error) => {
@@ -267,11 +269,11 @@ mod tests {
     #[test]
     fn an_event_has_an_id_only_if_its_revision_is_complete() {
         let created = |path: &str| Change::NodeCreated(Path::parse(path).unwrap());
-        let told =
+        let changes_of =
             |complete, paths: [&str; 2]| RevisionChanges { revision: Revision(7), changes: paths.map(created).into(), complete };
-        let told = [told(false, ["/0", "/1"]), told(true, ["/a", "/a/b"])];
+        let revisions = [changes_of(false, ["/0", "/1"]), changes_of(true, ["/a", "/a/b"])];
         let text = |form: StreamFormat| {
-            told.iter().map(|told| text_of(form, WatchItem::Changes(vec![told.clone()]))).collect::<String>()
+            revisions.iter().map(|changes| text_of(form, WatchItem::Changes(vec![changes.clone()]))).collect::<String>()
         };
         assert_eq!(
             text(StreamFormat::Events),

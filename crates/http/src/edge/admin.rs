@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_opens_and_nothing_else_does() {
+    fn only_the_token_is_accepted() {
         let admin = Admin::guarded("s3cret".to_owned());
         for (authorization, expected) in [
             (None, 401),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_token_everybody_may() {
+    fn without_a_token_every_caller_is_an_administrator() {
         assert_eq!(status(&Admin::open(), None), 200);
         assert_eq!(status(&Admin::open(), Some("Bearer guess")), 200);
     }

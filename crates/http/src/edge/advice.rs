@@ -3,7 +3,7 @@
 use crate::edge::request_kind::RequestKind;
 use fairhold_types::{Code, limits::DETAIL_BYTES_MAX};
 
-/// A text with names from outside, truncated if it is too long.
+/// A message with names from outside, truncated if it is too long.
 pub(crate) fn bounded(mut detail: String) -> String {
     if detail.len() > DETAIL_BYTES_MAX {
         detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
@@ -13,7 +13,7 @@ pub(crate) fn bounded(mut detail: String) -> String {
 }
 
 /// The advice for a refusal, if the same advice fits every refusal of this kind.
-pub(crate) fn what_to_do(code: Code, kind: RequestKind) -> Option<&'static str> {
+pub(crate) fn advice_for(code: Code, kind: RequestKind) -> Option<&'static str> {
     let is_in_batch = matches!(kind, RequestKind::AcquireInBatch { .. });
     match code {
         Code::LockHeld if is_in_batch => Some("to queue for it, set \"queue\" to true in the call"),
@@ -67,14 +67,14 @@ pub(crate) fn what_to_do(code: Code, kind: RequestKind) -> Option<&'static str> 
     }
 }
 
-/// How to repeat a request that may have been carried out. `place` says where, or is empty.
-pub(crate) fn retry(kind: RequestKind, place: &str) -> Option<String> {
+/// How to repeat a request that may have been carried out. `where_to` says where, or is empty.
+pub(crate) fn retry_advice(kind: RequestKind, where_to: &str) -> Option<String> {
     match kind {
         RequestKind::Acquire { id, .. } | RequestKind::Write { key: id } => {
-            Some(format!("retry{place} with Idempotency-Key: {id}"))
+            Some(format!("retry{where_to} with Idempotency-Key: {id}"))
         }
-        RequestKind::AcquireInBatch { .. } => Some(format!("send the call again{place}, with the same id")),
-        RequestKind::Change => Some(format!("it is safe to retry{place}")),
+        RequestKind::AcquireInBatch { .. } => Some(format!("send the call again{where_to}, with the same id")),
+        RequestKind::Change => Some(format!("it is safe to retry{where_to}")),
         RequestKind::Read => None,
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, revision: Revision, body: &
     let mut bytes = Vec::with_capacity(512);
     serde_json::to_writer(&mut bytes, body)
         .map_err(|error| Problem::new(Code::Internal, format!("the answer could not be encoded as JSON: {error}")))?;
-    // The prompt of a shell then begins on its own line.
+    // The shell's prompt then starts on its own line.
     bytes.push(b'\n');
     let mut response = Response::new(Bytes::from(bytes).into());
     *response.status_mut() = status;
@@ -186,7 +186,7 @@ pub(crate) fn listed_lock(lock: LockEntry, now: WallMillis) -> dto::ListedLock {
     }
 }
 
-/// A session, as everybody may see it, with the cursor of its next page.
+/// A session without its secrets, with the cursor of its next page.
 pub(crate) fn session(view: SessionView, next_cursor: Option<String>) -> dto::Session {
     let grants = view.grants.into_iter().map(|(number, lock, token)| dto::SessionGrant {
         number,
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_grant_reads_as_the_contract_has_it() {
+    fn a_held_grant_has_the_documented_json() {
         let json = serde_json::to_string(&grant(view(Some(42)), WallMillis(5_000))).unwrap();
         let contract = r#"{"id":"00000000000000000000000001","lock":"deploy","state":"held","token":42,"mode":"exclusive","#;
         assert!(json.starts_with(contract), "{json}");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queued_grant_says_for_whom_it_waits() {
+    fn a_queued_grant_names_the_holder_that_it_waits_for() {
         let holder = HolderFacts {
             number: GrantNumber(7),
             owner: "ci-7".to_owned(),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_answer_that_names_those_ahead_fits_into_what_each_connection_has() {
+    fn the_longest_answer_with_grants_ahead_fits_into_a_connections_own_memory() {
         let text = |bytes: usize| "\"".repeat(bytes);
         let facts = HolderFacts {
             number: GrantNumber(u64::MAX),
@@ -297,13 +297,13 @@ mod tests {
         let owner = text(OWNER_BYTES_MAX);
         let queued = GrantView { queue_position: Some(queue_position), waits_for: Some(facts), lock, owner, meta, ..view(None) };
         let answer = grant(queued, WallMillis(5_000));
-        assert_eq!(answer.ahead.len(), 2, "those ahead whose texts are short are named all the same");
+        assert_eq!(answer.ahead.len(), 2, "the grants ahead with short fields are all named");
         let length = serde_json::to_vec(&answer).unwrap().len();
         assert!(length <= ANSWER_BYTES_FREE, "{length} bytes");
     }
 
     #[test]
-    fn a_wait_that_was_not_searched_for_deadlocks_says_so_until_it_is_over() {
+    fn a_grant_not_checked_for_deadlocks_says_so_while_it_waits() {
         let shown = |token, deadlock_checked| {
             let view = GrantView { deadlock_checked, ..view(token) };
             serde_json::to_value(grant(view, WallMillis(5_000))).unwrap().get("deadlock_checked").cloned()

@@ -1,7 +1,7 @@
 //! The one mapping from error to status: every refusal, failure and wrong request becomes a problem of RFC 9457 here.
 
 use crate::{
-    edge::advice::{bounded, retry, what_to_do},
+    edge::advice::{advice_for, bounded, retry_advice},
     edge::answer,
     edge::problem::{Problem, about, outcome},
     edge::rejection::of_rejection,
@@ -23,16 +23,16 @@ use fairhold_types::{
 pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
     let detail = bounded(error.to_string());
     match error {
-        CallError::Rejected(rejection) => advised(of_rejection(rejection, detail, kind), kind),
+        CallError::Rejected(rejection) => with_advice(of_rejection(rejection, detail, kind), kind),
         CallError::Propose(ProposeError::NotProposed(reason)) | CallError::Read(ReadError::NotServed(reason)) => {
-            not_done(reason, detail)
+            not_proposed(reason, detail)
         }
         CallError::Propose(ProposeError::Unknown(reason)) => {
             let problem = match reason {
                 UnknownReason::Deadline | UnknownReason::ConnectionLost | UnknownReason::Deposed => {
                     let detail = format!("{detail}; the request may have been carried out");
                     let problem = Problem::new(Code::DeadlineExceeded, detail);
-                    match retry(kind, "") {
+                    match retry_advice(kind, "") {
                         Some(advice) => problem.advice(advice),
                         None => problem,
                     }
@@ -42,7 +42,7 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
         }
         CallError::Read(ReadError::Deadline) => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::None, None)),
         CallError::LockHeld { refused, queue_position } => {
-            let problem = advised(of_rejection(refused, detail, kind), kind);
+            let problem = with_advice(of_rejection(refused, detail, kind), kind);
             problem.map_facts(|facts| blocked(facts, *queue_position, kind))
         }
         CallError::WaitTimeout { holder, queue_position } => {
@@ -53,7 +53,7 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
         }
         CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, kind.key())),
         CallError::NoNode { path } => Problem::new(Code::NoNode, detail).facts(about(path)),
-        CallError::Handover(error) => of_handover(&error, detail),
+        CallError::Handover(error) => handover_problem(&error, detail),
         CallError::Compacted { oldest } => {
             Problem::new(Code::Compacted, detail).facts(Facts { oldest: Some(oldest), ..Facts::default() })
         }
@@ -63,7 +63,7 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
         CallError::Detached => {
             // The only 503 whose outcome is unknown: the place in the queue is kept for a retry with the key.
             let problem = Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, kind.key()));
-            match retry(kind, " at another node") {
+            match retry_advice(kind, " at another node") {
                 Some(advice) => problem.advice(advice),
                 None => problem,
             }
@@ -72,14 +72,14 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
 }
 
 /// The same, with advice for the caller.
-fn advised(problem: Problem, kind: RequestKind) -> Problem {
-    match what_to_do(problem.code(), kind) {
+fn with_advice(problem: Problem, kind: RequestKind) -> Problem {
+    match advice_for(problem.code(), kind) {
         Some(advice) => problem.advice(advice),
         None => problem,
     }
 }
 
-fn of_handover(error: &HandoverError, detail: String) -> Problem {
+fn handover_problem(error: &HandoverError, detail: String) -> Problem {
     let (code, effect) = match error {
         HandoverError::NotMember { .. } => (Code::NotFound, None),
         HandoverError::NoVote { .. } => (Code::BadRequest, None),
@@ -94,7 +94,7 @@ fn of_handover(error: &HandoverError, detail: String) -> Problem {
 }
 
 /// The problem of a request that certainly did nothing.
-fn not_done(reason: NotProposed, detail: String) -> Problem {
+fn not_proposed(reason: NotProposed, detail: String) -> Problem {
     let code = match reason {
         NotProposed::NoLeader | NotProposed::Deposed => Code::NoQuorum,
         NotProposed::Overloaded => Code::Overloaded,

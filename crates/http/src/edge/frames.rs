@@ -49,9 +49,9 @@ impl Frames {
     /// The next frame, with its share of memory; `None` if it needs more lines. If a slow reader has used up its memory, the
     /// stream ends with a line that says so and names the last revision that was sent.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
-        let most = self.memory.as_ref().map_or(FRAME_BYTES_MAX, |memory| memory.frame_bytes());
+        let max = self.memory.as_ref().map_or(FRAME_BYTES_MAX, |memory| memory.frame_bytes());
         let (mut out, mut last) = (Vec::new(), self.last);
-        while out.is_empty() || out.len() + LINE_BYTES_MAX <= most {
+        while out.is_empty() || out.len() + LINE_BYTES_MAX <= max {
             let Some((line, id)) = self.left.next() else { break };
             last = line.revision;
             self.form.write(&line, id, &mut out);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn without_memory_frames_are_short_and_a_reader_that_takes_none_is_cut_off_at_its_last_line() {
+    fn without_memory_frames_are_short_and_a_reader_that_reads_none_is_cut_off_at_its_last_line() {
         let (memory, others) = memory(FRAME_BYTES_MAX);
         let mut frames = Frames::new(StreamFormat::Lines, Some(Arc::clone(&memory)), Revision(6));
         frames.add(lines(7, (0..30_000).map(|number| format!("/workers/{number}")).collect()));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_cut_off_before_a_revision_gets_the_one_before() {
+    fn a_reader_cut_off_before_a_revision_gets_the_previous_one() {
         let (memory, _others) = memory(FRAME_BYTES_MAX);
         memory.add_unwritten(ANSWER_BYTES_FREE);
         let mut frames = Frames::new(StreamFormat::Lines, Some(memory), Revision(6));

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_names_a_lock_a_token_and_perhaps_a_grant() {
+    fn a_fence_names_a_lock_a_token_and_optionally_a_grant() {
         for (text, lock, token, grant) in [
             ("deploy=42", "deploy", 42, false),
             ("orders/42=7", "orders/42", 7, false),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_the_caller_has_is_recognised() {
+    fn a_version_that_the_caller_already_has_is_detected() {
         for (tags, has) in
             [("\"17\"", true), ("W/\"17\"", true), ("\"1\", \"17\"", true), ("*", true), ("\"16\"", false), ("17", false)]
         {

@@ -107,7 +107,7 @@ impl Waits {
     }
 }
 
-/// A request in progress. If it is dropped before it is answered, its caller has gone.
+/// A request in progress. If it is dropped before its answer, the client has disconnected.
 pub(crate) struct RequestInFlight {
     metrics: HttpMetrics,
     answered: bool,
@@ -135,7 +135,7 @@ impl Drop for RequestInFlight {
 }
 
 impl HttpMetrics {
-    /// A request has begun.
+    /// Counts the start of a request.
     pub(crate) fn begin(&self) -> RequestInFlight {
         self.0.in_flight.inc();
         RequestInFlight { metrics: self.clone(), answered: false }
@@ -207,7 +207,7 @@ pub struct Exposition {
     pub(crate) http: HttpMetrics,
 }
 
-/// The metrics of the API alone.
+/// Only the metrics of the API.
 impl Default for Exposition {
     fn default() -> Self {
         Exposition::new(fairhold_metrics::registry())
@@ -275,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn more_routes_than_there_is_room_for_are_counted_together() {
+    fn routes_beyond_the_limit_are_counted_together() {
         let routes = RouteTable::default();
         for number in 0..ROUTES_MAX + 3 {
             let route = routes.find(&format!("/{number}"));
             let expected = if number < ROUTES_MAX { format!("/{number}") } else { OTHER_ROUTES.to_owned() };
             assert_eq!(*route.template, *expected);
         }
-        assert_eq!(&*routes.find("/7").template, "/7", "it is found again");
+        assert_eq!(&*routes.find("/7").template, "/7", "the entry is found again");
         assert_eq!(routes.used().count(), ROUTES_MAX + 1);
     }
 }

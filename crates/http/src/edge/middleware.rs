@@ -122,8 +122,8 @@ async fn serve<RT: AsyncRuntime>(context: &CallContext<RT>, request: Request, ne
     response
 }
 
-/// `Fairhold-Cluster`: refuses a request for another cluster before it has any effect. Calls about the node itself are exempt, and
-/// so are all calls before the cluster has formed.
+/// `Fairhold-Cluster`: refuses a request for another cluster before it has any effect. Calls about the node itself are
+/// exempt, and so are all calls before the cluster has formed.
 fn check_cluster(request: &Request, cluster: Option<&HeaderValue>) -> Result<(), Problem> {
     match (request.headers().get(headers::CLUSTER), cluster) {
         (Some(wanted), Some(cluster)) if wanted != cluster && needs_cluster(request) => {

@@ -52,7 +52,7 @@ impl Hosts {
         let is_read = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
         if let Some(site) = site
             && !matches!(site.as_bytes(), b"same-origin" | b"none")
-            && !(is_read && is_for_everybody(uri, headers))
+            && !(is_read && is_open_to_all(uri, headers))
         {
             return Err(foreign_page("a page of another site"));
         }
@@ -73,7 +73,7 @@ impl Hosts {
             }
             Some(authority) if !self.is_own(authority) => Err(foreign_host(Some(authority))),
             Some(_) => Ok(()),
-            None => Err(foreign_page("a page that does not say where it comes from")),
+            None => Err(foreign_page("a page without an origin")),
         }
     }
 
@@ -93,7 +93,7 @@ impl Hosts {
 }
 
 /// The requests that a page of another site may make: a link that a person follows, and `/livez`.
-fn is_for_everybody(uri: &Uri, headers: &HeaderMap) -> bool {
+fn is_open_to_all(uri: &Uri, headers: &HeaderMap) -> bool {
     uri.path() == "/livez" || headers.get(SEC_FETCH_MODE).is_some_and(|mode| mode.as_bytes() == b"navigate")
 }
 
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_may_call_only_its_own_server() {
+    fn a_web_page_may_call_only_its_own_server() {
         for (host, origin, passes) in [
             ("n1.example:7171", "http://n1.example:7171", true),
             ("N1.example:7171", "http://n1.EXAMPLE:7171", true),
@@ -189,11 +189,7 @@ mod tests {
                 assert!(checked.is_ok() || checked.unwrap_err().contains("--allowed-host NAME"), "it says what to do");
             }
             let read = check(&plain(), "GET", "/v1/locks/a", &[("host", host), ("origin", origin)]);
-            assert_eq!(
-                read,
-                Ok(()),
-                "without an answer to a page's question who may read it, the browser keeps it from the page"
-            );
+            assert_eq!(read, Ok(()), "without CORS headers, the browser hides the answer from the page");
         }
     }
 
@@ -217,7 +213,7 @@ mod tests {
         }
         assert!(
             check(&named(), "GET", "http://other.example/livez", &[("host", "locks.example")]).is_err(),
-            "the target goes first"
+            "the host of the request target takes precedence"
         );
         assert!(check(&named(), "GET", "/livez", &[]).is_err());
     }

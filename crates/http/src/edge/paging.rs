@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_leads_back_to_its_position_among_what_a_session_owns() {
+    fn a_cursor_leads_back_to_its_position_in_a_sessions_list() {
         let grant = Some(OwnedKey { number: GrantNumber(u64::MAX), lock: usize::MAX });
         let path = |bytes: usize| Some(Path::parse(&format!("/{}", "a".repeat(bytes - 1))).unwrap());
         for after in [

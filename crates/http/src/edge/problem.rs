@@ -29,7 +29,7 @@ pub(crate) struct Problem {
 }
 
 /// Status, title, and whether the same request may succeed when it is repeated, for each code.
-pub(crate) fn standing(code: Code) -> (StatusCode, &'static str, bool) {
+pub(crate) fn properties_of(code: Code) -> (StatusCode, &'static str, bool) {
     match code {
         Code::BadRequest => (StatusCode::BAD_REQUEST, "The request is not valid", false),
         Code::Unauthenticated => (StatusCode::UNAUTHORIZED, "Authentication required", false),
@@ -75,13 +75,13 @@ pub(crate) fn standing(code: Code) -> (StatusCode, &'static str, bool) {
 }
 
 pub(crate) fn status_of(code: Code) -> StatusCode {
-    standing(code).0
+    properties_of(code).0
 }
 
 impl Problem {
     /// A problem of that code, with its usual status.
     pub(crate) fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Problem {
-        let (status, _, retryable) = standing(code);
+        let (status, _, retryable) = properties_of(code);
         Problem { status, code, retryable, detail: detail.into(), advice: None, facts: Box::default() }
     }
 
@@ -105,14 +105,14 @@ impl Problem {
         self.code
     }
 
-    /// The same, with its place in the request.
-    pub(crate) fn at(mut self, place: &str) -> Problem {
-        self.detail = format!("{place}: {}", self.detail).into();
+    /// The same, with its position in the request before the detail.
+    pub(crate) fn at(mut self, position: &str) -> Problem {
+        self.detail = format!("{position}: {}", self.detail).into();
         self
     }
 
     /// The same for a caller whose condition was that the node does not exist.
-    pub(crate) fn of_new_node(self) -> Problem {
+    pub(crate) fn for_new_node(self) -> Problem {
         if self.code == Code::VersionMismatch {
             let detail = "the node already exists, but the request is only for a new node (If-None-Match: *)";
             return Problem { detail: detail.into(), advice: None, ..self };
@@ -138,7 +138,7 @@ impl Problem {
 
 impl From<Problem> for fairhold_types::problem::Problem {
     fn from(problem: Problem) -> Self {
-        let (_, title, _) = standing(problem.code);
+        let (_, title, _) = properties_of(problem.code);
         fairhold_types::problem::Problem {
             kind: "about:blank",
             title,
@@ -167,7 +167,7 @@ impl IntoResponse for Problem {
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, BEARER);
         }
-        // Some refusals with these statuses, such as `state_full`, do not go away by themselves.
+        // Some refusals with these statuses, such as `state_full`, do not clear by themselves.
         if retryable && matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
         }
@@ -175,14 +175,17 @@ impl IntoResponse for Problem {
     }
 }
 
+/// The facts about the effect of a request, with its id if the caller can retry with it.
 pub(crate) fn outcome(effect: Effect, id: Option<GrantId>) -> Facts {
     Facts { outcome: Some(effect), id, ..Facts::default() }
 }
 
+/// The facts of an error about this node of the tree.
 pub(crate) fn about(path: Path) -> Facts {
     Facts { path: Some(path), ..Facts::default() }
 }
 
+/// The facts of an error about a limit.
 pub(crate) fn limited(limit: u64) -> Facts {
     Facts { limit: Some(limit), ..Facts::default() }
 }

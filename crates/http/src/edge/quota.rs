@@ -14,7 +14,7 @@ pub(crate) struct Quota {
 
 #[derive(Debug, Default)]
 struct Taken {
-    all: usize,
+    total: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
@@ -41,18 +41,18 @@ impl Quota {
     /// Whether that amount is available for an address.
     pub(crate) fn fits(&self, address: IpAddr, amount: usize) -> bool {
         let taken = self.taken();
-        let here = taken.by_address.get(&share_key(address)).copied().unwrap_or(0);
-        self.fit(&taken, here, amount)
+        let of_address = taken.by_address.get(&share_key(address)).copied().unwrap_or(0);
+        self.fit(&taken, of_address, amount)
     }
 
-    fn fit(&self, taken: &Taken, here: usize, more: usize) -> bool {
-        taken.all.saturating_add(more) <= self.max && here.saturating_add(more) <= self.max_per_address
+    fn fit(&self, taken: &Taken, of_address: usize, more: usize) -> bool {
+        taken.total.saturating_add(more) <= self.max && of_address.saturating_add(more) <= self.max_per_address
     }
 
     /// Whether nothing is available.
     #[cfg(test)]
     pub(crate) fn is_full(&self) -> bool {
-        self.taken().all >= self.max
+        self.taken().total >= self.max
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -66,11 +66,11 @@ impl Share {
     pub(crate) fn grow_to(&mut self, amount: usize) -> bool {
         let more = amount.saturating_sub(self.amount);
         let mut taken = self.quota.taken();
-        let here = taken.by_address.get(&self.address).copied().unwrap_or(0);
-        let fits = self.quota.fit(&taken, here, more);
+        let of_address = taken.by_address.get(&self.address).copied().unwrap_or(0);
+        let fits = self.quota.fit(&taken, of_address, more);
         if fits && more > 0 {
-            taken.all += more;
-            taken.by_address.insert(self.address, here + more);
+            taken.total += more;
+            taken.by_address.insert(self.address, of_address + more);
             self.amount += more;
         }
         fits
@@ -86,10 +86,10 @@ impl Share {
         }
         self.amount -= less;
         let mut taken = self.quota.taken();
-        taken.all -= less;
-        if let Some(here) = taken.by_address.get_mut(&self.address) {
-            *here -= less;
-            if *here == 0 {
+        taken.total -= less;
+        if let Some(of_address) = taken.by_address.get_mut(&self.address) {
+            *of_address -= less;
+            if *of_address == 0 {
                 taken.by_address.remove(&self.address);
             }
         }
@@ -117,9 +117,9 @@ mod tests {
             (0..count).map(|_| Quota::take(&quota, address(last), 1).unwrap()).collect()
         };
         let mut first = take(1, 3);
-        assert!(Quota::take(&quota, address(1), 1).is_none(), "one address has its share");
+        assert!(Quota::take(&quota, address(1), 1).is_none(), "one address has used its share");
         let second = take(2, 2);
-        assert!(Quota::take(&quota, address(3), 1).is_none(), "all are taken");
+        assert!(Quota::take(&quota, address(3), 1).is_none(), "the quota is used up");
         first.pop();
         assert!(Quota::take(&quota, address(1), 1).is_some());
         drop((first, second));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_the_same_in_all_of_its_forms() {
+    fn all_forms_of_an_address_count_together() {
         let quota = Quota::new(5, 1);
         let _network = Quota::take(&quota, "2001:db8::1".parse().unwrap(), 1).unwrap();
         assert!(Quota::take(&quota, "2001:db8::2".parse().unwrap(), 1).is_none());
@@ -147,6 +147,6 @@ mod tests {
         drop(first);
         assert!(second.grow_to(60));
         drop(second);
-        assert_eq!(quota.taken().all, 0);
+        assert_eq!(quota.taken().total, 0);
     }
 }

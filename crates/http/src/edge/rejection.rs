@@ -43,7 +43,7 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, kind: RequestKi
         Rejection::StaleToken { current } => {
             let problem =
                 Problem::new(Code::StaleToken, detail).facts(Facts { current_token: Some(current), ..Facts::default() });
-            // A check answers what the caller kind; a write fails because its condition does not hold.
+            // A check answers the caller's question. A write fails because its condition does not hold.
             return if kind.is_write() { problem.status(StatusCode::PRECONDITION_FAILED) } else { problem };
         }
         Rejection::VersionMismatch { current } => {

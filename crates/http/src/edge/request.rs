@@ -86,9 +86,9 @@ impl LongPoll {
         read: &mut ReadOptions,
     ) -> Result<Option<Revision>, Problem> {
         let Some(LongPoll { wait, after }) = poll else { return Ok(None) };
-        let news = node.wait_for_change(scope(), after, wait, *read).await;
+        let result = node.wait_for_change(scope(), after, wait, *read).await;
         read.freshness = Freshness::Local;
-        match news.map_err(|error| problem_of(error, RequestKind::Read))? {
+        match result.map_err(|error| problem_of(error, RequestKind::Read))? {
             LongPollResult::Newer => Ok(None),
             LongPollResult::Nothing(revision) => Ok(Some(revision)),
         }
@@ -153,7 +153,7 @@ impl Received {
         self.read(&body.bytes)
     }
 
-    /// The parameters of a call that takes them from the query alone.
+    /// The parameters of a call that takes them only from the query.
     pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         self.read(&[])
     }
@@ -198,7 +198,7 @@ impl Received {
         headers::idempotency_key(self.headers())
     }
 
-    /// The idempotency key of this request and `true`, or a new key and `false`.
+    /// The idempotency key of this request and `true`, or a generated key and `false`.
     pub(crate) fn key_or_new<RT: AsyncRuntime>(&self, node: &Node<RT>) -> Result<(GrantId, bool), Problem> {
         Ok(self.key()?.map_or_else(|| (node.new_grant_id(), false), |key| (key, true)))
     }
@@ -207,7 +207,7 @@ impl Received {
     pub(crate) fn require_admin(&self) -> Result<(), Problem> {
         match self.parts.extensions.get::<Admin>() {
             Some(admin) => admin.check(self.headers()),
-            None => Err(Problem::new(Code::Internal, "the administrators were never set")),
+            None => Err(Problem::new(Code::Internal, "no rule for administrators is set")),
         }
     }
 
@@ -340,6 +340,9 @@ mod tests {
             let refused = Received::with_params::<TokioRuntime>(request(bytes, &memory)).await.err();
             assert_eq!(refused.map(|problem| fairhold_types::problem::Problem::from(problem).status), status, "{bytes}");
         }
-        assert!(Received::with_list::<TokioRuntime>(request(BODY_BYTES_MAX, &memory)).await.is_err(), "there is no room for it");
+        assert!(
+            Received::with_list::<TokioRuntime>(request(BODY_BYTES_MAX, &memory)).await.is_err(),
+            "there is no memory for it"
+        );
     }
 }

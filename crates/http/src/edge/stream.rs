@@ -26,7 +26,7 @@ impl StreamFormat {
         })
     }
 
-    /// The format of a stream, if the request asks for a stream.
+    /// The format of a stream, if the request is for a stream.
     pub(crate) fn requested(headers: &HeaderMap) -> Result<Option<StreamFormat>, Problem> {
         let accepted = headers::text(headers, header::ACCEPT.as_str())?.unwrap_or_default();
         let types = accepted.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());

@@ -32,7 +32,7 @@ fn cluster(describe: &mut Describer) -> DescribedCall {
         .query::<call::ShowCluster>()
         .json::<dto::Cluster>(StatusCode::OK, "The cluster.", examples::cluster())
         .codes(&[Code::BadRequest])
-        .done(OperationKind::Here)
+        .finish_as(OperationKind::Here)
 }
 
 fn hand_over(describe: &mut Describer) -> DescribedCall {
@@ -46,7 +46,7 @@ fn hand_over(describe: &mut Describer) -> DescribedCall {
         .json::<dto::Leader>(StatusCode::OK, "It leads.", json!({ "leader": 2, "leader_url": "http://n2:7171", "term": 7 }))
         .codes(&[Code::NotFound, Code::AlreadyLeader, Code::NotCaughtUp, Code::TooLarge])
         .admin()
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn take_snapshot(describe: &mut Describer) -> DescribedCall {
@@ -60,7 +60,7 @@ fn take_snapshot(describe: &mut Describer) -> DescribedCall {
         .json::<dto::SnapshotTaken>(StatusCode::OK, "It is stored.", json!({ "id": 2, "snapshot_index": 4711 }))
         .codes(&[Code::TooLarge])
         .admin()
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn live(describe: &mut Describer) -> DescribedCall {
@@ -69,7 +69,7 @@ fn live(describe: &mut Describer) -> DescribedCall {
         .content(StatusCode::OK, "It does.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
         .example(StatusCode::OK, "text/plain", json!("ok\n"))
         .codes(&[Code::BadRequest])
-        .done(OperationKind::Here)
+        .finish_as(OperationKind::Here)
 }
 
 fn ready(describe: &mut Describer) -> DescribedCall {
@@ -81,7 +81,7 @@ fn ready(describe: &mut Describer) -> DescribedCall {
         .json::<dto::Readiness>(StatusCode::OK, "", examples::readiness(true))
         .json::<dto::Readiness>(StatusCode::SERVICE_UNAVAILABLE, "It cannot.", examples::readiness(false))
         .codes(&[Code::BadRequest, Code::NoQuorum, Code::ShuttingDown])
-        .done(OperationKind::Here)
+        .finish_as(OperationKind::Here)
 }
 
 fn version(describe: &mut Describer) -> DescribedCall {
@@ -89,7 +89,7 @@ fn version(describe: &mut Describer) -> DescribedCall {
         .call(Method::GET, "/version", "version", TAG, "Show the program's name and version.")
         .json::<dto::Version>(StatusCode::OK, "The program.", json!({ "name": "fairhold", "version": env!("CARGO_PKG_VERSION") }))
         .codes(&[Code::BadRequest])
-        .done(OperationKind::Here)
+        .finish_as(OperationKind::Here)
 }
 
 fn metrics(describe: &mut Describer) -> DescribedCall {
@@ -104,20 +104,20 @@ fn metrics(describe: &mut Describer) -> DescribedCall {
         .content(StatusCode::OK, "", open, text)
         .example(StatusCode::OK, open, format!("{}# EOF\n", examples::METRICS).into())
         .codes(&[Code::BadRequest])
-        .done(OperationKind::Here)
+        .finish_as(OperationKind::Here)
 }
 
 fn front_page(describe: &mut Describer) -> DescribedCall {
     let text = json!({ "type": "string" });
     describe
-        .call(Method::GET, "/", "getFrontPage", TAG, "A page for people: what this is, whether it serves, and where to go on.")
+        .call(Method::GET, "/", "getFrontPage", TAG, "A page for people: what this is, whether it serves, and where to continue.")
         .about("As HTML if `Accept` names it, which browsers do, otherwise as text.")
         .content(StatusCode::OK, "The page.", "text/plain; charset=utf-8", text.clone())
         .example(StatusCode::OK, "text/plain; charset=utf-8", examples::FRONT_PAGE.into())
         .content(StatusCode::OK, "", "text/html; charset=utf-8", text)
         .example(StatusCode::OK, "text/html; charset=utf-8", json!("<!doctype html><html lang=\"en\">…</html>\n"))
         .codes(&[Code::BadRequest])
-        .done(OperationKind::Here)
+        .finish_as(OperationKind::Here)
 }
 
 fn openapi(describe: &mut Describer) -> DescribedCall {
@@ -128,5 +128,5 @@ fn openapi(describe: &mut Describer) -> DescribedCall {
         .example(StatusCode::OK, "application/json", json!({ "openapi": "3.1.0", "info": { "title": "Fairhold" }, "paths": {} }))
         .empty(StatusCode::NOT_MODIFIED, "You have it already.")
         .codes(&[Code::BadRequest])
-        .done(OperationKind::Here)
+        .finish_as(OperationKind::Here)
 }

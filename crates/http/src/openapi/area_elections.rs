@@ -38,7 +38,7 @@ fn stand(describe: &mut Describer) -> DescribedCall {
         .in_path("name", NAME, election_name())
         .form::<call::Stand>(Some(rules), example)
         .held_or_waiting("The caller leads.", area_grants::held(), line)
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn proclaim(describe: &mut Describer) -> DescribedCall {
@@ -57,7 +57,7 @@ fn proclaim(describe: &mut Describer) -> DescribedCall {
             json!({ "election": "primary", "version": 1, "revision": 57 }),
         )
         .codes(&[Code::NotLeader, Code::RateLimited, Code::TooLarge])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn leader(describe: &mut Describer) -> DescribedCall {
@@ -86,5 +86,5 @@ fn leader(describe: &mut Describer) -> DescribedCall {
         .lines("text/event-stream", events)
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .codes(&[Code::NoLeader, Code::KindMismatch, Code::Compacted])
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }

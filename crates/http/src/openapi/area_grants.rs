@@ -65,7 +65,7 @@ fn acquire(describe: &mut Describer) -> DescribedCall {
         .form::<call::Acquire>(Some(rules), example)
         .held_or_waiting("It is held.", held(), line)
         .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn acquire_many(describe: &mut Describer) -> DescribedCall {
@@ -85,7 +85,7 @@ fn acquire_many(describe: &mut Describer) -> DescribedCall {
         .form::<call::AcquireMany>(Some(rules), example)
         .held_or_waiting("They are held.", both, line)
         .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn look(describe: &mut Describer) -> DescribedCall {
@@ -95,7 +95,7 @@ fn look(describe: &mut Describer) -> DescribedCall {
         .query::<call::GetGrant>()
         .json::<dto::Grant>(StatusCode::OK, "It is held or queued.", held())
         .codes(&[Code::GrantGone, Code::GrantNotFound])
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn renew(describe: &mut Describer) -> DescribedCall {
@@ -109,7 +109,7 @@ fn renew(describe: &mut Describer) -> DescribedCall {
         .form::<call::Renew>(None, json!({ "ttl": "30s" }))
         .json::<dto::RenewedGrant>(StatusCode::OK, "It lives on.", renewed())
         .codes(&[Code::GrantGone, Code::Forgotten, Code::GrantNotFound, Code::SessionOwned, Code::TooLarge])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn renewed() -> Value {
@@ -136,7 +136,7 @@ fn downgrade(describe: &mut Describer) -> DescribedCall {
             Code::GrantNotFound,
             Code::TooLarge,
         ])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn upgrade(describe: &mut Describer) -> DescribedCall {
@@ -163,7 +163,7 @@ fn upgrade(describe: &mut Describer) -> DescribedCall {
             Code::GrantNotFound,
             Code::TooLarge,
         ])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn release(describe: &mut Describer) -> DescribedCall {
@@ -177,7 +177,7 @@ fn release(describe: &mut Describer) -> DescribedCall {
         .in_path("id", "The grant's secret id.", grant_id())
         .query::<call::Release>()
         .empty(StatusCode::NO_CONTENT, "It is over.")
-        .done(OperationKind::Change)
+        .finish_as(OperationKind::Change)
 }
 
 fn batch(describe: &mut Describer) -> DescribedCall {
@@ -192,8 +192,8 @@ fn batch(describe: &mut Describer) -> DescribedCall {
             "The server answers each call as if you had made it alone, and each succeeds or fails by itself; if one call is \
              malformed, the server refuses the whole batch before it starts any. It makes calls with the same id one after the \
              other, in the order of the request, each when the previous one is answered. Calls with different ids have no order: \
-             a release may take effect before an acquire that stands before it. The answer comes when all calls are done, within \
-             one `Fairhold-Timeout`, and no call waits for a lock: an acquire needs a session, and with `queue` it takes a place \
+             a release may take effect before an acquire that precedes it in the list. The answer comes when all calls are done, \
+             within one `Fairhold-Timeout`, and no call waits for a lock: an acquire needs a session, and with `queue` it takes a place \
              in the queue; then use `GET /v1/grants/{id}` or `GET /v1/watch` to see when it is held. A renewal is only for a \
              grant without a named session, and keeps its ttl. Each answer names the holder that the call waits for and the \
              number of grants ahead, and has at most 4 KiB: a longer one leaves out `meta`. If you send a batch again with the \
@@ -206,5 +206,5 @@ fn batch(describe: &mut Describer) -> DescribedCall {
             json!({ "answers": [{ "status": 200, "body": held() }, { "status": 204 }, { "status": 200, "body": renewed() }] }),
         )
         .codes(&[Code::TooLarge])
-        .done(OperationKind::Change)
+        .finish_as(OperationKind::Change)
 }

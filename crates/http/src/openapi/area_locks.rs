@@ -42,7 +42,7 @@ fn list(describe: &mut Describer) -> DescribedCall {
         .query::<call::ListLocks>()
         .json::<dto::Page<dto::ListedLock>>(StatusCode::OK, "A page.", json!({ "items": [item], "next_cursor": null }))
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn show(describe: &mut Describer) -> DescribedCall {
@@ -59,7 +59,7 @@ fn show(describe: &mut Describer) -> DescribedCall {
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .json::<dto::Lock>(StatusCode::OK, "The lock.", lock)
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn queue(describe: &mut Describer) -> DescribedCall {
@@ -77,7 +77,7 @@ fn queue(describe: &mut Describer) -> DescribedCall {
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .json::<dto::Queue>(StatusCode::OK, "The queue, in order.", queue)
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn history(describe: &mut Describer) -> DescribedCall {
@@ -107,7 +107,7 @@ fn history(describe: &mut Describer) -> DescribedCall {
         .content(StatusCode::OK, "", "application/x-ndjson", line)
         .example(StatusCode::OK, "application/x-ndjson", item)
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn fence(describe: &mut Describer) -> DescribedCall {
@@ -121,7 +121,7 @@ fn fence(describe: &mut Describer) -> DescribedCall {
         .query::<call::CheckFence>()
         .json::<dto::FenceCheck>(StatusCode::OK, "It is current.", json!({ "current": true }))
         .codes(&[Code::StaleToken])
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn set(describe: &mut Describer) -> DescribedCall {
@@ -133,8 +133,8 @@ fn set(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::PATCH, "/v1/locks/{name}", "setLock", TAG, "Change the settings of a lock.")
         .about(
-            "For administrators. Pass at least one setting; the others stay as they are. No holder loses the lock by it; a \
-             waiter that can no longer fit ends as `broken`. The settings stay even if nobody uses the lock. With an \
+            "For administrators. Pass at least one setting; the others stay as they are. No holder loses the lock because of it; \
+             a waiter that can no longer fit ends as `broken`. The settings stay even if nobody uses the lock. With an \
              Idempotency-Key they are set once: a retry that arrives late does not undo later changes.",
         )
         .in_path("name", NAME, lock_name())
@@ -142,14 +142,14 @@ fn set(describe: &mut Describer) -> DescribedCall {
         .json::<dto::Lock>(StatusCode::OK, "Its settings and its holders.", example)
         .codes(&[Code::TooLarge])
         .admin()
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn revoke(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/locks/{name}/holders/revoke", "revokeLock", TAG, "Ask the holders of a lock to release it.")
         .about(
-            "For administrators. This is only a request: nothing ends by it. Streams get a `revoke` line, watches a `revoke` \
+            "For administrators. This is only a request: it ends nothing. Streams get a `revoke` line, watches a `revoke` \
              event, and the grant shows it. With an Idempotency-Key it happens once: a retry that arrives late asks nobody \
              again.",
         )
@@ -158,7 +158,7 @@ fn revoke(describe: &mut Describer) -> DescribedCall {
         .empty(StatusCode::ACCEPTED, "They are told.")
         .codes(&[Code::TooLarge])
         .admin()
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn break_lock(describe: &mut Describer) -> DescribedCall {
@@ -174,5 +174,5 @@ fn break_lock(describe: &mut Describer) -> DescribedCall {
         .empty(StatusCode::NO_CONTENT, "None of the former holders holds it any more.")
         .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)
         .admin()
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }

@@ -94,7 +94,7 @@ fn get(describe: &mut Describer, at: &'static str) -> DescribedCall {
             call = call.answer_header(status, name, "Of the stat.", json!({ "type": sort }));
         }
     }
-    call.done(OperationKind::Read)
+    call.finish_as(OperationKind::Read)
 }
 
 fn put(describe: &mut Describer, at: &'static str) -> DescribedCall {
@@ -117,7 +117,7 @@ fn put(describe: &mut Describer, at: &'static str) -> DescribedCall {
             .json::<dto::Written>(status, about, json!({ "path": "/jobs/nightly", "version": 0, "revision": 57 }))
             .answer_header(status, "ETag", "The version, in quotes.", tag());
     }
-    write(call).codes(&CREATES).codes(&[Code::VersionMismatch]).done(OperationKind::Keyed)
+    write(call).codes(&CREATES).codes(&[Code::VersionMismatch]).finish_as(OperationKind::Keyed)
 }
 
 fn create(describe: &mut Describer, at: &'static str) -> DescribedCall {
@@ -131,11 +131,11 @@ fn create(describe: &mut Describer, at: &'static str) -> DescribedCall {
     let created = json!({ "path": "/jobs/task-0000000007", "version": 0, "revision": 57 });
     call = call
         .query::<call::CreateNode>()
-        .only_true("sequential")
+        .required_flag("sequential")
         .json::<dto::Written>(StatusCode::CREATED, "It was created.", created)
         .answer_header(StatusCode::CREATED, "ETag", "The version, in quotes.", tag())
         .answer_header(StatusCode::CREATED, "Location", "The new node.", json!({ "type": "string" }));
-    write(call).codes(&CREATES).done(OperationKind::Keyed)
+    write(call).codes(&CREATES).finish_as(OperationKind::Keyed)
 }
 
 fn delete(describe: &mut Describer, at: &'static str) -> DescribedCall {
@@ -149,7 +149,7 @@ fn delete(describe: &mut Describer, at: &'static str) -> DescribedCall {
             .codes(&[Code::NotEmpty, Code::NoNode, Code::TooLarge]);
     }
     call = if_match(call.query::<call::DeleteNode>());
-    fenced(call).codes(&[Code::Denied, Code::VersionMismatch]).done(OperationKind::Keyed)
+    fenced(call).codes(&[Code::Denied, Code::VersionMismatch]).finish_as(OperationKind::Keyed)
 }
 
 /// The codes with which a create can fail.

@@ -43,7 +43,7 @@ fn open(describe: &mut Describer) -> DescribedCall {
             json!({ "id": ID, "number": 41, "ttl": "15s", "expires_in": "15s" }),
         )
         .codes(&[Code::SessionExpired, Code::TooLarge])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn keepalive(describe: &mut Describer) -> DescribedCall {
@@ -57,7 +57,7 @@ fn keepalive(describe: &mut Describer) -> DescribedCall {
             json!({ "id": ID, "ttl": "15s", "expires_in": "15s", "expires_at": "2026-01-01T12:00:15.000Z" }),
         )
         .codes(&[Code::SessionExpired, Code::Denied, Code::TooLarge])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn keepalive_many(describe: &mut Describer) -> DescribedCall {
@@ -70,7 +70,7 @@ fn keepalive_many(describe: &mut Describer) -> DescribedCall {
             json!({ "renewed": [ID], "ttls": ["15s"], "expired": [] }),
         )
         .codes(&[Code::TooLarge])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn list_all(describe: &mut Describer) -> DescribedCall {
@@ -80,7 +80,7 @@ fn list_all(describe: &mut Describer) -> DescribedCall {
         .query::<call::ListSessions>()
         .json::<dto::Page<dto::Session>>(StatusCode::OK, "A page.", json!({ "items": [shown()], "next_cursor": null }))
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn show(describe: &mut Describer) -> DescribedCall {
@@ -95,7 +95,7 @@ fn show(describe: &mut Describer) -> DescribedCall {
         .json::<dto::Session>(StatusCode::OK, "The session.", shown())
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
         .codes(&[Code::SessionNotFound])
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn close(describe: &mut Describer) -> DescribedCall {
@@ -111,5 +111,5 @@ fn close(describe: &mut Describer) -> DescribedCall {
         .empty(StatusCode::NO_CONTENT, "It has ended.")
         .codes(&[Code::SessionNotFound])
         .admin()
-        .done(OperationKind::Change)
+        .finish_as(OperationKind::Change)
 }

@@ -59,7 +59,7 @@ fn transact(describe: &mut Describer) -> DescribedCall {
             Code::TooLarge,
         ])
         .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn refine_transaction(schema: &mut Value) {
@@ -83,10 +83,10 @@ fn refine_condition(schema: &mut Value) {
 }
 
 fn refine_span(schema: &mut Value) {
-    let (least, most) = (NODE_TTL_MIN, NODE_TTL_MAX);
+    let (min, max) = (NODE_TTL_MIN, NODE_TTL_MAX);
     schema["anyOf"] = json!([
-        { "type": "integer", "minimum": least.as_secs().max(1), "maximum": most.as_secs() },
-        { "type": "string", "pattern": pattern::duration(least, most) },
+        { "type": "integer", "minimum": min.as_secs().max(1), "maximum": max.as_secs() },
+        { "type": "string", "pattern": pattern::duration(min, max) },
     ]);
 }
 

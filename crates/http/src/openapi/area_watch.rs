@@ -21,8 +21,8 @@ fn watch(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/v1/watch", "watch", TAG, "Watch events as they happen.")
         .about(
-            "The stream has every event of what you name, once and in order; if some events are no longer kept, its last line \
-             says so. Each parameter adds to what you watch; without any you watch everything. `from` is inclusive and excludes \
+            "The stream has every event of the objects that you name, once and in order; if some events are no longer kept, \
+             its last line says so. Each parameter adds to what you watch; without any you watch everything. `from` is inclusive and excludes \
              `initial`, `recursive` excludes `children`. A `bookmark` names the revision up to which you have all events: the \
              server sends one as soon as you have caught up, then every 10 s.",
         )
@@ -33,5 +33,5 @@ fn watch(describe: &mut Describer) -> DescribedCall {
         .content(StatusCode::OK, "", "text/event-stream", json!({ "type": "string" }))
         .lines("text/event-stream", events)
         .codes(&[Code::Compacted])
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }

@@ -157,42 +157,42 @@ fn a_missing_example_is_found() {
 }
 
 /// Reads an answer and writes it again.
-type Again = fn(Value) -> Result<Value, serde_json::Error>;
+type RoundTrip = fn(Value) -> Result<Value, serde_json::Error>;
 
-fn again<T: Serialize + DeserializeOwned>(value: Value) -> Result<Value, serde_json::Error> {
+fn round_trip<T: Serialize + DeserializeOwned>(value: Value) -> Result<Value, serde_json::Error> {
     serde_json::to_value(serde_json::from_value::<T>(value)?)
 }
 
 /// The function for answers with that schema; none for types that are only written: their examples come from the types.
-fn reads(schema: &str) -> Option<Again> {
+fn round_trip_of(schema: &str) -> Option<RoundTrip> {
     Some(match schema {
-        "Cluster" => again::<dto::Cluster>,
-        "Election" => again::<election::Election>,
-        "FenceCheck" => again::<dto::FenceCheck>,
-        "Grant" => again::<dto::Grant>,
-        "Holding" => again::<dto::Holding>,
-        "HoldingPage" => again::<dto::Page<dto::Holding>>,
-        "KeptAlive" => again::<dto::KeptAlive>,
-        "Leader" => again::<dto::Leader>,
-        "ListedLockPage" => again::<dto::Page<dto::ListedLock>>,
-        "Lock" => again::<dto::Lock>,
-        "OpenedSession" => again::<dto::OpenedSession>,
-        "Proclaimed" => again::<election::Proclaimed>,
-        "Queue" => again::<dto::Queue>,
-        "Readiness" => again::<dto::Readiness>,
-        "RenewedGrant" => again::<dto::RenewedGrant>,
-        "RenewedSession" => again::<dto::RenewedSession>,
-        "Session" => again::<dto::Session>,
-        "SessionPage" => again::<dto::Page<dto::Session>>,
-        "SnapshotTaken" => again::<dto::SnapshotTaken>,
-        "Stat" => again::<dto::Stat>,
-        "StatPage" => again::<dto::Page<dto::Stat>>,
-        "stringPage" => again::<dto::Page<String>>,
-        "Transacted" => again::<txn::Transacted>,
-        "Version" => again::<dto::Version>,
-        "Written" => again::<dto::Written>,
+        "Cluster" => round_trip::<dto::Cluster>,
+        "Election" => round_trip::<election::Election>,
+        "FenceCheck" => round_trip::<dto::FenceCheck>,
+        "Grant" => round_trip::<dto::Grant>,
+        "Holding" => round_trip::<dto::Holding>,
+        "HoldingPage" => round_trip::<dto::Page<dto::Holding>>,
+        "KeptAlive" => round_trip::<dto::KeptAlive>,
+        "Leader" => round_trip::<dto::Leader>,
+        "ListedLockPage" => round_trip::<dto::Page<dto::ListedLock>>,
+        "Lock" => round_trip::<dto::Lock>,
+        "OpenedSession" => round_trip::<dto::OpenedSession>,
+        "Proclaimed" => round_trip::<election::Proclaimed>,
+        "Queue" => round_trip::<dto::Queue>,
+        "Readiness" => round_trip::<dto::Readiness>,
+        "RenewedGrant" => round_trip::<dto::RenewedGrant>,
+        "RenewedSession" => round_trip::<dto::RenewedSession>,
+        "Session" => round_trip::<dto::Session>,
+        "SessionPage" => round_trip::<dto::Page<dto::Session>>,
+        "SnapshotTaken" => round_trip::<dto::SnapshotTaken>,
+        "Stat" => round_trip::<dto::Stat>,
+        "StatPage" => round_trip::<dto::Page<dto::Stat>>,
+        "stringPage" => round_trip::<dto::Page<String>>,
+        "Transacted" => round_trip::<txn::Transacted>,
+        "Version" => round_trip::<dto::Version>,
+        "Written" => round_trip::<dto::Written>,
         "BatchAnswers" | "ElectionLine" | "HoldLine" | "WatchLine" => return None,
-        other => panic!("no type is known for answers of the schema {other}"),
+        other => panic!("no type has the schema {other}"),
     })
 }
 
@@ -205,13 +205,13 @@ fn every_example_answer_matches_its_type() {
             for (sort, content) in fields(&answer["content"]).filter(|(sort, _)| *sort != "application/problem+json") {
                 let schemas = content["schema"]["anyOf"].as_array().cloned().unwrap_or_else(|| vec![content["schema"].clone()]);
                 let names = schemas.iter().filter_map(|schema| schema["$ref"].as_str()?.rsplit('/').next());
-                let readers: Vec<Again> = names.filter_map(reads).collect();
+                let readers: Vec<RoundTrip> = names.filter_map(round_trip_of).collect();
                 if readers.is_empty() {
                     continue;
                 }
                 for (name, example) in shown(content, &document) {
-                    let is_one = readers.iter().any(|again| again(example.clone()).is_ok_and(|same| same == example));
-                    let why: Vec<_> = readers.iter().map(|again| again(example.clone())).collect();
+                    let is_one = readers.iter().any(|round_trip| round_trip(example.clone()).is_ok_and(|same| same == example));
+                    let why: Vec<_> = readers.iter().map(|round_trip| round_trip(example.clone())).collect();
                     assert!(is_one, "{path} {status} {sort} {name}: {example}\nis read as {why:?}");
                     seen += 1;
                 }
@@ -245,7 +245,7 @@ fn reader(operation: &str) -> Accepts {
         "handOver" => accepts::<call::HandOver>,
         "downgradeGrant" | "keepAlive" | "takeSnapshot" => accepts::<call::Empty>,
         "transact" => |body| serde_json::from_str::<txn::Transaction>(body).is_ok(),
-        other => panic!("nothing is known to read the body of {other}"),
+        other => panic!("no function reads the body of {other}"),
     }
 }
 
@@ -264,7 +264,7 @@ fn every_example_body_is_accepted_by_its_call() {
 #[test]
 fn each_code_has_an_example_with_its_name_and_a_detail() {
     for code in Code::ALL {
-        let example = super::problems::written(crate::edge::problem::status_of(*code), *code);
+        let example = super::problems::example_json(crate::edge::problem::status_of(*code), *code);
         let fields: &Map<String, Value> = example.as_object().unwrap();
         assert_eq!(fields["code"], code.as_str());
         assert!(fields["detail"].as_str().is_some_and(|detail| detail.len() > 10), "{example}");

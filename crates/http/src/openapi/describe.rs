@@ -5,7 +5,7 @@ use super::{
     operation::{DescribedCall, OperationKind},
     parameter::{self, at},
     problems,
-    schema::{bound_integers, left_out_rather_than_null},
+    schema::{bound_integers, omit_instead_of_null},
 };
 use crate::{edge::headers, edge::problem::status_of};
 use fairhold_types::{
@@ -55,7 +55,7 @@ impl Describer {
     /// All collected schemas.
     pub(super) fn schemas(mut self) -> Map<String, Value> {
         let mut schemas = self.generator.take_definitions(true);
-        schemas.values_mut().for_each(left_out_rather_than_null);
+        schemas.values_mut().for_each(omit_instead_of_null);
         let mut requests = self.requests.take_definitions(true);
         for (name, refine) in self.refined {
             let Some(schema) = requests.get_mut(name) else { panic!("no request has a {name}") };
@@ -90,7 +90,7 @@ impl Describer {
     /// The name of the example of a refusal, and a reference to it.
     fn refusal(&mut self, status: StatusCode, code: Code) -> (String, Value) {
         let name = if status == status_of(code) { code.to_string() } else { format!("{code}_{}", status.as_u16()) };
-        self.refused.entry(name.clone()).or_insert_with(|| json!({ "value": problems::written(status, code) }));
+        self.refused.entry(name.clone()).or_insert_with(|| json!({ "value": problems::example_json(status, code) }));
         (code.to_string(), json!({ "$ref": format!("#/components/examples/{name}") }))
     }
 
@@ -143,7 +143,7 @@ impl OperationBuilder<'_> {
         self
     }
 
-    /// Parameters in the query alone.
+    /// Parameters that are only in the query.
     pub(super) fn query<T: JsonSchema>(mut self) -> Self {
         let object = self.describe.parameters::<T>();
         self.parameters.extend(parameter::in_query(&object));
@@ -165,7 +165,7 @@ impl OperationBuilder<'_> {
     }
 
     /// A flag of the query that must be set.
-    pub(super) fn only_true(mut self, name: &str) -> Self {
+    pub(super) fn required_flag(mut self, name: &str) -> Self {
         for parameter in self.parameters.iter_mut().filter(|parameter| parameter["name"] == name) {
             parameter["required"] = true.into();
             parameter["schema"] = json!({ "type": "boolean", "enum": [true] });
@@ -264,7 +264,7 @@ impl OperationBuilder<'_> {
             .json::<dto::Grant>(StatusCode::OK, held, example)
             .content(StatusCode::OK, "", "application/x-ndjson", line)
             .lines("application/x-ndjson", lines::held())
-            .json::<dto::Grant>(StatusCode::ACCEPTED, "The grant waits in the queue, as `Prefer: respond-async` asked.", waits)
+            .json::<dto::Grant>(StatusCode::ACCEPTED, "The grant waits in the queue, with `Prefer: respond-async`.", waits)
             .answer_header(StatusCode::ACCEPTED, "Location", "The address of the grant.", json!({ "type": "string" }))
             .codes(&[
                 Code::LockHeld,
@@ -313,13 +313,13 @@ impl OperationBuilder<'_> {
     }
 
     /// Adds what all calls of this kind have in common and finishes the description.
-    pub(super) fn done(mut self, kind: OperationKind) -> DescribedCall {
+    pub(super) fn finish_as(mut self, kind: OperationKind) -> DescribedCall {
         // The server checks this before it reads the request.
         self = self.code_as(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Code::TooLarge);
         if kind != OperationKind::Here {
             let about = "How long the server may work on the request, including hops to other servers; `wait` does not count.";
-            let least = Duration::from_millis(1);
-            self.parameters.push(parameter::duration_header("Fairhold-Timeout", about, least, TIMEOUT_MAX, TIMEOUT_DEFAULT));
+            let min = Duration::from_millis(1);
+            self.parameters.push(parameter::duration_header("Fairhold-Timeout", about, min, TIMEOUT_MAX, TIMEOUT_DEFAULT));
             let about = "The id of the cluster that the request is for: any other cluster refuses it.";
             let id = json!({ "type": "string", "pattern": id_pattern::CLUSTER_ID });
             self = self.header("Fairhold-Cluster", about, id);

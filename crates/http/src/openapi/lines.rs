@@ -40,7 +40,7 @@ pub(super) fn held() -> Lines {
         hold::HoldLine::Alive { revision: Revision(9012) },
         hold::HoldLine::Revoke { id, by, reason },
         hold::HoldLine::Lost { id, reason: EndReason::Expired },
-        hold::HoldLine::Error(Box::new(Problem::from(problems::typical(Code::WaitTimeout)))),
+        hold::HoldLine::Error(Box::new(Problem::from(problems::example(Code::WaitTimeout)))),
         hold::HoldLine::Goaway { id },
     ];
     lines.iter().map(|line| named(line, "event")).collect()
@@ -61,7 +61,7 @@ pub(super) fn watched() -> [Lines; 2] {
         )
     };
     let lines = tree(&path).into_iter().chain(locks(&lock)).chain(rest(&path, lock));
-    both(lines.map(|what| {
+    in_both_formats(lines.map(|what| {
         let (revision, goes_on) = (Revision(58), goes_on(&what));
         (watch::WatchLine { revision, what }, goes_on.then_some(revision))
     }))
@@ -78,8 +78,8 @@ pub(super) fn observed() -> [Lines; 2] {
         owner: OWNER.to_owned(),
     };
     let (first, moved) = (leader(0, "http://10.0.0.9:8080"), leader(1, "http://10.0.0.9:8081"));
-    let error = watch::Failure::from(Problem::from(problems::typical(Code::Compacted)));
-    both(
+    let error = watch::Failure::from(Problem::from(problems::example(Code::Compacted)));
+    in_both_formats(
         [
             (election::What::Leader(first.clone()), true),
             (election::What::Elected(first), true),
@@ -127,7 +127,7 @@ fn locks(lock: &LockName) -> Vec<watch::What> {
 fn rest(path: &Path, lock: LockName) -> Vec<watch::What> {
     let (number, session, owner) = (NUMBER, SESSION, OWNER.to_owned());
     let (ttl, name) = (|| "15s".to_owned(), "worker-3".to_owned());
-    let error = watch::Failure::from(Problem::from(problems::typical(Code::Compacted)));
+    let error = watch::Failure::from(Problem::from(problems::example(Code::Compacted)));
     vec![
         watch::What::SessionOpened { session, ttl: ttl() },
         watch::What::SessionChanged { session, ttl: ttl() },
@@ -142,7 +142,7 @@ fn rest(path: &Path, lock: LockName) -> Vec<watch::What> {
 }
 
 /// Each line under its name, as JSON and as a server-sent event. A second line with the same name gets its subject appended.
-fn both<L: Serialize>(lines: impl Iterator<Item = (L, Option<Revision>)>) -> [Lines; 2] {
+fn in_both_formats<L: Serialize>(lines: impl Iterator<Item = (L, Option<Revision>)>) -> [Lines; 2] {
     let (mut plain, mut events) = (Lines::new(), Lines::new());
     for (line, id) in lines {
         let (mut name, json) = named(&line, "type");

@@ -14,20 +14,20 @@ struct Parameter {
 }
 
 /// A header or path parameter.
-pub(super) fn at(place: &str, name: &str, about: &str, mut schema: Value) -> Value {
+pub(super) fn at(location: &str, name: &str, about: &str, mut schema: Value) -> Value {
     let example = take(&mut schema, "example").unwrap_or_else(|| examples::usual(name));
-    let mut parameter = json!({ "name": name, "in": place, "description": about, "schema": schema });
-    if place == "path" {
+    let mut parameter = json!({ "name": name, "in": location, "description": about, "schema": schema });
+    if location == "path" {
         parameter["required"] = true.into();
     }
-    show(&mut parameter, example);
+    set_example(&mut parameter, example);
     parameter
 }
 
 /// A duration in a header.
-pub(super) fn duration_header(name: &str, about: &str, least: Duration, most: Duration, default: Duration) -> Value {
-    let schema = json!({ "type": "string", "pattern": pattern::duration(least, most), "default": duration::format(default) });
-    at("header", name, &with_bounds(about, least, most), schema)
+pub(super) fn duration_header(name: &str, about: &str, min: Duration, max: Duration, default: Duration) -> Value {
+    let schema = json!({ "type": "string", "pattern": pattern::duration(min, max), "default": duration::format(default) });
+    at("header", name, &with_bounds(about, min, max), schema)
 }
 
 /// The parameters that a query can contain.
@@ -49,11 +49,11 @@ fn query_parameter(Parameter { name, about, required, mut schema }: Parameter) -
     if schema["type"] == "object" {
         // An object in a query is JSON, not OpenAPI's own flattening.
         let mut content = json!({ "schema": schema });
-        show(&mut content, example);
+        set_example(&mut content, example);
         parameter["content"] = json!({ "application/json": content });
     } else {
         parameter["schema"] = schema;
-        show(&mut parameter, example);
+        set_example(&mut parameter, example);
     }
     parameter
 }
@@ -88,12 +88,12 @@ fn field(Parameter { name, about, mut schema, .. }: Parameter) -> (String, Value
 
 fn parameters(object: &Value) -> Vec<Parameter> {
     let required = object["required"].as_array().map_or(&[][..], Vec::as_slice);
-    let one = |(name, schema): (&String, &Value)| {
+    let parameter = |(name, schema): (&String, &Value)| {
         let mut schema = schema.clone();
         let about = take(&mut schema, "description").and_then(|about| about.as_str().map(str::to_owned)).unwrap_or_default();
         Parameter { name: name.clone(), about, required: required.iter().any(|known| known == name), schema }
     };
-    object["properties"].as_object().into_iter().flatten().map(one).collect()
+    object["properties"].as_object().into_iter().flatten().map(parameter).collect()
 }
 
 /// Adapts the schema of a request's type to the API: an optional field is never `null`, a choice is a list of values, a duration
@@ -119,10 +119,10 @@ pub(super) fn refine(schema: &mut Value) {
         schema["default"] = false.into();
     }
     if is_duration(schema) {
-        let (least, most) = (bound(&schema["minimum"]), bound(&schema["maximum"]));
-        schema["pattern"] = pattern::duration(least, most).into();
+        let (min, max) = (bound(&schema["minimum"]), bound(&schema["maximum"]));
+        schema["pattern"] = pattern::duration(min, max).into();
         let about = schema["description"].as_str().unwrap_or_default();
-        schema["description"] = with_bounds(about, least, most).into();
+        schema["description"] = with_bounds(about, min, max).into();
     }
 }
 
@@ -172,8 +172,8 @@ fn bound(seconds: &Value) -> Duration {
     Duration::try_from_secs_f64(millis / 1_000.0).unwrap_or_default()
 }
 
-fn with_bounds(about: &str, least: Duration, most: Duration) -> String {
-    format!("{about} From {} to {}.", duration::format(least), duration::format(most))
+fn with_bounds(about: &str, min: Duration, max: Duration) -> String {
+    format!("{about} From {} to {}.", duration::format(min), duration::format(max))
 }
 
 /// The example of a field, or the usual one for its name, or one for its type.
@@ -189,9 +189,9 @@ fn example(name: &str, schema: &mut Value) -> Value {
         .unwrap_or_default()
 }
 
-fn show(what: &mut Value, example: Value) {
+fn set_example(target: &mut Value, example: Value) {
     if !example.is_null() {
-        what["example"] = example;
+        target["example"] = example;
     }
 }
 

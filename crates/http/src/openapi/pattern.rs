@@ -7,16 +7,16 @@ const UNITS: [(&str, u128); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 
 
 /// A duration within these bounds: one number and one unit, or bare seconds, which may have a fraction. The parser accepts more:
 /// several numbers, like `1m 30s`, and longer units.
-pub(super) fn duration(least: Duration, most: Duration) -> String {
-    let (least, most) = (least.as_millis(), most.as_millis());
+pub(super) fn duration(min: Duration, max: Duration) -> String {
+    let (min, max) = (min.as_millis(), max.as_millis());
     let mut forms = Vec::new();
     let whole = 1_000;
-    if least / whole < most / whole {
-        let (from, to) = (least.div_ceil(whole), most / whole - 1);
+    if min / whole < max / whole {
+        let (from, to) = (min.div_ceil(whole), max / whole - 1);
         forms.push(format!("{}\\.[0-9]+", number(from, to)));
     }
     for (unit, millis) in UNITS {
-        let (from, to) = (least.div_ceil(millis), most / millis);
+        let (from, to) = (min.div_ceil(millis), max / millis);
         if from <= to {
             // A bare number means seconds.
             let optional = if unit == "s" { "?" } else { "" };
@@ -27,11 +27,11 @@ pub(super) fn duration(least: Duration, most: Duration) -> String {
 }
 
 /// A whole number within these bounds, without leading zeros.
-fn number(least: u128, most: u128) -> String {
+fn number(min: u128, max: u128) -> String {
     let mut forms = Vec::new();
-    let mut from = least;
-    while from <= most {
-        let to = end_of_block(from, most);
+    let mut from = min;
+    while from <= max {
+        let to = end_of_block(from, max);
         forms.push(block(&from.to_string(), &to.to_string()));
         from = to + 1;
     }
@@ -40,17 +40,17 @@ fn number(least: u128, most: u128) -> String {
 
 /// The end of the longest block that starts at `from`: its numbers share their first digits, differ in one digit, and have any
 /// digits after it.
-fn end_of_block(from: u128, most: u128) -> u128 {
+fn end_of_block(from: u128, max: u128) -> u128 {
     let mut end = from;
     let mut power = 1;
     while from.is_multiple_of(power) && power <= from.max(1) {
         let digit = from / power % 10;
         // The last number that shares the digits of `from` before this one.
         let last = from + (9 - digit) * power + (power - 1);
-        if last <= most {
+        if last <= max {
             end = last;
-        } else if from + power - 1 <= most {
-            let steps = (most - from + 1) / power;
+        } else if from + power - 1 <= max {
+            let steps = (max - from + 1) / power;
             end = end.max(from + steps * power - 1);
             break;
         } else {
@@ -74,7 +74,7 @@ fn block(from: &str, to: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Matches a text against the blocks that `number` produces: digits and classes of digits.
+    /// Matches a string against the blocks that `number` produces: digits and classes of digits.
     fn fits(pattern: &str, text: &str) -> bool {
         let forms = pattern.trim_start_matches('(').trim_end_matches(')');
         forms.split('|').any(|form| {
@@ -96,11 +96,11 @@ mod tests {
 
     #[test]
     fn a_pattern_matches_exactly_the_numbers_within_its_bounds() {
-        for (least, most) in [(0, 0), (0, 600), (1, 3_600), (1_000, 3_600), (7, 9), (8, 1_234), (99, 101), (0, 10), (1, 999)] {
-            let pattern = number(least, most);
+        for (min, max) in [(0, 0), (0, 600), (1, 3_600), (1_000, 3_600), (7, 9), (8, 1_234), (99, 101), (0, 10), (1, 999)] {
+            let pattern = number(min, max);
             for candidate in 0..4_000_u128 {
-                let within = (least..=most).contains(&candidate);
-                assert_eq!(fits(&pattern, &candidate.to_string()), within, "{candidate} of {least} to {most}: {pattern}");
+                let within = (min..=max).contains(&candidate);
+                assert_eq!(fits(&pattern, &candidate.to_string()), within, "{candidate} of {min} to {max}: {pattern}");
             }
         }
     }

@@ -20,36 +20,36 @@ use serde_json::Value;
 const NOW: WallMillis = WallMillis(1_767_268_831_000);
 
 /// The JSON of the refusal with that status; `null` if it cannot be encoded.
-pub(super) fn written(status: StatusCode, code: Code) -> Value {
+pub(super) fn example_json(status: StatusCode, code: Code) -> Value {
     let problem = match (code, status) {
         (Code::TooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE) => Problem::new(
             code,
             format!("the request line and the headers may have {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers together"),
         ),
-        _ => typical(code),
+        _ => example(code),
     };
     serde_json::to_value(problem::Problem::from(problem.status(status))).unwrap_or_default()
 }
 
 /// A typical refusal with that code.
-pub(super) fn typical(code: Code) -> Problem {
-    let said = |detail: &'static str| Problem::new(code, detail);
+pub(super) fn example(code: Code) -> Problem {
+    let problem = |detail: &'static str| Problem::new(code, detail);
     match code {
         Code::BadRequest => expected("wait", "a duration with a unit, like 30s, 250ms or 10m (a bare number means seconds)"),
-        Code::Unauthenticated => said("this call is for administrators: send \"Authorization: Bearer TOKEN\" with the token"),
-        Code::Denied => said("the token is not this server's administrator token"),
+        Code::Unauthenticated => problem("this call is for administrators: send \"Authorization: Bearer TOKEN\" with the token"),
+        Code::Denied => problem("the token is not this server's administrator token"),
         Code::WrongCluster => {
-            said("the request is for another cluster; Fairhold-Cluster in this answer names the cluster of this node")
+            problem("the request is for another cluster; Fairhold-Cluster in this answer names the cluster of this node")
         }
-        Code::NotFound => said("there is nothing at this path: /openapi.json lists all calls"),
-        Code::MethodNotAllowed => said(
+        Code::NotFound => problem("there is nothing at this path: /openapi.json lists all calls"),
+        Code::MethodNotAllowed => problem(
             "this path does not support this method: the header Allow lists the methods that it has, and /openapi.json lists \
              all calls",
         ),
-        Code::NoLeader => said("this election has no leader"),
-        Code::SessionExpired => said("the session has ended or never existed"),
+        Code::NoLeader => problem("this election has no leader"),
+        Code::SessionExpired => problem("the session has ended or never existed"),
         Code::TooLarge => Problem::new(code, format!("a value has at most {VALUE_BYTES_MAX} bytes")),
-        Code::Internal => said("the answer could not be encoded as JSON"),
+        Code::Internal => problem("the answer could not be encoded as JSON"),
         Code::DeadlineExceeded => problem_of(ReadError::Deadline.into(), RequestKind::Read),
         Code::Overloaded => not_served(NotProposed::Overloaded),
         Code::DiskLow => problem_of(CallError::Propose(NotProposed::DiskLow.into()), acquire_kind()),
@@ -77,7 +77,7 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::QueueFull => refused(Rejection::QueueFull { max: 10_000 }),
         Code::StateFull => refused(Rejection::StateFull { used: 127_000_000, max: 134_217_728 }),
         Code::RateLimited => refused(Rejection::SessionsFull { max: 1_000_000 }),
-        Code::WouldDeadlock => refused(Rejection::WouldDeadlock { cycle: cycle() }),
+        Code::WouldDeadlock => refused(Rejection::WouldDeadlock { cycle: deadlock_cycle() }),
         Code::LockHeld => refused(Rejection::LockHeld { holder: holder(), ahead: 1 }),
         Code::WaitTimeout => {
             problem_of(CallError::WaitTimeout { holder: Some(holder()), queue_position: Box::default() }, acquire_kind())
@@ -108,7 +108,7 @@ fn holder() -> HolderFacts {
 }
 
 /// Two waiters that wait for each other.
-fn cycle() -> Vec<Blocked> {
+fn deadlock_cycle() -> Vec<Blocked> {
     let waits = |(session, owner, lock): (u64, &str, &str)| {
         let lock = LockName::parse(lock).ok()?;
         Some(Blocked { session: SessionNumber(session), owner: owner.to_owned(), lock })

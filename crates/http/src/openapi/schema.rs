@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-/// Answers leave out unknown values, so an optional field is never `null`, except these: there `null` means nobody.
-const NULL_SAYS_NOBODY: [&str; 2] = ["current_token", "current_version"];
+/// Answers omit unknown values, so an optional field is never `null`, except these: there `null` means that there is none.
+const NULLABLE: [&str; 2] = ["current_token", "current_version"];
 
-pub(super) fn left_out_rather_than_null(schema: &mut Value) {
+pub(super) fn omit_instead_of_null(schema: &mut Value) {
     let names = schema["required"].as_array().into_iter().flatten();
     let required: Vec<String> = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
     let optional = properties
         .iter_mut()
-        .filter(|(name, _)| !required.iter().any(|known| known == *name) && !NULL_SAYS_NOBODY.contains(&name.as_str()));
+        .filter(|(name, _)| !required.iter().any(|known| known == *name) && !NULLABLE.contains(&name.as_str()));
     for (_, property) in optional {
         if let Some(sorts) = property.get_mut("type").and_then(Value::as_array_mut) {
             sorts.retain(|sort| sort != "null");
@@ -39,9 +39,9 @@ pub(super) fn bound_integers(schema: &mut Value) {
                 Some("uint64") => Some((json!(0), json!(u64::MAX))),
                 _ => None,
             };
-            if let Some((least, most)) = bounds {
-                fields.insert("minimum".to_owned(), least);
-                fields.insert("maximum".to_owned(), most);
+            if let Some((min, max)) = bounds {
+                fields.insert("minimum".to_owned(), min);
+                fields.insert("maximum".to_owned(), max);
             }
         }
         Value::Array(items) => items.iter_mut().for_each(bound_integers),

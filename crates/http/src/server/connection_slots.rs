@@ -29,7 +29,7 @@ pub(crate) struct ClientSlots {
 #[derive(Debug, Default)]
 struct Taken {
     next: u64,
-    all: usize,
+    total: usize,
     /// The slots of each address, youngest last.
     by_address: HashMap<IpAddr, BTreeMap<u64, Arc<SlotState>>>,
 }
@@ -97,21 +97,21 @@ impl ClientSlots {
     pub(crate) fn take(slots: &Arc<ClientSlots>, address: IpAddr) -> Option<ClientSlot> {
         let address = share_key(address);
         let mut taken = slots.taken();
-        let here = taken.by_address.get(&address).map_or(0, BTreeMap::len);
-        if here >= slots.max_per_address {
+        let of_address = taken.by_address.get(&address).map_or(0, BTreeMap::len);
+        if of_address >= slots.max_per_address {
             return None;
         }
-        if taken.all >= slots.max - slots.reserved() {
-            if here >= FEW_CONNECTIONS {
+        if taken.total >= slots.max - slots.reserved() {
+            if of_address >= FEW_CONNECTIONS {
                 return None;
             }
             taken.make_room(address);
         }
-        if taken.all >= slots.max {
+        if taken.total >= slots.max {
             return None;
         }
         taken.next += 1;
-        taken.all += 1;
+        taken.total += 1;
         let (number, slot_state) = (taken.next, Arc::<SlotState>::default());
         taken.by_address.entry(address).or_default().insert(number, Arc::clone(&slot_state));
         drop(taken);
@@ -120,12 +120,12 @@ impl ClientSlots {
 
     /// Whether more than three quarters are taken.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.taken().all > self.max / 4 * 3
+        self.taken().total > self.max / 4 * 3
     }
 
     /// Whether only addresses with few connections still get a slot.
     pub(crate) fn is_full(&self) -> bool {
-        self.taken().all >= self.max - self.reserved()
+        self.taken().total >= self.max - self.reserved()
     }
 
     fn reserved(&self) -> usize {
@@ -141,13 +141,13 @@ impl ClientSlots {
 impl Taken {
     /// Takes a slot from the address with the most connections, if it has more than a few and is another address.
     fn make_room(&mut self, address: IpAddr) {
-        let most = self.by_address.iter().max_by_key(|(_, slots)| slots.len());
-        let Some((greediest, slots)) = most.filter(|(other, slots)| **other != address && slots.len() > FEW_CONNECTIONS) else {
+        let crowded = self.by_address.iter().max_by_key(|(_, slots)| slots.len());
+        let Some((largest, slots)) = crowded.filter(|(other, slots)| **other != address && slots.len() > FEW_CONNECTIONS) else {
             return;
         };
         let youngest = slots.iter().rev().find(|(_, slot_state)| slot_state.give_up()).map(|(number, _)| *number);
         if let Some(number) = youngest {
-            self.remove(*greediest, number);
+            self.remove(*largest, number);
         }
     }
 
@@ -155,7 +155,7 @@ impl Taken {
     fn remove(&mut self, address: IpAddr, number: u64) {
         let Some(slots) = self.by_address.get_mut(&address) else { return };
         if slots.remove(&number).is_some() {
-            self.all -= 1;
+            self.total -= 1;
         }
         if slots.is_empty() {
             self.by_address.remove(&address);
@@ -186,9 +186,9 @@ mod tests {
     fn a_connection_over_the_limit_is_refused_until_another_closes() {
         let slots = ClientSlots::new(5, 3);
         let mut first = take(&slots, 1, 4);
-        assert_eq!(first.len(), 3, "one address has its share");
+        assert_eq!(first.len(), 3, "one address has used its share");
         let second = take(&slots, 2, 4);
-        assert_eq!(second.len(), 2, "all are taken");
+        assert_eq!(second.len(), 2, "all slots are taken");
         assert!(ClientSlots::take(&slots, address(3)).is_none());
         first.pop();
         assert!(ClientSlots::take(&slots, address(3)).is_some());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_the_same_in_all_of_its_forms() {
+    fn all_forms_of_an_address_count_together() {
         let slots = ClientSlots::new(5, 1);
         let _first = ClientSlots::take(&slots, "2001:db8::1".parse().unwrap()).unwrap();
         assert!(ClientSlots::take(&slots, "2001:db8::2".parse().unwrap()).is_none());
@@ -208,18 +208,18 @@ mod tests {
     #[test]
     fn a_late_connection_replaces_the_newest_idle_one_of_the_address_with_the_most() {
         let slots = ClientSlots::new(100, 60);
-        let (most, other) = (take(&slots, 1, 60), take(&slots, 2, 60));
-        assert_eq!((most.len(), other.len()), (60, 35), "a part is reserved for addresses with few");
-        assert!(most[59].slot_state.begin(false) && most[58].slot_state.begin(true));
+        let (largest, other) = (take(&slots, 1, 60), take(&slots, 2, 60));
+        assert_eq!((largest.len(), other.len()), (60, 35), "a part is reserved for addresses with few");
+        assert!(largest[59].slot_state.begin(false) && largest[58].slot_state.begin(true));
         let late = take(&slots, 3, FEW_CONNECTIONS + 1);
         assert_eq!(late.len(), FEW_CONNECTIONS, "the limit of the reserve");
-        let gone: Vec<usize> = (0..60).filter(|index| most[*index].slot_state.given_up().now_or_never().is_some()).collect();
+        let gone: Vec<usize> = (0..60).filter(|index| largest[*index].slot_state.given_up().now_or_never().is_some()).collect();
         assert_eq!(gone, (51..=58).collect::<Vec<_>>(), "a request that must be answered continues");
         assert!(other.iter().all(|slot| slot.slot_state.given_up().now_or_never().is_none()));
-        assert!(!most[58].slot_state.begin(false), "no request starts on a connection without a slot");
-        assert_eq!(slots.taken().all, 95);
-        drop(most);
-        assert_eq!(slots.taken().all, 43, "a slot that was taken away is not freed twice");
+        assert!(!largest[58].slot_state.begin(false), "no request starts on a connection without a slot");
+        assert_eq!(slots.taken().total, 95);
+        drop(largest);
+        assert_eq!(slots.taken().total, 43, "a slot that was taken away is not freed twice");
     }
 
     #[test]

@@ -24,7 +24,7 @@ const END_SEEN_TIMEOUT: Duration = Duration::from_millis(300);
 
 impl<RT: AsyncRuntime> Node<RT> {
     /// Releases a grant, or leaves the queue. A repeated call or an unknown id succeeds too: no acquire can use the id
-    /// again while the named session lives, or without a session for at least `REMEMBERED_FOR`.
+    /// again while the named session lives, or without a session for at least `TOMBSTONE_KEPT_FOR`.
     pub async fn release(&self, grant: GrantId, session: Option<SessionId>, timeout: Duration) -> Result<Revision, CallError> {
         let answer = self.propose(Command::Release { grant, session, at: wall_now() }, timeout).await?;
         answer.result?;

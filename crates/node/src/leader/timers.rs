@@ -59,7 +59,7 @@ impl<I: Instant> Timers<I> {
             bounded: BoundedHolds::load(state, now),
             idle: IdleLocks::new(),
             sweeps: Sweeps::load(state, now),
-            remembered: RevisionClock::new(RECORD_EVERY, limits::REMEMBERED_FOR),
+            remembered: RevisionClock::new(RECORD_EVERY, limits::TOMBSTONE_KEPT_FOR),
             history: RevisionClock::new(RECORD_HISTORY_EVERY, limits::HISTORY_KEPT_FOR),
         };
         for session in state.sessions() {

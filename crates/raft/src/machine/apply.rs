@@ -37,7 +37,7 @@ use tokio::task::yield_now;
 
 /// Steps after which an entry's commands pause, so that readers get the state's lock, and heartbeats and votes get the
 /// thread: an entry may have a thousand commands, and each may take this many steps.
-const SLICE_STEPS: u64 = limits::PIECE_STEPS;
+const SLICE_STEPS: u64 = limits::COMMAND_STEPS_MAX;
 
 /// Receives every change, on every node, in the same order.
 ///

@@ -6,7 +6,7 @@ use crate::{
     facts::{Conversion, Fact},
     trace,
 };
-use fairhold_types::{FencingToken, LockName, Mode, Revision, SessionNumber, duration, limits::REMEMBERED_FOR};
+use fairhold_types::{FencingToken, LockName, Mode, Revision, SessionNumber, duration, limits::TOMBSTONE_KEPT_FOR};
 use http::{Method, StatusCode};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -18,7 +18,7 @@ pub(super) const TRIES: u32 = 8;
 /// The maximum number of attempts of a release: they last until long after every lease has expired.
 const RELEASE_TRIES: u32 = 40;
 /// The minimum time for which an ended grant is remembered, by the fastest clocks.
-pub(super) const REMEMBERED_MIN: Duration = Duration::from_secs(REMEMBERED_FOR.as_secs() / 5);
+pub(super) const REMEMBERED_MIN: Duration = Duration::from_secs(TOMBSTONE_KEPT_FOR.as_secs() / 5);
 /// The limit that clients of a semaphore pass.
 pub(super) const LIMIT: u32 = 3;
 

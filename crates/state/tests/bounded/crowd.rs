@@ -10,7 +10,7 @@ use fairhold_state::{
 };
 use fairhold_types::{
     ClusterId, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber,
-    limits::{LOCKS_TOGETHER_MAX, NODES_SWEPT_MAX, TRANSACTION_STEPS_MAX, VERDICT_OBJECTS_MAX, WAITERS_MAX},
+    limits::{LOCKS_PER_ACQUIRE_MAX, NODES_SWEPT_MAX, TRANSACTION_STEPS_MAX, VERDICT_OBJECTS_MAX, WAITERS_MAX},
     time::WallMillis,
 };
 
@@ -316,7 +316,7 @@ impl Crowd {
         (refused.if_busy, refused.priority) = (IfBusy::Refuse, -1);
         let mut several = self.acquire_of(own, "s/0", Mode::Exclusive);
         several.wants =
-            (0..LOCKS_TOGETHER_MAX).map(|number| Want { lock: lock(&format!("s/{number}")), mode: Mode::Exclusive }).collect();
+            (0..LOCKS_PER_ACQUIRE_MAX).map(|number| Want { lock: lock(&format!("s/{number}")), mode: Mode::Exclusive }).collect();
         let (key, other, third) = (self.key(), self.key(), self.key());
         let by = || "an administrator".to_owned();
         let set = |key, name: &str, limit| SetLock {

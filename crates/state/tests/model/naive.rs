@@ -1402,7 +1402,7 @@ impl Naive {
     fn remember_in_session(&mut self, number: u64, id: GrantId, reason: EndReason) {
         let session = self.sessions.iter_mut().find(|session| session.number == number).expect("it is live");
         session.ended.push((id, reason));
-        if session.ended.len() > limits::SESSION_ENDED_IDS_MAX {
+        if session.ended.len() > limits::SESSION_TOMBSTONES_MAX {
             let oldest = session.ended.iter().map(|(id, _)| *id).min().expect("it is not empty");
             session.ended.retain(|(id, _)| *id != oldest);
             session.floor = session.floor.max(Some(oldest));
@@ -1806,7 +1806,7 @@ impl Naive {
     fn forget_history(&mut self, through: u64) -> Outcome {
         self.sort_history();
         let old = self.history.iter().filter(|holding| holding.ended <= through).count();
-        self.history.drain(..old.min(limits::HISTORY_FORGOTTEN_MAX));
+        self.history.drain(..old.min(limits::HISTORY_REMOVED_MAX));
         if old == 0 { Outcome::Nothing } else { self.done() }
     }
 

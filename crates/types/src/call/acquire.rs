@@ -70,12 +70,12 @@ macro_rules! request_for_grant {
             meta: Option<MetaPairs>,
         } $($groups)* }
     };
-    // All groups are there: the struct, and how its options are taken out of it.
+    // All groups are collected: emit the struct, and `take_options`.
     (@ [$(#[$about:meta])* $name:ident] { $($own:tt)+ } { $($(#[$meta:meta])* $option:ident: $type:ty,)* }) => {
         request_for_grant! { [$(#[$about])* $name] { $($own)+ } { $($(#[$meta])* $option: $type,)* } }
 
         impl $name {
-            /// Takes the options out, as those of a request for one lock.
+            /// Moves the options out, as those of a request for one lock.
             pub fn take_options(&mut self) -> Acquire {
                 Acquire { $($option: std::mem::take(&mut self.$option),)* ..Acquire::default() }
             }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_option_that_is_not_given_is_not_written() {
+    fn an_option_that_is_not_given_is_omitted() {
         assert_eq!(serde_json::to_string(&Acquire::default()).unwrap(), "{}");
         let text = r#"{"wait":"30s","mode":"shared","reentrant":true,"owner":"ci-7","priority":-3,"meta":{"a":"b"}}"#;
         let read: Acquire = serde_json::from_str(text).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_its_own_options_alone() {
+    fn a_request_has_only_its_own_options() {
         assert!(serde_json::from_str::<Stand>(r#"{"value":"x","wait":1}"#).is_ok());
         for text in [r#"{"permits":1}"#, r#"{"mode":"shared"}"#, r#"{"locks":[]}"#] {
             assert!(serde_json::from_str::<Stand>(text).is_err(), "{text}");

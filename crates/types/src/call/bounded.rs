@@ -1,6 +1,6 @@
-//! Values within bounds. A value that was read is within its bounds: nobody checks it a second time.
+//! Values within bounds. A parsed value is within its bounds, so no code checks it again.
 //!
-//! The errors say what is expected, never what was given: it may be a secret.
+//! The errors name the expected value. They do not repeat the given value, which may be a secret.
 
 use crate::{SessionId, dto, duration, limits, text::first_not_plain};
 use serde::{
@@ -9,15 +9,15 @@ use serde::{
 };
 use std::{collections::BTreeSet, fmt, marker::PhantomData, time::Duration};
 
-/// The greatest whole number that JSON readers in all languages hold exactly.
+/// The greatest whole number that JSON readers in all languages represent exactly.
 pub const INTEGER_MAX: u64 = (1 << 53) - 1;
 
-/// A value that is outside its bounds, which the message names.
+/// The value is outside its bounds. The message names them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OutOfBounds(String);
 
-/// A duration from `MIN` to `MAX` milliseconds. It is read from a text with a unit, or from a number of seconds.
+/// A duration from `MIN` to `MAX` milliseconds. It is read from a string with a unit, or from a number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BoundedDuration<const MIN: u64, const MAX: u64>(Duration);
 
@@ -39,11 +39,11 @@ impl<const MIN: u64, const MAX: u64> TryFrom<Duration> for BoundedDuration<MIN, 
     type Error = OutOfBounds;
 
     fn try_from(given: Duration) -> Result<Self, OutOfBounds> {
-        let (least, most) = (Duration::from_millis(MIN), Duration::from_millis(MAX));
-        if (least..=most).contains(&given) {
+        let (min, max) = (Duration::from_millis(MIN), Duration::from_millis(MAX));
+        if (min..=max).contains(&given) {
             return Ok(BoundedDuration(given));
         }
-        Err(OutOfBounds(format!("expected a duration from {} to {}", duration::format(least), duration::format(most))))
+        Err(OutOfBounds(format!("expected a duration from {} to {}", duration::format(min), duration::format(max))))
     }
 }
 
@@ -149,22 +149,22 @@ bounded_integer! {
     SignedInteger: i32, deserialize_i64
 }
 
-/// A text of at most `MAX` bytes.
+/// A string of at most `MAX` bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct BoundedText<const MAX: usize>(String);
 
 impl<const MAX: usize> BoundedText<MAX> {
-    /// The most bytes that it may have.
+    /// Its maximum length in bytes.
     pub const BYTES_MAX: usize = MAX;
 
-    /// The text.
+    /// The string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text, owned.
+    /// The string, owned.
     #[must_use]
     pub fn into_string(self) -> String {
         self.0
@@ -178,7 +178,7 @@ impl<const MAX: usize> TryFrom<String> for BoundedText<MAX> {
         if text.len() <= MAX {
             return Ok(BoundedText(text));
         }
-        Err(OutOfBounds(format!("expected a text of at most {MAX} bytes, not {}", text.len())))
+        Err(OutOfBounds(format!("expected a string of at most {MAX} bytes, not {}", text.len())))
     }
 }
 
@@ -188,19 +188,19 @@ impl<'de, const MAX: usize> Deserialize<'de> for BoundedText<MAX> {
     }
 }
 
-/// A text for people, of at most `MAX` bytes: nothing in it can move a cursor or make it look like another text.
+/// A string for people, of at most `MAX` bytes. It has no characters that move a cursor or make it look like another string.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct PlainText<const MAX: usize>(String);
 
 impl<const MAX: usize> PlainText<MAX> {
-    /// The text.
+    /// The string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text, owned.
+    /// The string, owned.
     #[must_use]
     pub fn into_string(self) -> String {
         self.0
@@ -227,14 +227,14 @@ fn check_plain(text: &str) -> Result<(), OutOfBounds> {
     match first_not_plain(text) {
         None => Ok(()),
         Some(c) => Err(OutOfBounds(format!(
-            "expected a text without control characters, and without characters that are invisible or change its direction, not \
-             one with U+{:04X}",
+            "expected a string without control characters, and without characters that are invisible or change its direction, \
+             not one with U+{:04X}",
             u32::from(c)
         ))),
     }
 }
 
-/// Pairs of text for people, at most `limits::META_PAIRS_MAX` of them with `limits::META_BYTES_MAX` bytes in total.
+/// Pairs of strings for people, at most `limits::META_PAIRS_MAX` of them with `limits::META_BYTES_MAX` bytes in total.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct MetaPairs(dto::Meta);
@@ -251,10 +251,10 @@ impl TryFrom<dto::Meta> for MetaPairs {
     type Error = OutOfBounds;
 
     fn try_from(pairs: dto::Meta) -> Result<Self, OutOfBounds> {
-        let (most, bytes_max) = (limits::META_PAIRS_MAX, limits::META_BYTES_MAX);
+        let (max, bytes_max) = (limits::META_PAIRS_MAX, limits::META_BYTES_MAX);
         let bytes: usize = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
-        if pairs.len() > most || bytes > bytes_max {
-            return Err(OutOfBounds(format!("expected at most {most} pairs and {bytes_max} bytes together")));
+        if pairs.len() > max || bytes > bytes_max {
+            return Err(OutOfBounds(format!("expected at most {max} pairs and {bytes_max} bytes together")));
         }
         pairs.iter().flat_map(|(key, value)| [key, value]).try_for_each(|text| check_plain(text))?;
         Ok(MetaPairs(pairs))
@@ -264,19 +264,19 @@ impl TryFrom<dto::Meta> for MetaPairs {
 impl<'de> Deserialize<'de> for MetaPairs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let pairs = dto::Meta::deserialize(deserializer);
-        let pairs = pairs.map_err(|_| D::Error::custom("expected a JSON object whose values are all texts"))?;
+        let pairs = pairs.map_err(|_| D::Error::custom("expected a JSON object whose values are all strings"))?;
         pairs.try_into().map_err(D::Error::custom)
     }
 }
 
 /// An item of a list in a JSON body.
 pub trait ListItem {
-    /// What such items are in JSON, for messages.
+    /// The JSON type of such items, for messages.
     const KIND: &'static str;
 }
 
 impl ListItem for SessionId {
-    const KIND: &'static str = "texts";
+    const KIND: &'static str = "strings";
 }
 
 impl ListItem for dto::Want {
@@ -348,7 +348,7 @@ impl TryFrom<Vec<dto::Want>> for LockList {
     type Error = OutOfBounds;
 
     fn try_from(wants: Vec<dto::Want>) -> Result<Self, OutOfBounds> {
-        let BoundedList(wants) = BoundedList::<dto::Want, { limits::LOCKS_TOGETHER_MAX }>::try_from(wants)?;
+        let BoundedList(wants) = BoundedList::<dto::Want, { limits::LOCKS_PER_ACQUIRE_MAX }>::try_from(wants)?;
         let names: BTreeSet<_> = wants.iter().map(|want| &want.name).collect();
         if names.is_empty() || names.len() != wants.len() {
             let example = r#"[{"name": "orders"}]"#;
@@ -400,11 +400,11 @@ mod tests {
     }
 
     #[test]
-    fn locks_are_different_and_not_too_many() {
+    fn a_list_of_locks_has_no_duplicates_and_a_maximum_length() {
         let want = |name: String| dto::Want { name: crate::LockName::parse(&name).unwrap(), mode: crate::Mode::Exclusive };
         let locks = |count: usize| LockList::try_from((0..count).map(|number| want(number.to_string())).collect::<Vec<_>>());
-        let most = limits::LOCKS_TOGETHER_MAX;
-        assert!(locks(1).is_ok() && locks(most).is_ok() && locks(0).is_err() && locks(most + 1).is_err());
+        let max = limits::LOCKS_PER_ACQUIRE_MAX;
+        assert!(locks(1).is_ok() && locks(max).is_ok() && locks(0).is_err() && locks(max + 1).is_err());
         assert!(LockList::try_from(vec![want("a".to_owned()), want("a".to_owned())]).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The bounds of the API's parameters: each name is what a parameter means, and its type says what is accepted.
+//! The bounds of the API's parameters: the name of each type says what a parameter means, its bounds which values are accepted.
 
 use super::bounded::{BoundedCount, BoundedDuration, BoundedInteger, BoundedText, INTEGER_MAX, PlainText, SignedInteger};
 use crate::limits::{
@@ -43,13 +43,13 @@ pub type ElectionValue = BoundedText<ELECTION_VALUE_BYTES_MAX>;
 
 /// The prefix of the names of listed locks.
 pub type LockPrefix = BoundedText<LOCK_NAME_BYTES_MAX>;
-/// A cursor among locks: the order's letter, a rank and a name, two digits a byte.
+/// A cursor among locks: the order's letter, a rank and a name, as two hexadecimal digits for each byte.
 pub type LockCursor = BoundedText<{ 2 * (1 + 20 + 1 + LOCK_NAME_BYTES_MAX) }>;
 /// A cursor in a queue: a word, a priority and a number.
 pub type QueueCursor = BoundedText<{ 7 + 11 + 1 + 20 }>;
 /// A cursor in a history: two numbers of 64 bits.
 pub type HistoryCursor = BoundedText<41>;
-/// A cursor among what a session owns: a number, the place of a lock, and a path, two digits a byte.
+/// A cursor in a session's list: a number, the position of a lock, and a path, as two hexadecimal digits for each byte.
 pub type OwnedCursor = BoundedText<{ 2 * (20 + 1 + 20 + 1 + PATH_BYTES_MAX) }>;
 /// A revision or a time.
 pub type MomentText = BoundedText<64>;
@@ -64,7 +64,7 @@ const fn millis(duration: Duration) -> u64 {
     duration.as_secs() * 1_000 + duration.subsec_millis() as u64
 }
 
-/// Whether an option was not given.
+/// Whether an option is absent.
 pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

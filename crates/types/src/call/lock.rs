@@ -21,7 +21,7 @@ pub enum LockFilter {
     Queued,
     /// Those whose lock delay is running.
     Cooling,
-    /// Those that nobody holds or waits for.
+    /// Those without holders and waiters.
     Idle,
 }
 

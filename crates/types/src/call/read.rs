@@ -1,4 +1,4 @@
-//! What reads have in common.
+//! The options that all reads share.
 
 use serde::{Deserialize, Serialize};
 

@@ -62,6 +62,6 @@ inline_schema! {
         "type": "array",
         "items": generator.subschema_for::<Want>(),
         "minItems": 1,
-        "maxItems": limits::LOCKS_TOGETHER_MAX,
+        "maxItems": limits::LOCKS_PER_ACQUIRE_MAX,
     });
 }

@@ -105,7 +105,7 @@ pub struct Member {
     pub round_trip: Option<String>,
     /// How many acknowledged entries its storage has lost: it does not take part until you start it with its newest data
     /// directory.
-    /// Only nodes that it has told know this.
+    /// Only the nodes that it has reported this to know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_entries: Option<u64>,
     /// How large a state it can hold, as it reported: the smallest of all members is the budget.
@@ -143,9 +143,9 @@ pub struct SnapshotTaken {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Readiness {
-    /// Whether it can.
+    /// Whether it can serve.
     pub ready: bool,
-    /// Why not.
+    /// Why it cannot serve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Whether the server is shutting down.
@@ -163,7 +163,7 @@ pub struct Readiness {
     pub host: Host,
 }
 
-/// What a node sees of its machine, for its operator. What it cannot see is left out.
+/// The machine as a node sees it, for its operator. Unknown values are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]

@@ -1,4 +1,4 @@
-//! The history of a lock, and what is counted of it.
+//! The history and the statistics of a lock.
 
 use super::{FencingToken, GrantNumber, HoldingEnd, Mode, Revision, SessionNumber};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct Holding {
     pub session: SessionNumber,
     /// Its owner, for people to read.
     pub owner: String,
-    /// Alone or shared.
+    /// Exclusive or shared.
     pub mode: Mode,
     /// The number of permits.
     pub permits: u32,
@@ -45,12 +45,12 @@ pub struct Holding {
     pub reason: String,
 }
 
-/// Spans of time in buckets.
+/// A histogram of times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Spans {
-    /// How many there are.
+    /// The number of times.
     pub count: u64,
     /// Their sum, in milliseconds.
     pub sum_ms: u64,
@@ -70,11 +70,11 @@ pub struct LockStatistics {
     pub held: Spans,
     /// Grants that had to wait.
     pub hand_overs: u64,
-    /// Held grants that were given back.
+    /// Held grants that were released.
     pub released: u64,
     /// Held grants that were lost because their session expired.
     pub expired: u64,
-    /// Held grants that an administrator took away.
+    /// Held grants that an administrator broke.
     pub broken: u64,
     /// Held grants that ended because the caller had disconnected.
     pub abandoned: u64,

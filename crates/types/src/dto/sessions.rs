@@ -1,10 +1,10 @@
-//! A session with what it owns.
+//! A session with its grants and ephemeral nodes.
 
 use super::{GrantState, Meta};
 use crate::{FencingToken, GrantNumber, LockName, Path, SessionNumber};
 use serde::{Deserialize, Serialize};
 
-/// A session, as everybody may see it.
+/// A session, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -32,7 +32,7 @@ pub struct Session {
     /// Pairs of text, for people.
     #[serde(default, skip_serializing_if = "Meta::is_empty")]
     pub meta: Meta,
-    /// Where the next page of its grants and nodes begins, for `GET /v1/sessions/{id}`; `null` where all are shown.
+    /// Where the next page of its grants and nodes begins, for `GET /v1/sessions/{id}`; `null` if all are shown.
     #[serde(default)]
     pub next_cursor: Option<String>,
 }

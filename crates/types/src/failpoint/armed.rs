@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_to_fail_is_read() {
+    fn a_failpoint_setting_is_parsed() {
         let armed = parse("storage.log.write=error@3; raft.append.answer=delay:200ms;storage.file.rename=crash").unwrap();
         let expected = [
             Armed { point: Point::StorageLogWrite, action: Action::Error, only: Some(3) },
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_judge_decides_alone() {
+    fn a_judge_overrides_the_settings() {
         set_judge(Some(Box::new(|point, blocking| match (point, blocking) {
             (Point::StorageLogWrite, true) => Reached::Error,
             (_, _) => Reached::Nothing,

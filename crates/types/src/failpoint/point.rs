@@ -155,7 +155,7 @@ points! {
     NodeAcquireClaimed = "node.acquire.claimed",
 }
 
-/// What happens at a failpoint that was reached.
+/// The effect of a failpoint that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reached {
     /// Nothing.

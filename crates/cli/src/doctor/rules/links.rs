@@ -41,10 +41,10 @@ pub(super) fn addresses(seen: &ClusterProbe) -> Vec<Finding> {
     }
     let differing = by_member.into_iter().filter(|(_, addresses)| addresses.len() > 1).map(|(id, addresses)| {
         let say = |((url, peer), by): ((&str, &str), Vec<NodeId>)| format!("{url},{peer} by node {}", joined(&by));
-        let said: Vec<String> = addresses.into_iter().map(say).collect();
+        let lists: Vec<String> = addresses.into_iter().map(say).collect();
         warn(
             "addresses",
-            format!("the nodes were started with different addresses for node {id}: {}", said.join("; ")),
+            format!("the nodes were started with different addresses for node {id}: {}", lists.join("; ")),
             "restart every node with the same list of members, one node at a time",
         )
     });

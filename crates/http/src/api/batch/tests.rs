@@ -42,7 +42,7 @@ async fn an_acquire_needs_a_session_and_queues_only_with_queue() {
     }
 }
 
-/// A text of that length; JSON doubles its size.
+/// A string of that length; JSON doubles its size.
 fn longest(bytes: usize) -> String {
     "\"".repeat(bytes)
 }

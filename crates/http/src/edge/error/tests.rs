@@ -1,7 +1,7 @@
 //! Tests of `error`.
 
 use super::*;
-use crate::{edge::answer::span, edge::problem::standing};
+use crate::{edge::answer::span, edge::problem::properties_of};
 use axum::response::IntoResponse;
 use fairhold_state::command::{Blocked, HolderFacts, Part, Rejection};
 use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, SessionNumber, time::WallMillis};
@@ -259,12 +259,12 @@ fn a_wait_timeout_names_the_holder() {
 }
 
 #[test]
-fn the_page_of_errors_has_each_code_with_its_status_and_whether_to_repeat_it() {
+fn the_page_of_errors_has_each_code_with_its_status_and_retryability() {
     let page = "../../docs/errors.md";
     let page = std::fs::read_to_string(page).unwrap();
     let row = |code: &str| page.lines().find(|line| line.starts_with(&format!("| `{code}` |")));
     for code in Code::ALL {
-        let (status, _, retryable) = standing(*code);
+        let (status, _, retryable) = properties_of(*code);
         let row = row(code.as_str()).unwrap_or_else(|| panic!("docs/errors.md has no row for {code}"));
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
         assert!(cells.len() == 5 && cells[1].split(" or ").any(|one| one == status.as_str()), "{row}");
@@ -272,12 +272,12 @@ fn the_page_of_errors_has_each_code_with_its_status_and_whether_to_repeat_it() {
         assert!(repeat.contains(&cells[2]) && cells[3].len() > 10 && cells[4].len() > 5, "{row}");
     }
     let rows = page.lines().filter(|line| line.starts_with("| `") && line.contains("` | ") && !line.starts_with("| `50")).count();
-    assert_eq!(rows, Code::ALL.len(), "docs/errors.md has a row for what is no code");
+    assert_eq!(rows, Code::ALL.len(), "docs/errors.md has a row for a code that does not exist");
     assert!(row("of_next_year").is_none());
 }
 
 #[test]
-fn the_advice_to_a_call_in_a_batch_names_what_a_batch_has() {
+fn the_advice_for_a_call_in_a_batch_fits_a_batch() {
     let kind = RequestKind::AcquireInBatch { id: key(), now: WallMillis(90_500) };
     let mismatch = Rejection::IdempotencyMismatch { field: "mode".to_owned() };
     let lock_held = || Rejection::LockHeld { holder: holder(None), ahead: 1 };
@@ -326,15 +326,15 @@ fn a_refused_write_says_why() {
     assert!(read_only("/locks/a").ends_with("only the calls for locks change the nodes under /locks"));
     let exists = || refused(Rejection::VersionMismatch { current: Some(3) });
     assert!(detail(exists()).ends_with("write with its current version"));
-    assert!(detail(exists().of_new_node()).starts_with("the node already exists"));
+    assert!(detail(exists().for_new_node()).starts_with("the node already exists"));
     let other = refused(Rejection::NoNode { path: Path::root() });
-    assert!(detail(other.of_new_node()).starts_with("there is no node"), "only that refusal is another");
+    assert!(detail(other.for_new_node()).starts_with("there is no node"), "only this refusal is different");
     let children = |children| detail(refused(Rejection::NotEmpty { path: Path::root(), children }));
     assert!(children(1).starts_with("the node / has 1 child: remove what is below it first"), "{}", children(1));
     assert!(children(2).starts_with("the node / has 2 children: "), "{}", children(2));
 }
 
 #[test]
-fn a_hold_that_begins_in_the_future_of_another_clock_lasts_nothing() {
+fn a_hold_that_begins_in_the_future_of_this_clock_has_lasted_zero() {
     assert_eq!(span(WallMillis(9), WallMillis(7)), "0s");
 }

@@ -15,7 +15,7 @@ const NAME_BYTES_MAX: usize = 64;
 const REQUIRED: &[(&str, &str)] = &[
     ("grant", "expected the id of the leader's grant"),
     ("id", "expected the grant's id, a ULID or a UUIDv7"),
-    ("ids", "expected a list of texts, in a JSON body"),
+    ("ids", "expected a list of strings, in a JSON body"),
     ("lock", "expected the lock's name"),
     ("locks", "expected a list of objects, in a JSON body"),
     ("session", "expected the id of the session to own it"),
@@ -69,7 +69,7 @@ impl de::Error for Refusal {
     fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Refusal {
         let expected = expected.to_string();
         Refusal::of_value(match &*expected {
-            "a string" => Cow::Borrowed("expected a text"),
+            "a string" => Cow::Borrowed("expected a string"),
             "a boolean" => Cow::Borrowed("expected true or false"),
             expected => Cow::Owned(format!("expected {expected}")),
         })

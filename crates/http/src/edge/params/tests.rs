@@ -55,7 +55,7 @@ fn a_parameter_is_in_the_query_or_in_the_body() {
 }
 
 #[test]
-fn every_null_is_a_parameter_that_is_not_given() {
+fn a_null_means_that_the_parameter_is_not_given() {
     let names = ["wait", "limit", "token", "priority", "parents", "owner", "ids", "mode", "meta"];
     let body = format!("{{{}}}", names.map(|name| format!("\"{name}\":null")).join(","));
     let given = parse("", &body).unwrap();
@@ -145,20 +145,20 @@ fn a_wrong_value_names_the_parameter_and_what_is_expected() {
     }
     for (query, body) in [("meta=x", ""), ("meta", ""), ("", r#"{"meta":{"a":1}}"#), ("", r#"{"meta":[]}"#)] {
         let detail = detail(parse(query, body));
-        assert_eq!(detail, "the parameter \"meta\": expected a JSON object whose values are all texts");
+        assert_eq!(detail, "the parameter \"meta\": expected a JSON object whose values are all strings");
     }
     for (query, body) in [("owner", ""), ("", r#"{"owner":7}"#)] {
-        assert_eq!(detail(parse(query, body)), "the parameter \"owner\": expected a text");
+        assert_eq!(detail(parse(query, body)), "the parameter \"owner\": expected a string");
     }
     for (query, body) in [("ids=1", ""), ("", r#"{"ids":"1"}"#)] {
-        assert_eq!(detail(parse(query, body)), "the parameter \"ids\": expected a list of texts, in a JSON body");
+        assert_eq!(detail(parse(query, body)), "the parameter \"ids\": expected a list of strings, in a JSON body");
     }
     let id = detail(parse("", r#"{"ids":["1"]}"#));
     assert_eq!(id, "the parameter \"ids\": expected 32 hexadecimal digits in lower case");
 }
 
 #[test]
-fn integers_end_below_the_first_that_json_readers_may_not_hold() {
+fn integers_stay_below_what_every_json_reader_can_represent() {
     let token = |number: u64| parse(&format!("token={number}"), "").map(|given| given.token.map(Number::get));
     assert_eq!(token(INTEGER_MAX).unwrap(), Some(INTEGER_MAX));
     let refused = problem::Problem::from(token(INTEGER_MAX + 1).unwrap_err());
@@ -166,7 +166,7 @@ fn integers_end_below_the_first_that_json_readers_may_not_hold() {
 }
 
 #[test]
-fn a_flag_is_bare_or_says_so() {
+fn a_flag_is_bare_or_true_or_false() {
     for (query, body, on) in [
         ("parents", "", true),
         ("parents=true", "", true),
@@ -180,7 +180,7 @@ fn a_flag_is_bare_or_says_so() {
 }
 
 #[test]
-fn texts_are_decoded_as_forms_are() {
+fn text_in_a_query_is_decoded_like_a_form() {
     let given = parse("owner=a+b%2Bc%20%C3%A9&priority=-7&meta=%7B%22a%22:%22b%22%7D&mode=shared", "").unwrap();
     assert_eq!(given.owner.unwrap().as_str(), "a b+c é");
     assert_eq!(given.priority.unwrap().get(), -7);
@@ -189,11 +189,12 @@ fn texts_are_decoded_as_forms_are() {
 }
 
 #[test]
-fn a_text_for_people_has_no_control_invisible_or_direction_characters() {
+fn text_for_people_has_no_control_invisible_or_direction_characters() {
     for bad in ["%1b]0;pwned%07", "a%0d%0aFAKE", "%c2%9b", "a%e2%80%ae", "%e2%80%8b", "%ef%bb%bf", "%7f"] {
         let refused = detail(parse(&format!("owner={bad}"), ""));
         assert!(
-            refused.starts_with("the parameter \"owner\": expected a text without control characters") && refused.contains("U+")
+            refused.starts_with("the parameter \"owner\": expected a string without control characters")
+                && refused.contains("U+")
         );
     }
     assert!(detail(parse("", r#"{"meta":{"a\u001b":""}}"#)).contains("U+001B"), "a key too");
@@ -202,10 +203,10 @@ fn a_text_for_people_has_no_control_invisible_or_direction_characters() {
 }
 
 #[test]
-fn the_limits_hold_at_and_over() {
+fn the_limits_are_checked_at_and_over_the_bound() {
     let owner = |length: usize| parse(&format!("owner={}", "x".repeat(length)), "");
     assert!(owner(256).is_ok());
-    assert_eq!(detail(owner(257)), "the parameter \"owner\": expected a text of at most 256 bytes, not 257");
+    assert_eq!(detail(owner(257)), "the parameter \"owner\": expected a string of at most 256 bytes, not 257");
     let pairs = |count: usize, size: usize| {
         let pairs: Vec<String> = (0..count).map(|index| format!("\"{index:02}\":\"{}\"", "x".repeat(size))).collect();
         parse("", &format!("{{\"meta\":{{{}}}}}", pairs.join(",")))
@@ -218,5 +219,5 @@ fn the_limits_hold_at_and_over() {
         parse("", &format!("{{\"ids\":[{ids}]}}"))
     };
     assert!(ids(0).is_ok() && ids(3).is_ok());
-    assert_eq!(detail(ids(4)), "the parameter \"ids\": expected a list of at most 3 texts, not 4");
+    assert_eq!(detail(ids(4)), "the parameter \"ids\": expected a list of at most 3 strings, not 4");
 }

@@ -141,7 +141,7 @@ impl ClientConnection {
             () = client_closed(&self.stream, &self.calls) => return Err(io::ErrorKind::ConnectionAborted.into()),
         };
         if let Some(streamed) = response.extensions_mut().remove::<Streamed>() {
-            let bounded = streamed.keep_little(&SockRef::from(&*self.stream));
+            let bounded = streamed.limit_send_buffer(&SockRef::from(&*self.stream));
             if let Err(error) = bounded.and_then(|()| bound_silence(&self.stream, streamed.silence_max)) {
                 tracing::debug!(peer = %self.peer, %error, "the keepalive timeout of a stream could not be set");
             }

@@ -15,7 +15,7 @@ pub(super) fn too_many_connections(cluster: &ClusterHeader) -> Vec<u8> {
 }
 
 /// Replaces hyper's own answer, which has a status and no body.
-pub(super) fn in_words(bare: &[u8], cluster: &ClusterHeader) -> Option<Vec<u8>> {
+pub(super) fn replacement(bare: &[u8], cluster: &ClusterHeader) -> Option<Vec<u8>> {
     let status = bare.strip_prefix(b"HTTP/1.1 ").or_else(|| bare.strip_prefix(b"HTTP/1.0 "))?.get(..3)?;
     let problem = match StatusCode::from_bytes(status).ok()? {
         status @ (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG) => Problem::new(
@@ -57,9 +57,9 @@ mod tests {
     use fairhold_types::ClusterId;
 
     #[test]
-    fn a_bare_status_is_put_into_words() {
+    fn a_bare_status_is_replaced_by_a_problem() {
         let none_yet = ClusterHeader::from_source(|| None);
-        let text = |bare: &[u8]| in_words(bare, &none_yet).map(|bytes| String::from_utf8(bytes).unwrap());
+        let text = |bare: &[u8]| replacement(bare, &none_yet).map(|bytes| String::from_utf8(bytes).unwrap());
         let large = text(b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n\r\n").unwrap();
         assert!(large.starts_with("HTTP/1.1 431 ") && large.contains("\"code\":\"too_large\""), "{large}");
         let long = text(b"HTTP/1.1 414 URI Too Long\r\n\r\n").unwrap();
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn one_connection_too_many_is_told_to_come_again() {
+    fn a_connection_over_the_limit_is_asked_to_retry() {
         let cluster = ClusterHeader::from_source(|| Some(ClusterId(7)));
         let text = String::from_utf8(too_many_connections(&cluster)).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();

@@ -11,20 +11,20 @@ use tokio::net::TcpListener;
 
 /// The kernel's errors if this process or the machine has too many open files: EMFILE, ENFILE.
 const TOO_MANY_OPEN: [i32; 2] = [24, 23];
-/// The shortest time between two log lines about a lack of descriptors.
-const SAID_EVERY: Duration = Duration::from_secs(10);
+/// The shortest time between two log lines about missing descriptors.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The spare descriptor.
 #[derive(Debug)]
 pub(super) struct Spare {
     file: Option<File>,
-    said: Option<Instant>,
+    logged_at: Option<Instant>,
     shed: u64,
 }
 
 impl Spare {
     pub(super) fn new() -> Spare {
-        Spare { file: open(), said: None, shed: 0 }
+        Spare { file: open(), logged_at: None, shed: 0 }
     }
 
     /// If the error means that no descriptors are left, closes the next waiting connection. Returns whether it did.
@@ -37,8 +37,8 @@ impl Spare {
         self.file = open();
         self.shed += u64::from(shed);
         let now = Instant::now();
-        if shed && self.said.is_none_or(|said| now.duration_since(said) >= SAID_EVERY) {
-            self.said = Some(now);
+        if shed && self.logged_at.is_none_or(|logged_at| now.duration_since(logged_at) >= LOG_INTERVAL) {
+            self.logged_at = Some(now);
             let shed = std::mem::take(&mut self.shed);
             tracing::warn!(
                 %error,
@@ -64,11 +64,11 @@ mod tests {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(socket.local_addr().unwrap()).await.unwrap();
         let mut spare = Spare::new();
-        assert!(!spare.shed(&io::Error::from_raw_os_error(103), &socket), "a connection that was given up needs no descriptor");
+        assert!(!spare.shed(&io::Error::from_raw_os_error(103), &socket), "an aborted connection needs no descriptor");
         while !spare.shed(&io::Error::from_raw_os_error(24), &socket) {
             tokio::task::yield_now().await;
         }
         assert_eq!(client.read(&mut [0; 1]).await.unwrap(), 0);
-        assert!(spare.file.is_some(), "for the next one");
+        assert!(spare.file.is_some(), "the spare is open again");
     }
 }

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 /// Fails a test that would otherwise wait forever.
-const PATIENCE_OF_A_TEST: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Server {
     address: SocketAddr,
@@ -32,7 +32,7 @@ fn serve_at(listener: Listener, timeouts: Timeouts, router: Router) -> Server {
 }
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE_OF_A_TEST, future).await.expect("the test waited in vain")
+    tokio::time::timeout(TEST_TIMEOUT, future).await.expect("the test timed out")
 }
 
 async fn send(server: &Server, text: &str) -> TcpStream {
@@ -48,65 +48,65 @@ async fn read_all(client: &mut TcpStream) -> String {
 }
 
 /// Reports when it is dropped.
-struct Said(mpsc::UnboundedSender<&'static str>);
+struct ReportsDrop(mpsc::UnboundedSender<&'static str>);
 
-impl Drop for Said {
+impl Drop for ReportsDrop {
     fn drop(&mut self) {
         self.0.send("dropped").unwrap();
     }
 }
 
-async fn wait_for_ever(State(news): State<mpsc::UnboundedSender<&'static str>>) {
-    let _said = Said(news.clone());
-    news.send("waits").unwrap();
+async fn wait_forever(State(reports): State<mpsc::UnboundedSender<&'static str>>) {
+    let _reports_drop = ReportsDrop(reports.clone());
+    reports.send("waits").unwrap();
     std::future::pending().await
 }
 
 #[tokio::test]
-async fn a_request_is_dropped_when_its_client_goes_away() {
-    let (news, mut heard) = mpsc::unbounded_channel();
-    let server = serve(TIMEOUTS, Router::new().route("/", get(wait_for_ever)).with_state(news));
+async fn a_request_is_dropped_when_its_client_disconnects() {
+    let (reports, mut received) = mpsc::unbounded_channel();
+    let server = serve(TIMEOUTS, Router::new().route("/", get(wait_forever)).with_state(reports));
     let client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert_eq!(in_time(heard.recv()).await, Some("waits"));
+    assert_eq!(in_time(received.recv()).await, Some("waits"));
     drop(client);
-    assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+    assert_eq!(in_time(received.recv()).await, Some("dropped"));
 }
 
 /// Answers, and reports when it learns that the answer was lost.
-fn answers_that_matter(news: mpsc::UnboundedSender<&'static str>) -> Router {
+fn answers_that_matter(reports: mpsc::UnboundedSender<&'static str>) -> Router {
     let handler = move || async move {
-        let lost = Undelivered::on_loss(move || news.send("lost").unwrap());
+        let lost = Undelivered::on_loss(move || reports.send("lost").unwrap());
         ([("connection", "close")], axum::Extension(lost), "the answer")
     };
     Router::new().route("/", get(handler))
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_read_is_known_to_be_lost() {
-    let (news, mut heard) = mpsc::unbounded_channel();
-    let server = serve(TIMEOUTS, answers_that_matter(news));
+async fn an_unread_answer_is_reported_as_lost() {
+    let (reports, mut received) = mpsc::unbounded_channel();
+    let server = serve(TIMEOUTS, answers_that_matter(reports));
     let client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     // The answer has arrived, and the socket is closed with it unread.
     in_time(client.readable()).await.unwrap();
     drop(client);
-    assert_eq!(in_time(heard.recv()).await, Some("lost"));
+    assert_eq!(in_time(received.recv()).await, Some("lost"));
 }
 
 #[tokio::test]
-async fn an_answer_that_was_read_is_not_lost() {
-    let (news, mut heard) = mpsc::unbounded_channel();
-    let server = serve(TIMEOUTS, answers_that_matter(news));
+async fn an_answer_that_was_read_is_not_reported_as_lost() {
+    let (reports, mut received) = mpsc::unbounded_channel();
+    let server = serve(TIMEOUTS, answers_that_matter(reports));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(read_all(&mut client).await.ends_with("the answer"));
     drop(client);
     // When the server has ended, it has handled every connection and dropped everything that could report a loss.
     server.stop.send(()).unwrap();
     in_time(server.task).await.unwrap();
-    assert_eq!(in_time(heard.recv()).await, None);
+    assert_eq!(in_time(received.recv()).await, None);
 }
 
 #[tokio::test]
-async fn at_the_end_what_runs_is_answered_and_nothing_more_is_taken() {
+async fn shutdown_answers_running_requests_and_accepts_no_more() {
     let (go, gone) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
     let (wait, entered) = (Arc::clone(&go), Arc::clone(&gone));
     let handler = move || async move {
@@ -126,20 +126,20 @@ async fn at_the_end_what_runs_is_answered_and_nothing_more_is_taken() {
 }
 
 #[tokio::test]
-async fn at_the_end_what_does_not_end_is_cut_off() {
-    let (news, mut heard) = mpsc::unbounded_channel();
+async fn shutdown_cuts_off_a_request_that_does_not_end() {
+    let (reports, mut received) = mpsc::unbounded_channel();
     let timeouts = Timeouts { drain: Duration::from_millis(10), ..TIMEOUTS };
-    let server = serve(timeouts, Router::new().route("/", get(wait_for_ever)).with_state(news));
+    let server = serve(timeouts, Router::new().route("/", get(wait_forever)).with_state(reports));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert_eq!(in_time(heard.recv()).await, Some("waits"));
+    assert_eq!(in_time(received.recv()).await, Some("waits"));
     server.stop.send(()).unwrap();
     in_time(server.task).await.unwrap();
-    assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+    assert_eq!(in_time(received.recv()).await, Some("dropped"));
     assert_eq!(read_all(&mut client).await, "");
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_end_is_not_waited_for() {
+async fn an_incomplete_head_times_out() {
     let timeouts = Timeouts { head: Duration::from_millis(10), ..TIMEOUTS };
     let server = serve(timeouts, Router::new().route("/", get(|| async { "ok" })));
     let mut first = send(&server, "GET / HTTP/1.1\r\nHost:").await;
@@ -152,7 +152,7 @@ async fn a_head_that_does_not_end_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_connection_that_idles_is_closed_in_the_end() {
+async fn an_idle_connection_is_closed() {
     let timeouts = Timeouts { idle: Duration::from_millis(10), ..TIMEOUTS };
     let server = serve(timeouts, Router::new().route("/", get(|| async { "ok" })));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -160,7 +160,7 @@ async fn a_connection_that_idles_is_closed_in_the_end() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_refused_in_words() {
+async fn a_head_that_is_too_large_is_refused_with_a_problem() {
     let server = serve(TIMEOUTS, Router::new().route("/", get(|| async { "ok" })));
     let head = |bytes: usize| {
         let frame = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: \r\n\r\n";
@@ -174,7 +174,7 @@ async fn a_head_that_is_too_large_is_refused_in_words() {
 }
 
 #[tokio::test]
-async fn a_request_knows_where_it_comes_from() {
+async fn a_request_carries_its_peer_address() {
     let handler = |Extension(PeerAddress(address)): Extension<PeerAddress>| async move { address.to_string() };
     let server = serve(TIMEOUTS, Router::new().route("/", get(handler)));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
@@ -182,16 +182,16 @@ async fn a_request_knows_where_it_comes_from() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_told_so_and_let_in_when_another_has_ended() {
+async fn a_connection_over_the_limit_is_refused_with_a_problem_until_another_ends() {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = listener.with_limits(Limits { connections: 3, per_address: 2, ..Limits::default() });
     let server = serve_at(listener, TIMEOUTS, Router::new().route("/", get(|| async { "ok" })));
-    const ASK: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    const REQUEST: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let (first, second) = (send(&server, "GET").await, send(&server, "GET").await);
-    let told = read_all(&mut send(&server, ASK).await).await;
-    assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("\"code\":\"overloaded\""), "{told}");
+    let refused = read_all(&mut send(&server, REQUEST).await).await;
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("\"code\":\"overloaded\""), "{refused}");
     drop(first);
-    in_time(async { while !read_all(&mut send(&server, ASK).await).await.starts_with("HTTP/1.1 200 ") {} }).await;
+    in_time(async { while !read_all(&mut send(&server, REQUEST).await).await.starts_with("HTTP/1.1 200 ") {} }).await;
     drop(second);
 }
 
@@ -210,9 +210,9 @@ async fn a_client_that_does_not_read_its_answer_is_disconnected() {
             self.0.send("given up").unwrap();
         }
     }
-    let (news, mut heard) = mpsc::unbounded_channel();
+    let (reports, mut received) = mpsc::unbounded_channel();
     let handler = move || async move {
-        let guard = Endless(news.clone());
+        let guard = Endless(reports.clone());
         let chunks = futures_util::stream::repeat_with(move || {
             let _kept = &guard;
             Ok::<_, io::Error>(vec![b'x'; 64 * 1024])
@@ -222,7 +222,7 @@ async fn a_client_that_does_not_read_its_answer_is_disconnected() {
     let timeouts = Timeouts { answer: Duration::from_millis(50), ..TIMEOUTS };
     let server = serve(timeouts, Router::new().route("/", get(handler)));
     let _client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert_eq!(in_time(heard.recv()).await, Some("given up"));
+    assert_eq!(in_time(received.recv()).await, Some("given up"));
 }
 
 async fn send_from(address: [u8; 4], server: &Server, text: &str) -> TcpStream {
@@ -234,10 +234,10 @@ async fn send_from(address: [u8; 4], server: &Server, text: &str) -> TcpStream {
 }
 
 #[tokio::test]
-async fn an_address_that_comes_late_gets_a_place_from_the_one_that_has_most() {
-    let (news, mut heard) = mpsc::unbounded_channel();
+async fn a_late_address_gets_a_slot_from_the_address_with_the_most() {
+    let (reports, mut received) = mpsc::unbounded_channel();
     let router =
-        Router::new().route("/", get(|| async { "ok" })).route("/wait", axum::routing::any(wait_for_ever)).with_state(news);
+        Router::new().route("/", get(|| async { "ok" })).route("/wait", axum::routing::any(wait_forever)).with_state(reports);
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let server =
         serve_at(listener.with_limits(Limits { connections: 40, per_address: 40, ..Limits::default() }), TIMEOUTS, router);
@@ -246,7 +246,7 @@ async fn an_address_that_comes_late_gets_a_place_from_the_one_that_has_most() {
         let text = ["POST /wait HTTP/1.1\r\nHost: x\r\n\r\n", "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n", "GET"][number % 3];
         first.push(send_from([127, 0, 0, 2], &server, text).await);
         if number % 3 < 2 && number < 38 {
-            assert_eq!(in_time(heard.recv()).await, Some("waits"));
+            assert_eq!(in_time(received.recv()).await, Some("waits"));
         }
     }
     let mut late = Vec::new();
@@ -257,7 +257,7 @@ async fn an_address_that_comes_late_gets_a_place_from_the_one_that_has_most() {
     }
     // The youngest connection that only reads or idles was dropped. A connection that may have changed something
     // continues.
-    assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+    assert_eq!(in_time(received.recv()).await, Some("dropped"));
     for number in [37, 35, 34] {
         assert_eq!(read_all(&mut first[number]).await, "", "{number}");
     }
@@ -297,7 +297,7 @@ async fn an_ambiguous_request_head_is_refused_and_its_connection_closed() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_is_refused_before_its_body_is_read() {
+async fn a_request_from_another_site_is_refused_before_its_body_is_read() {
     let called = || async { "it was called" };
     let server = serve(TIMEOUTS, Router::new().route("/", axum::routing::any(called)));
     for (host, page) in [
@@ -323,10 +323,10 @@ async fn status(client: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn answers_that_wait_for_a_socket_are_bounded_for_every_call() {
-    let (news, mut heard) = mpsc::unbounded_channel();
+async fn unread_answers_are_bounded_for_every_call() {
+    let (reports, mut received) = mpsc::unbounded_channel();
     let handler = move |method: http::Method| async move {
-        let lost = Undelivered::on_loss(move || news.send("lost").unwrap());
+        let lost = Undelivered::on_loss(move || reports.send("lost").unwrap());
         let matters = (method == http::Method::PUT).then_some(axum::Extension(lost));
         (matters, Bytes::from_static(&LARGE))
     };
@@ -335,7 +335,7 @@ async fn answers_that_wait_for_a_socket_are_bounded_for_every_call() {
     let mut slow = Vec::new();
     for number in 0..ANSWERS_BYTES_MAX / ADDRESS_PART / LARGE.len() {
         let mut client = send(&server, &ask(["GET", "POST"][number % 2])).await;
-        assert_eq!(status(&mut client).await, "200", "{number} wait for their readers");
+        assert_eq!(status(&mut client).await, "200", "{number} answers wait for their readers");
         slow.push(client);
     }
     let read = read_all(&mut send(&server, &ask("GET")).await).await;
@@ -344,31 +344,31 @@ async fn answers_that_wait_for_a_socket_are_bounded_for_every_call() {
     // loss.
     let written = read_all(&mut send(&server, &ask("PUT")).await).await;
     assert!(written.starts_with("HTTP/1.1 504 ") && written.contains("\"outcome\":\"unknown\""), "{written:.200}");
-    assert_eq!(in_time(heard.recv()).await, Some("lost"));
+    assert_eq!(in_time(received.recv()).await, Some("lost"));
     drop(slow);
     in_time(async { while status(&mut send(&server, &ask("GET")).await).await != "200" {} }).await;
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_behind_bytes_sent_ahead_is_noticed_at_once() {
-    let (news, mut heard) = mpsc::unbounded_channel();
-    let server = serve(TIMEOUTS, Router::new().route("/", get(wait_for_ever)).with_state(news));
+async fn a_disconnect_behind_pipelined_bytes_is_noticed_at_once() {
+    let (reports, mut received) = mpsc::unbounded_channel();
+    let server = serve(TIMEOUTS, Router::new().route("/", get(wait_forever)).with_state(reports));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert_eq!(in_time(heard.recv()).await, Some("waits"));
+    assert_eq!(in_time(received.recv()).await, Some("waits"));
     for _ in 0..3 {
         client.write_all(b"and more ahead of its time").await.unwrap();
     }
     client.shutdown().await.unwrap();
-    assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+    assert_eq!(in_time(received.recv()).await, Some("dropped"));
 }
 
 #[tokio::test]
-async fn a_listener_of_a_stream_that_goes_away_behind_bytes_sent_ahead_is_noticed_at_once() {
-    let (news, mut heard) = mpsc::unbounded_channel();
+async fn a_disconnect_during_a_stream_behind_pipelined_bytes_is_noticed_at_once() {
+    let (reports, mut received) = mpsc::unbounded_channel();
     let handler = move || async move {
-        let said = Said(news.clone());
+        let reports_drop = ReportsDrop(reports.clone());
         let silence = futures_util::stream::once(async move {
-            let _said = said;
+            let _reports_drop = reports_drop;
             std::future::pending::<io::Result<Vec<u8>>>().await
         });
         axum::body::Body::from_stream(silence)
@@ -377,11 +377,11 @@ async fn a_listener_of_a_stream_that_goes_away_behind_bytes_sent_ahead_is_notice
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(in_time(client.read(&mut [0; 1024])).await.unwrap() > 0, "the head of the answer");
     drop(client);
-    assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+    assert_eq!(in_time(received.recv()).await, Some("dropped"));
 }
 
 #[tokio::test]
-async fn requests_sent_ahead_are_answered_in_their_turn() {
+async fn pipelined_requests_are_answered_in_order() {
     let handler = |body: String| async move { body };
     let server = serve(TIMEOUTS, Router::new().route("/", axum::routing::post(handler)));
     let ask =
@@ -400,7 +400,7 @@ async fn requests_sent_ahead_are_answered_in_their_turn() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_refused_in_words() {
+async fn malformed_http_is_refused_with_a_problem() {
     let own = || async { (http::StatusCode::BAD_REQUEST, "my own words") };
     let server = serve(TIMEOUTS, Router::new().route("/", get(|| async { "ok" })).route("/own", get(own)));
     for nonsense in ["NONSENSE\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n", "\0\x01\x02\r\n\r\n"] {

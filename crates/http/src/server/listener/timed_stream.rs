@@ -131,7 +131,7 @@ impl TimedStream {
         if self.calls.answering.load(Ordering::Relaxed) {
             return None;
         }
-        let refusal = refusal::in_words(bare, &self.cluster)?;
+        let refusal = refusal::replacement(bare, &self.cluster)?;
         // Nothing else is being sent, so the socket has room. If it has none, the bare status is sent.
         match self.stream.try_write(&refusal) {
             Ok(bytes) if bytes == refusal.len() => Some(length),

@@ -167,7 +167,7 @@ fn tombstones_are_forgotten_after_their_time() {
     let mut fixture = Fixture::new();
     fixture.apply(Command::Release { grant: GrantId::from_ulid(9), session: None, at: AT }, 0);
     assert_eq!(fixture.due(Duration::ZERO), [], "this records the current revision");
-    let over = limits::REMEMBERED_FOR + RECORD_EVERY;
+    let over = limits::TOMBSTONE_KEPT_FOR + RECORD_EVERY;
     let command = fixture.only_due(over);
     assert_eq!(command, Scheduled::Forget(fixture.state.revision()));
     fixture.run(over, command);
