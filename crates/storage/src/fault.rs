@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn too_many_open_files_is_not_a_disk_failure() {
         let message = "IO error: While open a file for appending: /log/000008.log: Too many open files";
-        for error in [io::Error::other(words), io::Error::from_raw_os_error(24), io::Error::from_raw_os_error(23)] {
+        for error in [io::Error::other(message), io::Error::from_raw_os_error(24), io::Error::from_raw_os_error(23)] {
             assert_eq!(FaultKind::of(&error), FaultKind::OpenFiles, "{error}");
         }
         assert_eq!(FaultKind::of(&io::Error::from_raw_os_error(5)), FaultKind::Failed);
