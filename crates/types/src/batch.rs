@@ -6,7 +6,7 @@ use crate::{
 };
 use serde::Serialize;
 
-/// What the calls were answered, in their order.
+/// The answers to the calls, in the same order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchAnswers {
@@ -14,16 +14,16 @@ pub struct BatchAnswers {
     pub answers: Vec<BatchAnswer>,
 }
 
-/// What one call was answered: what it would have been answered alone.
+/// The answer to one call: the same as if you had made it alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchAnswer {
     /// The HTTP status.
     pub status: u16,
-    /// `Retry-After`: when to ask again, in seconds.
+    /// `Retry-After`: when to retry, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
-    /// The body, where it has one.
+    /// The body, if the answer has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Body>,
 }
@@ -33,10 +33,10 @@ pub struct BatchAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Body {
-    /// What is held, or waits.
+    /// The grant, held or queued.
     Grant(Box<Grant>),
-    /// What lives on.
+    /// The renewed grant.
     Renewed(RenewedGrant),
-    /// Why not.
+    /// Why the call failed.
     Problem(Box<Problem>),
 }

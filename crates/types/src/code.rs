@@ -2,7 +2,7 @@
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident => $text:literal,)*) => {
-        /// A code that programs may rely on; its text is the variant in snake case.
+        /// A code that programs can rely on; its text is the variant in snake case.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
@@ -49,7 +49,7 @@ codes! {
     LockHeld => "lock_held",
     /// The lock did not become free in time; the caller has left the queue.
     WaitTimeout => "wait_timeout",
-    /// The grant belongs to a named session: the session must be kept alive instead.
+    /// The grant belongs to a named session: keep the session alive instead.
     SessionOwned => "session_owned",
     /// Waiting would cause a deadlock.
     WouldDeadlock => "would_deadlock",
@@ -59,7 +59,7 @@ codes! {
     NotLeader => "not_leader",
     /// The election has no leader.
     NoLeader => "no_leader",
-    /// The name belongs to a lock, not an election, or the other way round.
+    /// The name belongs to a lock, not an election, or vice versa.
     KindMismatch => "kind_mismatch",
     /// The grant still waits in its queue.
     NotHeld => "not_held",
@@ -73,7 +73,7 @@ codes! {
     NodeExists => "node_exists",
     /// The parent is an ephemeral node, which cannot have children.
     EphemeralParent => "ephemeral_parent",
-    /// The fencing token is not that of a held grant.
+    /// The fencing token does not belong to a held grant.
     StaleToken => "stale_token",
     /// The grant has ended.
     GrantGone => "grant_gone",
@@ -81,7 +81,7 @@ codes! {
     SessionExpired => "session_expired",
     /// The id is too old: the cluster may have forgotten that it ended.
     Forgotten => "forgotten",
-    /// The events asked for are no longer kept.
+    /// The requested events are no longer kept.
     Compacted => "compacted",
     /// The node has another version.
     VersionMismatch => "version_mismatch",
@@ -89,17 +89,17 @@ codes! {
     TooLarge => "too_large",
     /// The same key was used with another request.
     IdempotencyMismatch => "idempotency_mismatch",
-    /// Too many wait for the lock.
+    /// The lock has too many waiters.
     QueueFull => "queue_full",
-    /// The state has reached its size limit: something must be removed first.
+    /// The state has reached its size limit: remove something first.
     StateFull => "state_full",
-    /// The cluster cannot take more of this now.
+    /// The cluster has reached its limit of sessions or of remembered ids.
     RateLimited => "rate_limited",
     /// This node is overloaded; nothing was done.
     Overloaded => "overloaded",
     /// The disk is nearly full: the leader refuses writes that need space.
     DiskLow => "disk_low",
-    /// No majority of the nodes can be reached.
+    /// No majority of the nodes is reachable.
     NoQuorum => "no_quorum",
     /// This server is shutting down.
     ShuttingDown => "shutting_down",

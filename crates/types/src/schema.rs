@@ -33,7 +33,7 @@ text_schema! {
     });
     GrantId: json_schema!({
         "type": "string",
-        "description": "A grant's secret id, and the idempotency key of its acquire: a ULID or a UUIDv7, as its maker wrote it.",
+        "description": "A grant's secret id, and the idempotency key of its acquire: a ULID or a UUIDv7, as the client wrote it.",
         "pattern": pattern::GRANT_ID,
         "examples": ["01ARZ3NDEKTSV4RRFFQ69G5FAV"]
     });
