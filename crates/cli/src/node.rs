@@ -71,7 +71,7 @@ enum NodeCommand {
         /// Remove it only if it has this version
         #[arg(long)]
         version: Option<i32>,
-        /// Remove it only while a holder has this fencing token; append ;grant=ID to select one reader
+        /// Remove it only while a holder has this fencing token; append ;grant=ID to select one shared holder
         #[arg(long, value_name = "LOCK=TOKEN")]
         fence: Option<String>,
     },
@@ -136,7 +136,7 @@ struct PutArgs {
     /// Write only if it exists
     #[arg(long, conflicts_with = "version")]
     exists: bool,
-    /// Write only while a holder has this fencing token; append ;grant=ID to select one reader
+    /// Write only while a holder has this fencing token; append ;grant=ID to select one shared holder
     #[arg(long, value_name = "LOCK=TOKEN")]
     fence: Option<String>,
     /// Make it ephemeral: it is removed when this session ends

@@ -14,14 +14,14 @@ pub(crate) struct LogLimit(Mutex<Counted>);
 #[derive(Debug, Default)]
 struct Counted {
     last: Option<Instant>,
-    kept_back: u64,
+    suppressed: u64,
 }
 
 impl LogLimit {
     /// Writes a line unless the last one is too recent. The line gets the number of suppressed lines.
     pub(crate) fn log(&self, write: impl FnOnce(u64)) {
-        if let Some(kept_back) = self.due() {
-            write(kept_back);
+        if let Some(suppressed) = self.due() {
+            write(suppressed);
         }
     }
 
@@ -29,11 +29,11 @@ impl LogLimit {
         let now = Instant::now();
         let mut counted = self.0.lock();
         if counted.last.is_some_and(|last| now.duration_since(last) < NOTICE_EVERY) {
-            counted.kept_back += 1;
+            counted.suppressed += 1;
             return None;
         }
         counted.last = Some(now);
-        Some(std::mem::take(&mut counted.kept_back))
+        Some(std::mem::take(&mut counted.suppressed))
     }
 }
 
@@ -54,12 +54,12 @@ impl LogLimitByAddress {
         if told.contains(&address) {
             return;
         }
-        self.limit.log(|kept_back| {
+        self.limit.log(|suppressed| {
             if told.len() >= ADDRESSES_MAX {
                 told.clear();
             }
             told.insert(address);
-            write(kept_back);
+            write(suppressed);
         });
     }
 
@@ -96,6 +96,6 @@ mod tests {
         let limit = LogLimit::default();
         assert_eq!(limit.due(), Some(0));
         assert!((0..1_000).all(|_| limit.due().is_none()));
-        assert_eq!(limit.0.lock().kept_back, 1_000);
+        assert_eq!(limit.0.lock().suppressed, 1_000);
     }
 }

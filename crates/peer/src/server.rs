@@ -105,16 +105,16 @@ impl PeerServer {
                         let (slot, evicted) = acceptor.pending.enter(from.ip());
                         if evicted {
                             acceptor.metrics.turned_away.inc();
-                            acceptor.eviction_log.log(|kept_back| {
-                                let said = "too many unauthenticated connections to the peer port: the oldest was closed";
-                                tracing::warn!(%from, kept_back, "{said}");
+                            acceptor.eviction_log.log(|suppressed| {
+                                let said = "too many unauthenticated connections to the peer port: closed the oldest";
+                                tracing::warn!(%from, suppressed, "{said}");
                             });
                         }
                         connections.spawn(handle_connection(stream, from, acceptor.clone(), slot));
                     }
                     Err(error) => {
-                        acceptor.accept_error_log.log(|kept_back| {
-                            tracing::warn!(kept_back, "a peer connection could not be accepted: {error}");
+                        acceptor.accept_error_log.log(|suppressed| {
+                            tracing::warn!(suppressed, "cannot accept a peer connection: {error}");
                         });
                         sleep(ACCEPT_PAUSE).await;
                     }
@@ -176,17 +176,17 @@ async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc
     match outcome {
         Ok(Accepted::Admitted { connection, from, lane }) => serve(connection, from, lane, address, &acceptor).await,
         Ok(Accepted::Greeted) => tracing::debug!(%address, "a member fetched this node's identity"),
-        Ok(Accepted::Unproved(mismatch)) => acceptor.unproved_log.log(address.ip(), |kept_back| {
-            tracing::warn!(%address, kept_back, "a connection to the peer port was refused without an answer: {mismatch}");
+        Ok(Accepted::Unproved(mismatch)) => acceptor.unproved_log.log(address.ip(), |suppressed| {
+            tracing::warn!(%address, suppressed, "refused a connection to the peer port without an answer: {mismatch}");
         }),
         Ok(Accepted::Refused { from, refusal: Refusal::Starting }) => {
-            tracing::debug!(peer = from, %address, "deferred until this node has started");
+            tracing::debug!(peer = from, %address, "deferred a peer connection until this node has started");
         }
-        Ok(Accepted::Refused { from, refusal }) => acceptor.refusal_log.log(|kept_back| {
-            tracing::warn!(peer = from, %address, kept_back, "this node and a peer cannot communicate: {refusal}");
+        Ok(Accepted::Refused { from, refusal }) => acceptor.refusal_log.log(|suppressed| {
+            tracing::warn!(peer = from, %address, suppressed, "this node and a peer cannot communicate: {refusal}");
         }),
-        Err(error) => acceptor.stranger_log.log(|kept_back| {
-            tracing::warn!(%address, kept_back, "a connection to the peer port was closed: {error}");
+        Err(error) => acceptor.stranger_log.log(|suppressed| {
+            tracing::warn!(%address, suppressed, "closed a connection to the peer port: {error}");
         }),
     }
 }
@@ -196,8 +196,8 @@ async fn serve(connection: Connection, from: NodeId, lane: Lane, address: Socket
     let (slot, evicted) = acceptor.slots.take(from, lane);
     if evicted {
         acceptor.metrics.turned_away.inc();
-        acceptor.eviction_log.log(|kept_back| {
-            tracing::info!(peer = from, %address, ?lane, kept_back, "node {from} has too many connections: closed the oldest");
+        acceptor.eviction_log.log(|suppressed| {
+            tracing::info!(peer = from, %address, ?lane, suppressed, "node {from} has too many connections: closed the oldest");
         });
     }
     let ended = tokio::select! {
@@ -207,8 +207,8 @@ async fn serve(connection: Connection, from: NodeId, lane: Lane, address: Socket
     };
     match ended {
         Ok(()) => tracing::debug!(peer = from, ?lane, "a peer closed its connection"),
-        Err(error) => acceptor.broken_log.log(|kept_back| {
-            tracing::info!(peer = from, %address, ?lane, kept_back, "a connection broke: {error}");
+        Err(error) => acceptor.broken_log.log(|suppressed| {
+            tracing::info!(peer = from, %address, ?lane, suppressed, "a peer connection broke: {error}");
         }),
     }
     acceptor.service.hung_up(from, lane);

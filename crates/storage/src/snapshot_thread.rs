@@ -64,7 +64,7 @@ fn run(waiting: &mpsc::Receiver<Work>, idle: &OnceLock<fn()>) {
     // On Linux, this applies to this thread alone.
     let given_way = getpriority_process(None).and_then(|now| setpriority_process(None, now.max(NICENESS)));
     if let Err(error) = given_way {
-        tracing::debug!(%error, "snapshots do not give way to other work");
+        tracing::debug!(%error, "cannot lower the priority of the snapshot thread");
     }
     while let Ok(first) = waiting.recv() {
         let mut next = Ok(first);

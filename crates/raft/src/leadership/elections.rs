@@ -131,7 +131,10 @@ impl<RT: AsyncRuntime> Elections<RT> {
         let core = &self.core;
         let won = core.with_metrics(|metrics| core.ballots.won_late(core.id, metrics.membership_config.membership()));
         let Some((vote, last_log_id)) = won else { return Some(()) };
-        tracing::info!(term = vote.leader_id.term, "the deciding vote was late: the disks are slow");
+        tracing::info!(
+            term = vote.leader_id.term,
+            "won the election by a vote that arrived late: check the disks, which are slow"
+        );
         // openraft treats a committed vote as that of a leader, and rejects it if its own has advanced.
         core.raft.vote(VoteRequest::new(vote, last_log_id)).await.ok().map(drop)
     }

@@ -67,7 +67,7 @@ pub(super) async fn talk(
     watcher: Watcher,
 ) {
     if let Err(error) = tune(&stream) {
-        tracing::debug!(%peer, %error, "the socket options of a connection could not be set");
+        tracing::debug!(%peer, %error, "cannot set the socket options of a connection");
     }
     let room = Room::new(&context.bodies, &context.answers, peer.ip());
     let (stream, calls) = (Arc::new(stream), Arc::new(ConnectionCalls::new(room, Arc::clone(&place.seat))));
@@ -94,7 +94,7 @@ pub(super) async fn talk(
             }
         }
         () = place.seat.given_up() => {
-            tracing::debug!(%peer, "a connection from an address with few replaces one from an address with many");
+            tracing::debug!(%peer, "closed a connection of an address that has many, to admit an address that has few");
         }
     }
     if let Some(undelivered) = calls.unsettled() {
@@ -142,7 +142,7 @@ impl ClientConnection {
         if let Some(streamed) = response.extensions_mut().remove::<Streamed>() {
             let bounded = streamed.keep_little(&SockRef::from(&*self.stream));
             if let Err(error) = bounded.and_then(|()| bound_silence(&self.stream, streamed.silence_max)) {
-                tracing::debug!(peer = %self.peer, %error, "the keepalive timeout of a stream could not be set");
+                tracing::debug!(peer = %self.peer, %error, "cannot set the keepalive timeout of a stream");
             }
             self.calls.stream(streamed.silence);
         }
