@@ -125,7 +125,7 @@ enum NodeCommand {
 struct PutArgs {
     /// Path of the node, such as /jobs/7
     path: String,
-    /// New value; without it, or with -, reads standard input
+    /// New value; if it is missing or -, the command reads standard input
     value: Option<String>,
     /// Create missing parents
     #[arg(long)]
@@ -145,7 +145,7 @@ struct PutArgs {
     /// Remove it when it has not changed for this long
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "container")]
     ttl: Option<Duration>,
-    /// Make it a container: it is removed some time after its last child
+    /// Make it a container: it is removed some time after its last child is removed
     #[arg(long)]
     container: bool,
 }

@@ -74,7 +74,7 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
         let mut server = tokio::select! {
             biased;
             reason = stop_requested(&mut signals, parent_gone.clone()) => {
-                tracing::info!("{reason} before the start was complete: exiting");
+                tracing::info!("{reason} before startup was complete: exiting");
                 return Ok(());
             }
             started = starting => started?,

@@ -138,9 +138,9 @@ fn document() -> Value {
         },
         "servers": [{ "url": "/", "description": "The server that sent this page; you can use any other." }],
         "tags": [
-            { "name": "locks", "description": "Locks: what everybody may see, and the calls for administrators." },
+            { "name": "locks", "description": "Locks: what everyone can see, and the calls for administrators." },
             { "name": "grants", "description": "Grants: acquire, get, renew and release them." },
-            { "name": "elections", "description": "Elections: locks whose holder is known by a value." },
+            { "name": "elections", "description": "Elections: locks whose holder publishes a value." },
             { "name": "sessions", "description": "Sessions: a client's liveness, which owns its grants." },
             { "name": "nodes", "description": "The tree of nodes." },
             { "name": "watch", "description": "Events, as they happen." },

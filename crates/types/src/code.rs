@@ -45,7 +45,7 @@ codes! {
     GrantNotFound => "grant_not_found",
     /// No session has this id or number.
     SessionNotFound => "session_not_found",
-    /// Somebody else holds the lock, and the caller did not wait.
+    /// Another grant holds the lock, and the caller did not wait.
     LockHeld => "lock_held",
     /// The lock did not become free in time; the caller has left the queue.
     WaitTimeout => "wait_timeout",
@@ -99,7 +99,7 @@ codes! {
     Overloaded => "overloaded",
     /// The disk is nearly full: the leader refuses writes that need space.
     DiskLow => "disk_low",
-    /// No majority of the nodes is reachable.
+    /// No majority of the nodes can be reached.
     NoQuorum => "no_quorum",
     /// This server is shutting down.
     ShuttingDown => "shutting_down",

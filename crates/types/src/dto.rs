@@ -221,7 +221,7 @@ pub struct Lock {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum LockState {
-    /// Somebody holds it.
+    /// A grant holds it.
     Held,
     /// Nobody holds it, and the lock delay of an expired holder is still running.
     Cooling,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 The first column is the grant's secret id: use it to renew, upgrade and release. The grant expires after --ttl unless you
-renew it. Exit code 75: it was not acquired, and you are not in the queue.
+renew it. Exit code 75: the grant was not acquired, and you are not in the queue.
 
 Examples:
   fairhold grants take deploy --wait 1m                          wait in the queue for at most a minute
@@ -43,7 +43,7 @@ pub(super) struct TakeArgs {
     #[arg(short, long)]
     shared: bool,
 
-    /// Set the number of permits of the lock, at least 1; the first request with --limit sets it
+    /// Set the number of permits of the lock, at least 1; later requests pass the same number or none
     #[arg(short, long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     limit: Option<u32>,
 

@@ -84,7 +84,7 @@ pub(crate) struct LockArgs {
     #[arg(short = 'x', long)]
     pub(crate) exclusive: bool,
 
-    /// Set the number of permits of the lock, at least 1; the first request with --limit sets it
+    /// Set the number of permits of the lock, at least 1; later requests pass the same number or none
     #[arg(short, long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub(crate) limit: Option<u32>,
 

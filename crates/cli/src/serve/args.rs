@@ -92,7 +92,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILTER", env = "FAIRHOLD_LOG")]
     pub(crate) log: Option<String>,
 
-    /// Require the token in this file for administrators' calls [default: none; anyone may make them]
+    /// Require the token in this file for administrators' calls [default: none; anyone can make them]
     ///
     /// These calls break locks, end sessions by number, and more. The node reloads the file when it changes.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_ADMIN_TOKEN_FILE")]

@@ -82,7 +82,7 @@ async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage,
         if is_short() {
             let needed = START_ROOM_BYTES / MIB;
             let data = data.display();
-            return Ok(Err(format!("the file system of {data} has less than the {needed} MiB free that a start needs")));
+            return Ok(Err(format!("the file system of {data} has less than {needed} MiB free, which a start needs")));
         }
         match Storage::open(&data, id) {
             Ok(storage) => Ok(Ok(storage)),

@@ -69,7 +69,7 @@ fn take_snapshot(describe: &mut Describer) -> DescribedCall {
 
 fn live(describe: &mut Describer) -> DescribedCall {
     describe
-        .call(Method::GET, "/livez", "live", TAG, "Say whether the process runs.")
+        .call(Method::GET, "/livez", "live", TAG, "Check whether the process runs.")
         .content(StatusCode::OK, "The process runs.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
         .example(StatusCode::OK, "text/plain", json!("ok\n"))
         .codes(&[Code::BadRequest])
@@ -78,7 +78,7 @@ fn live(describe: &mut Describer) -> DescribedCall {
 
 fn ready(describe: &mut Describer) -> DescribedCall {
     describe
-        .call(Method::GET, "/readyz", "ready", TAG, "Say whether this server can serve.")
+        .call(Method::GET, "/readyz", "ready", TAG, "Check whether this server can serve.")
         .query::<call::Ready>()
         .content(StatusCode::OK, "The server can serve.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
         .example(StatusCode::OK, "text/plain", json!("ok\n"))

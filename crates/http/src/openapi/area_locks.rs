@@ -154,7 +154,7 @@ fn revoke(describe: &mut Describer) -> DescribedCall {
         )
         .in_path("name", NAME, lock_name())
         .form::<call::RevokeLock>(None, json!({ "reason": "an upgrade" }))
-        .empty(StatusCode::ACCEPTED, "The holders are asked.")
+        .empty(StatusCode::ACCEPTED, "The holders have been asked.")
         .codes(&[Code::TooLarge])
         .admin()
         .done(OperationKind::Keyed)

@@ -324,7 +324,7 @@ impl OperationBuilder<'_> {
             let about = "How long the server may work on the request, including hops to other servers; `wait` does not count.";
             let least = Duration::from_millis(1);
             self.parameters.push(parameter::duration_header("Fairhold-Timeout", about, least, TIMEOUT_MAX, TIMEOUT_DEFAULT));
-            let about = "The id of the cluster that the request is for: any other cluster refuses it.";
+            let about = "The id of the cluster that the request is for: any other cluster refuses the request.";
             let id = json!({ "type": "string", "pattern": id_pattern::CLUSTER_ID });
             self = self.header("Fairhold-Cluster", about, id);
             let route = "`redirect`: answer `307` with the leader's address instead of forwarding the request.";

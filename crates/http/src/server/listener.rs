@@ -173,7 +173,7 @@ impl Listener {
         if tokio::time::timeout(timeouts.drain, graceful.shutdown()).await.is_err() {
             tracing::warn!(
                 connections = connections.len(),
-                "requests were still running at the end of the shutdown: aborted them"
+                "aborted the requests that were still running at the end of the shutdown"
             );
         }
         connections.shutdown().await;

@@ -163,7 +163,7 @@ pub struct Readiness {
     pub host: Host,
 }
 
-/// The machine as its node sees it, for operators. A figure that the node cannot read is left out.
+/// A node's view of its machine, for operators. A figure that the node cannot read is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -180,7 +180,7 @@ pub struct Host {
     /// How many files and sockets it has open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
-    /// How many it may have open.
+    /// How many files and sockets it can have open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_files_max: Option<u64>,
 }
