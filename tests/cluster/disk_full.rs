@@ -155,7 +155,7 @@ pub(crate) async fn waits_for_room(cluster: &Cluster, node: usize) {
             .await;
     assert_eq!((answer.status, &answer.json["ready"]), (503, &serde_json::Value::Bool(false)), "{answer:?}");
     let reason = answer.string("reason");
-    assert!(reason.contains("does not take part") && reason.contains("as soon as there is enough space"), "{reason}");
+    assert!(reason.contains("does not take part") && reason.contains("when there is enough space"), "{reason}");
     let at = |path: &str| Call::get(path).within(Duration::from_secs(1));
     assert_eq!(client.send_to(node, &at("/livez")).await.expect("it answers").status, 200);
     let refused = client.send_to(node, &at("/v1/locks/any")).await.expect("it answers");
@@ -163,7 +163,7 @@ pub(crate) async fn waits_for_room(cluster: &Cluster, node: usize) {
     // During some more checks of the disk.
     pass_time(Duration::from_millis(2500)).await;
     let log = newest_log(cluster, node);
-    assert_eq!(log.matches("as soon as there is enough space").count(), 1, "not logged exactly once: {log}");
+    assert_eq!(log.matches("when there is enough space").count(), 1, "not logged exactly once: {log}");
 }
 
 /// Waits until the node, whose disk is full for such files, ends and reports it; the others continue. Returns their

@@ -284,6 +284,6 @@ fn a_node_without_free_descriptors_closes_connections_that_it_cannot_serve() {
         files(before.current.unwrap_or(4_096));
         drop(connections);
         cluster.client(0).send_to(0, &Call::get("/livez")).await.expect("it serves again").expect_status(200);
-        assert!(node.log_text().contains("connections were closed without an answer"));
+        assert!(node.log_text().contains("closed connections without an answer"));
     });
 }

@@ -79,7 +79,7 @@ fn a_second_signal_ends_a_node_at_once() {
         assert_eq!(status.code(), Some(1), "neither a clean end nor a crash");
         let log = cluster.nodes[at].log_text();
         assert!(log.contains("again: ending at once"), "it did not notice the second signal: {log}");
-        assert!(!log.contains("requests were still running at the end"), "it waited for the request: {log}");
+        assert!(!log.contains("requests that were still running at the end"), "it waited for the request: {log}");
         cluster.restart(at).await;
     });
 }

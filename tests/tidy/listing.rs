@@ -95,8 +95,10 @@ fn collect(value: &serde_json::Value, at: &str, found: &mut BTreeSet<Text>) {
 pub(crate) fn help_lines() -> Vec<Text> {
     let printed = Command::new(env!("CARGO_BIN_EXE_fairhold")).arg("man").output().expect("the program runs");
     assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
-    let page =
-        String::from_utf8_lossy(&printed.stdout).replace("\\-", "-").replace("\\fB", "").replace("\\fI", "").replace("\\fR", "");
+    let mut page = String::from_utf8_lossy(&printed.stdout).into_owned();
+    for (escape, text) in [("\\-", "-"), ("\\*(Aq", "'"), ("\\fB", ""), ("\\fI", ""), ("\\fR", "")] {
+        page = page.replace(escape, text);
+    }
     let mut origin = String::from("help");
     let mut found = Vec::new();
     for line in page.lines() {

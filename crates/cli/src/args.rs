@@ -30,7 +30,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run one node; start every node with the same members and the cluster forms by itself
+    /// Run one node; start every node with the same members, and the cluster forms by itself
     Serve(ServeArgs),
     /// Run a trial cluster of real processes on this machine
     Dev(DevArgs),

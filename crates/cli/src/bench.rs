@@ -28,7 +28,7 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Times are in milliseconds. The benchmark writes locks and nodes whose names start with bench/ to the cluster.\n\
-                  At the end nobody holds its locks, and the cluster removes them by itself."
+                  At the end nobody holds its locks, and the cluster forgets them later."
 )]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]

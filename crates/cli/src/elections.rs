@@ -1,4 +1,5 @@
-//! `fairhold elections`: shows and watches the leader, and proclaims another value. `fairhold elect` campaigns.
+//! `fairhold elections`: shows and watches the leader, and proclaims another value. `fairhold elect` stands for an
+//! election.
 
 use crate::{
     output,

@@ -40,7 +40,7 @@ enum GrantsCommand {
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Renew a grant that no session owns; do so well before it expires
+    /// Renew a grant without a named session, well before it expires
     #[command(after_help = "Example:
   fairhold grants renew 01ARZ3NDEKTSV4RRFFQ69G5FAV --ttl 1m")]
     Renew {
@@ -50,8 +50,8 @@ enum GrantsCommand {
         #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
         ttl: Option<Duration>,
     },
-    /// Turn a shared hold into an exclusive one, with a new token, once nobody else shares the lock
-    #[command(after_help = "Exit code 75: others still hold the lock, and the hold stays shared.
+    /// Upgrade a shared grant to exclusive, with a new token, once no other grant shares the lock
+    #[command(after_help = "Exit code 75: others still hold the lock, and the grant stays shared.
 
 Example:
   fairhold grants upgrade 01ARZ3NDEKTSV4RRFFQ69G5FAV --wait 1m")]
@@ -62,7 +62,7 @@ Example:
         #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
         wait: Option<Duration>,
     },
-    /// Turn an exclusive hold into a shared one; you keep the token, and waiting readers join at once
+    /// Downgrade an exclusive grant to shared; you keep the token, and waiting shared grants join at once
     #[command(after_help = "Example:
   fairhold grants downgrade 01ARZ3NDEKTSV4RRFFQ69G5FAV")]
     Downgrade {

@@ -40,8 +40,8 @@ enum LocksCommand {
         state: Option<String>,
         /// Sort by name, or in descending order by this figure
         ///
-        /// waiters: current waiters; longest_wait: longest current wait; wait, hold: total time spent so; contention:
-        /// grants that had to wait.
+        /// waiters: current waiters; longest_wait: longest current wait; wait, hold: total time spent waiting or
+        /// holding; contention: grants that had to wait.
         #[arg(long, value_name = "name|waiters|longest_wait|wait|hold|contention")]
         sort: Option<String>,
         #[command(flatten)]
@@ -80,7 +80,7 @@ enum LocksCommand {
         name: String,
         /// Fencing token to check
         token: u64,
-        /// Accept the token only from the grant with this secret id, to select one reader
+        /// Accept the token only from the grant with this secret id, to select one shared holder
         #[arg(long, value_name = "ID")]
         grant: Option<String>,
         #[command(flatten)]
@@ -127,7 +127,7 @@ enum LocksCommand {
         #[arg(long, value_name = "DURATION", group = "what")]
         max_hold: Option<String>,
     },
-    /// Take a lock away from all its holders (for administrators)
+    /// Break a lock: end the grants of all its holders (for administrators)
     #[command(after_help = "Example:
   fairhold locks break deploy --reason 'ci-7 hangs' --auth-token-file admin
 

@@ -71,7 +71,7 @@ enum NodeCommand {
         /// Remove it only if it has this version
         #[arg(long)]
         version: Option<i32>,
-        /// Remove it only while a holder has this fencing token; append ;grant=ID to select one reader
+        /// Remove it only while a holder has this fencing token; append ;grant=ID to select one shared holder
         #[arg(long, value_name = "LOCK=TOKEN")]
         fence: Option<String>,
     },
@@ -125,7 +125,7 @@ enum NodeCommand {
 struct PutArgs {
     /// Path of the node, such as /jobs/7
     path: String,
-    /// New value; without it, or with -, reads standard input
+    /// New value; if it is missing or -, the command reads standard input
     value: Option<String>,
     /// Create missing parents
     #[arg(long)]
@@ -136,7 +136,7 @@ struct PutArgs {
     /// Write only if it exists
     #[arg(long, conflicts_with = "version")]
     exists: bool,
-    /// Write only while a holder has this fencing token; append ;grant=ID to select one reader
+    /// Write only while a holder has this fencing token; append ;grant=ID to select one shared holder
     #[arg(long, value_name = "LOCK=TOKEN")]
     fence: Option<String>,
     /// Make it ephemeral: it is removed when this session ends
@@ -145,7 +145,7 @@ struct PutArgs {
     /// Remove it when it has not changed for this long
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "container")]
     ttl: Option<Duration>,
-    /// Make it a container: it is removed some time after its last child
+    /// Make it a container: it is removed some time after its last child is removed
     #[arg(long)]
     container: bool,
 }

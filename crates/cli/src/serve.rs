@@ -60,7 +60,7 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     if config.members.len().is_multiple_of(2) {
         tracing::warn!(
             members = config.members.len(),
-            "an even number of members survives no more failures than one member fewer"
+            "an even number of members tolerates no more failures than one member fewer: use an odd number"
         );
     }
     let admin = admin_token::load(config.admin_token_file.as_deref(), config.exit_with_parent)?;
@@ -74,7 +74,7 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
         let mut server = tokio::select! {
             biased;
             reason = stop_requested(&mut signals, parent_gone.clone()) => {
-                tracing::info!("{reason} before the start was complete");
+                tracing::info!("{reason} before startup was complete: exiting");
                 return Ok(());
             }
             started = starting => started?,
@@ -98,7 +98,7 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     clock.shutdown_timeout(RUNTIME_END_TIMEOUT);
     raft.shutdown_timeout(RUNTIME_END_TIMEOUT);
     if result.is_ok() {
-        tracing::info!("ended");
+        tracing::info!("stopped");
     }
     result
 }

@@ -59,10 +59,10 @@ Example:
         /// Expire after this long without a keepalive [default: 30s]
         #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
         ttl: Option<Duration>,
-        /// Show people this name
+        /// Give the session this name, for people to read
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
-        /// Show people this key and value; repeatable
+        /// Add this key and value, for people to read; repeatable
         #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
         meta: Vec<(String, String)>,
     },

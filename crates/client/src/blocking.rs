@@ -158,7 +158,7 @@ impl Taking {
         let done = work(&guard);
         let held = guard.left();
         if let Err(error) = guard.release() {
-            tracing::warn!(%error, "the work is done; the background is still releasing its lock");
+            tracing::warn!(%error, "the work is done; a background task is still releasing its lock");
         }
         held.map(|_| done).map_err(Error::Lost)
     }

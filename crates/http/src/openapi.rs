@@ -42,13 +42,13 @@ use std::{
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 
-const ABOUT: &str = "Fair locks, sessions and a tree of nodes, replicated on three or five servers.\n\n\
-    You can send any request to any server. Durations are strings with a unit (`30s`, `250ms`; a bare number means seconds), \
-    times are RFC 3339 in UTC. Put each parameter of a POST either into the query or into a JSON body; `null` means that it is not \
-    given. Write a flag bare, as `=true` or as `=false`. The answer to an unknown parameter or field is 400 and names \
-    it.\n\nErrors are problems (RFC 9457) with a stable `code`. `503` means that nothing was done: retry freely. `504` with \
-    `\"outcome\":\"unknown\"` means that it may have happened: retry with the same `Idempotency-Key`.\n\nLimits named in bytes \
-    (`x-max-bytes`) count UTF-8.";
+const ABOUT: &str = "Fair locks, sessions and a tree of nodes, replicated on three or five servers.\n\nYou can send any request \
+                     to any server. Durations are strings with a unit (`30s`, `250ms`; a bare number means seconds), times are \
+                     RFC 3339 in UTC. Put each parameter of a POST either in the query or in a JSON body; `null` means that it \
+                     is not given. Write a flag bare, as `=true` or as `=false`. The answer to an unknown parameter or field is \
+                     `400` and names it.\n\nErrors are problems (RFC 9457) with a stable `code`. `503` means that nothing was \
+                     done: retry freely. `504` with `\"outcome\":\"unknown\"` means that it may have happened: retry with the \
+                     same `Idempotency-Key`.\n\nLimits named in bytes (`x-max-bytes`) count UTF-8.";
 
 /// The description, ready to send.
 struct Served {
@@ -138,12 +138,12 @@ fn document() -> Value {
         },
         "servers": [{ "url": "/", "description": "The server that sent this page; you can use any other." }],
         "tags": [
-            { "name": "locks", "description": "Locks: list, show and check them, and the calls for administrators." },
+            { "name": "locks", "description": "Locks: what everyone can see, and the calls for administrators." },
             { "name": "grants", "description": "Grants: acquire, get, renew and release them." },
-            { "name": "elections", "description": "Elections: locks whose holder is known by a value." },
+            { "name": "elections", "description": "Elections: locks whose holder publishes a value." },
             { "name": "sessions", "description": "Sessions: a client's liveness, which owns its grants." },
             { "name": "nodes", "description": "The tree of nodes." },
-            { "name": "watch", "description": "What happens, as it happens." },
+            { "name": "watch", "description": "Events, as they happen." },
             { "name": "cluster", "description": "The cluster and this server." },
         ],
         "paths": paths,

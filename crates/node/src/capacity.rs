@@ -38,8 +38,8 @@ impl<RT: AsyncRuntime> Node<RT> {
                 let reported =
                     replica.propose(Command::RecordCapacity { node: id, bytes }, RT::Instant::now() + REPORT_TIMEOUT).await;
                 match reported {
-                    Ok(_) => tracing::info!(bytes, "this node reported how large a state it can hold"),
-                    Err(error) => tracing::debug!(%error, "this node could not report how large a state it can hold"),
+                    Ok(_) => tracing::info!(bytes, "reported how large a state this node can hold"),
+                    Err(error) => tracing::debug!(%error, "cannot report how large a state this node can hold; it tries again"),
                 }
             }
             let is_known = replica.read(|state| state.capacity_of(id) == Some(bytes));

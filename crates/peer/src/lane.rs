@@ -172,7 +172,7 @@ impl LaneTask {
         let dialled = handshake::dial(&self.to, Purpose::Lane(self.lane), &*service, &self.shared.settings).await;
         let (connection, _) = dialled?;
         self.shared.forget_refusal(self.to.id);
-        tracing::debug!(peer = self.to.id, lane = ?self.lane, "connected");
+        tracing::debug!(peer = self.to.id, lane = ?self.lane, "connected to a peer");
         Ok(connection)
     }
 
@@ -233,13 +233,13 @@ impl LaneTask {
         };
         let reason = match ending {
             LaneEnd::Abandoned | LaneEnd::Idle => {
-                tracing::debug!(peer = self.to.id, lane = ?self.lane, "closed an unused connection");
+                tracing::debug!(peer = self.to.id, lane = ?self.lane, "closed an unused peer connection");
                 return;
             }
             LaneEnd::Broken(error) => error.to_string(),
             LaneEnd::Closed => "the other side closed the connection".to_owned(),
         };
-        tracing::info!(peer = self.to.id, lane = ?self.lane, "a connection broke: {reason}");
+        tracing::info!(peer = self.to.id, lane = ?self.lane, "a peer connection broke: {reason}");
         in_flight.fail_all(&PeerError::Lost(reason.clone()));
         let unsent = PeerError::Unreachable(reason);
         if let Some(first) = first {

@@ -110,7 +110,7 @@ impl PeerServer {
                         if evicted {
                             acceptor.metrics.evicted.inc();
                             acceptor.eviction_log.log(|suppressed| {
-                                let message = "too many unauthenticated connections to the peer port: the oldest was closed";
+                                let message = "too many unauthenticated connections to the peer port: closed the oldest";
                                 tracing::warn!(%from, suppressed, "{message}");
                             });
                         }
@@ -118,7 +118,7 @@ impl PeerServer {
                     }
                     Err(error) => {
                         acceptor.accept_error_log.log(|suppressed| {
-                            tracing::warn!(suppressed, "a peer connection could not be accepted: {error}");
+                            tracing::warn!(suppressed, "cannot accept a peer connection: {error}");
                         });
                         sleep(ACCEPT_PAUSE).await;
                     }
@@ -181,16 +181,16 @@ async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc
         Ok(Accepted::Admitted { connection, from, lane }) => serve(connection, from, lane, address, &acceptor).await,
         Ok(Accepted::Greeted) => tracing::debug!(%address, "a member fetched this node's identity"),
         Ok(Accepted::Unauthenticated(mismatch)) => acceptor.unauthenticated_log.log(address.ip(), |suppressed| {
-            tracing::warn!(%address, suppressed, "a connection to the peer port was refused without an answer: {mismatch}");
+            tracing::warn!(%address, suppressed, "refused a connection to the peer port without an answer: {mismatch}");
         }),
         Ok(Accepted::Refused { from, refusal: Refusal::Starting }) => {
-            tracing::debug!(peer = from, %address, "deferred until this node has started");
+            tracing::debug!(peer = from, %address, "deferred a peer connection until this node has started");
         }
         Ok(Accepted::Refused { from, refusal }) => acceptor.refusal_log.log(|suppressed| {
             tracing::warn!(peer = from, %address, suppressed, "this node and a peer cannot communicate: {refusal}");
         }),
         Err(error) => acceptor.not_node_log.log(|suppressed| {
-            tracing::warn!(%address, suppressed, "a connection to the peer port was closed: {error}");
+            tracing::warn!(%address, suppressed, "closed a connection to the peer port: {error}");
         }),
     }
 }
@@ -212,7 +212,7 @@ async fn serve(connection: Connection, from: NodeId, lane: Lane, address: Socket
     match ended {
         Ok(()) => tracing::debug!(peer = from, ?lane, "a peer closed its connection"),
         Err(error) => acceptor.broken_connection_log.log(|suppressed| {
-            tracing::info!(peer = from, %address, ?lane, suppressed, "a connection broke: {error}");
+            tracing::info!(peer = from, %address, ?lane, suppressed, "a peer connection broke: {error}");
         }),
     }
     acceptor.service.disconnected(from, lane);

@@ -178,7 +178,7 @@ impl<RT: AsyncRuntime> Core<RT> {
     /// Stops taking part. First answers whatever is in flight, if necessary with an unknown outcome.
     pub(crate) async fn stop(&self) {
         if let Err(error) = self.raft.shutdown().await {
-            tracing::error!(%error, "raft did not stop cleanly");
+            tracing::error!(%error, "Raft did not stop cleanly");
         }
     }
 
@@ -278,7 +278,7 @@ impl<RT: AsyncRuntime> Core<RT> {
         let request = match wire::encode(request) {
             Ok(request) => request,
             Err(error) => {
-                tracing::error!(%error, "a request to another node cannot be encoded");
+                tracing::error!(%error, "cannot encode a request to another node");
                 return Err(CallError::NotDelivered(NotProposed::Overloaded));
             }
         };
@@ -294,7 +294,7 @@ impl<RT: AsyncRuntime> Core<RT> {
             Ok(PeerReply::Declined(_)) => Err(CallError::NotDelivered(NotProposed::NoLeader)),
             Ok(reply) => Ok(reply),
             Err(error) => {
-                tracing::error!(%error, node = to.id, "an answer from another node cannot be decoded");
+                tracing::error!(%error, node = to.id, "cannot decode an answer from another node");
                 Err(CallError::Lost)
             }
         }

@@ -215,9 +215,9 @@ pub enum Rejection {
 
 fn ending_in_words(reason: EndReason) -> &'static str {
     match reason {
-        EndReason::Released => "was given back",
+        EndReason::Released => "was released",
         EndReason::Expired => "has expired: it was not renewed in time, or reached its maximum hold time",
-        EndReason::Broken => "was taken away by an administrator",
+        EndReason::Broken => "was broken by an administrator",
         EndReason::Withdrawn => "has left the queue",
     }
 }

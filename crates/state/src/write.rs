@@ -40,7 +40,7 @@ pub enum Condition {
         lock: LockName,
         /// The token.
         token: FencingToken,
-        /// The grant, to be exact among readers that share a token.
+        /// The grant, to tell apart shared grants with the same token.
         grant: Option<GrantId>,
     },
     /// The node has this data version.

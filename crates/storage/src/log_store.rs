@@ -124,7 +124,7 @@ impl Drop for LogStore {
         // The sweeper ends after the writer.
         for (thread, name) in [(self.writer.take(), "writer"), (self.sweeper.take(), "sweeper")] {
             if thread.is_some_and(|thread| thread.join().is_err()) {
-                tracing::error!("the log's {name} panicked");
+                tracing::error!("the log's {name} thread panicked");
             }
         }
     }

@@ -56,7 +56,7 @@ impl StorageMetrics {
                     scrape.gauge("storage_total_bytes", "Size of the data directory's file system", total)
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the free space of the file system cannot be read");
+                    tracing::debug!(%error, "cannot read the free space of the file system");
                     Ok(())
                 }
             }

@@ -63,7 +63,7 @@ fn run(waiting: &mpsc::Receiver<Work>, idle: &OnceLock<fn()>) {
     // On Linux, this applies to this thread alone.
     let lowered = getpriority_process(None).and_then(|now| setpriority_process(None, now.max(NICENESS)));
     if let Err(error) = lowered {
-        tracing::debug!(%error, "the priority of the snapshot thread could not be lowered");
+        tracing::debug!(%error, "cannot lower the priority of the snapshot thread");
     }
     while let Ok(first) = waiting.recv() {
         let mut next = Ok(first);

@@ -2,7 +2,7 @@
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident => $text:literal,)*) => {
-        /// A code that programs may rely on; its text is the variant in snake case.
+        /// A code that programs can rely on; its text is the variant in snake case.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
@@ -45,11 +45,11 @@ codes! {
     GrantNotFound => "grant_not_found",
     /// No session has this id or number.
     SessionNotFound => "session_not_found",
-    /// Another client holds the lock, and the caller did not wait.
+    /// Another grant holds the lock, and the caller did not wait.
     LockHeld => "lock_held",
     /// The lock did not become free in time; the caller has left the queue.
     WaitTimeout => "wait_timeout",
-    /// The grant belongs to a named session: the session must be kept alive instead.
+    /// The grant belongs to a named session: keep the session alive instead.
     SessionOwned => "session_owned",
     /// Waiting would cause a deadlock.
     WouldDeadlock => "would_deadlock",
@@ -59,7 +59,7 @@ codes! {
     NotLeader => "not_leader",
     /// The election has no leader.
     NoLeader => "no_leader",
-    /// The name belongs to a lock, not an election, or the other way round.
+    /// The name belongs to a lock, not an election, or vice versa.
     KindMismatch => "kind_mismatch",
     /// The grant still waits in its queue.
     NotHeld => "not_held",
@@ -73,7 +73,7 @@ codes! {
     NodeExists => "node_exists",
     /// The parent is an ephemeral node, which cannot have children.
     EphemeralParent => "ephemeral_parent",
-    /// The fencing token is not that of a held grant.
+    /// The fencing token does not belong to a held grant.
     StaleToken => "stale_token",
     /// The grant has ended.
     GrantGone => "grant_gone",
@@ -91,9 +91,9 @@ codes! {
     IdempotencyMismatch => "idempotency_mismatch",
     /// The queue of the lock is full.
     QueueFull => "queue_full",
-    /// The state has reached its size limit: something must be removed first.
+    /// The state has reached its size limit: remove something first.
     StateFull => "state_full",
-    /// The cluster cannot take more of this now.
+    /// The cluster has reached its limit of sessions or of remembered ids.
     RateLimited => "rate_limited",
     /// This node is overloaded; nothing was done.
     Overloaded => "overloaded",

@@ -14,7 +14,7 @@ pub use history::{Holding, LockStatistics, Spans};
 pub use sessions::{Session, SessionGrant};
 pub use tree::{Stat, Written};
 
-/// Pairs of text, for people.
+/// Key-value pairs, for people.
 pub type Meta = BTreeMap<String, String>;
 
 /// The state of a grant.
@@ -53,7 +53,7 @@ pub struct Grant {
     /// How many times its owner holds it, if more than once (`reentrant`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<u64>,
-    /// An administrator asks the holder to release it.
+    /// An administrator's request to release the lock, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<Revoked>,
     /// Its owner, for people to read.
@@ -61,7 +61,7 @@ pub struct Grant {
     /// The time until it expires without another renewal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<String>,
-    /// The same as a time of day, by this node's clock, for people.
+    /// When it expires, by this node's clock, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     /// Its public number.
@@ -73,10 +73,10 @@ pub struct Grant {
     /// Its position in the queue while it waits: the number of grants ahead, plus 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// `false` if it waits and was not checked for a deadlock, because too many wait for one another there.
+    /// `false` if it waits and was not checked for a deadlock, because too many grants wait for one another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadlock_checked: Option<bool>,
-    /// The grant that it waits for, while it waits; left out if more than 64 readers wait between the two.
+    /// The grant that it waits for, while it waits; left out if more than 64 shared grants wait between the two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Contender>,
     /// The first few grants ahead while it waits, in order: holders first.
@@ -90,7 +90,7 @@ pub struct Grant {
     /// When it was granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_since: Option<String>,
-    /// Pairs of text, for people.
+    /// Key-value pairs, for people.
     #[serde(default, skip_serializing_if = "Meta::is_empty")]
     pub meta: Meta,
 }
@@ -127,7 +127,7 @@ pub struct Contender {
     pub number: GrantNumber,
     /// Its owner, for people to read.
     pub owner: String,
-    /// The time since which it holds or waits.
+    /// When it was granted, or when it queued if it still waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Its token while it holds the lock.
@@ -136,7 +136,7 @@ pub struct Contender {
     /// How long it has held the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_for: Option<String>,
-    /// Pairs of text, for people; only for the first few grants ahead.
+    /// Key-value pairs, for people; only for the first few grants ahead.
     #[serde(default, skip_serializing_if = "Meta::is_empty")]
     pub meta: Meta,
 }
@@ -163,7 +163,7 @@ pub struct QueueItem {
     pub permits: u32,
     /// Its owner, for people to read.
     pub owner: String,
-    /// The time since which it is in this state: when it was granted, or when it queued if it still waits.
+    /// When it was granted, or when it queued if it still waits.
     pub since: String,
     /// When it queued.
     pub queued_at: String,
@@ -173,11 +173,11 @@ pub struct QueueItem {
     /// The grant that it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Contender>,
-    /// An estimate for people of how long it will still wait, if each grant ahead holds for as long as recent holders did, and
-    /// readers hold one after the other. Left out if nobody held the lock before.
+    /// An estimate for people of how long it will still wait, if each grant ahead holds for as long as recent holders
+    /// did, and shared grants hold one after the other. Left out if nobody has held the lock before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<String>,
-    /// Pairs of text, for people.
+    /// Key-value pairs, for people.
     #[serde(default, skip_serializing_if = "Meta::is_empty")]
     pub meta: Meta,
 }
@@ -191,23 +191,23 @@ pub struct Lock {
     pub lock: LockName,
     /// A page of its holders.
     pub holders: Vec<QueueItem>,
-    /// How many hold it.
+    /// The number of holders.
     #[serde(default)]
     pub holder_count: u64,
-    /// How many wait.
+    /// The number of waiters.
     pub queue_length: u64,
-    /// How many permits it has.
+    /// How many permits the lock has.
     pub limit: u32,
-    /// How many may wait for it, if an administrator set a limit.
+    /// The maximum number of waiters, if an administrator set one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_waiters: Option<u64>,
-    /// How long a grant may hold it, if an administrator set a limit.
+    /// The maximum hold time of a grant, if an administrator set one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_hold: Option<String>,
     /// The last token issued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_token: Option<FencingToken>,
-    /// Its statistics; left out if it was never held, or was forgotten.
+    /// Its statistics; left out if the lock was never held, or was forgotten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statistics: Option<LockStatistics>,
     /// Where the next page of holders begins; `null` on the last one.
@@ -221,7 +221,7 @@ pub struct Lock {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum LockState {
-    /// It has a holder.
+    /// A grant holds it.
     Held,
     /// Nobody holds it, and the lock delay of an expired holder is still running.
     Cooling,
@@ -238,28 +238,28 @@ pub struct ListedLock {
     pub lock: LockName,
     /// Held, cooling or idle.
     pub state: LockState,
-    /// How many hold it.
+    /// The number of holders.
     pub holders: u64,
-    /// How many wait.
+    /// The number of waiters.
     pub queue_length: u64,
-    /// How it is held.
+    /// The mode in which it is held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// How many permits it has.
+    /// How many permits the lock has.
     pub limit: u32,
     /// The last token issued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_token: Option<FencingToken>,
-    /// The owner of its longest holder.
+    /// The owner of the grant that has held it longest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The time since which its longest holder has held it.
+    /// When that grant was granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// For how long.
+    /// How long that grant has held it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_for: Option<String>,
-    /// The time since which its longest waiter has waited.
+    /// When its longest waiter queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<String>,
     /// The total waiting time of all grants that were granted.
@@ -282,10 +282,10 @@ pub struct Queue {
     pub lock: LockName,
     /// The grants in it.
     pub items: Vec<QueueItem>,
-    /// How many hold the lock.
+    /// The number of holders.
     #[serde(default)]
     pub holder_count: u64,
-    /// How many wait for it.
+    /// The number of waiters.
     #[serde(default)]
     pub queue_length: u64,
     /// Where the next page begins; `null` on the last one.
@@ -302,7 +302,7 @@ pub struct FenceCheck {
     pub current: bool,
 }
 
-/// A renewed grant. The answer names it, so that you cannot mistake another answer for this one.
+/// A renewed grant. The answer names it, so you cannot mistake another answer for this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -311,13 +311,13 @@ pub struct RenewedGrant {
     pub id: GrantId,
     /// Its time to live without a renewal.
     pub ttl: String,
-    /// The time until it expires without another one.
+    /// The time until it expires without another renewal.
     pub expires_in: String,
-    /// The same as a time of day, by this node's clock, for people.
+    /// When it expires, by this node's clock, for people.
     pub expires_at: String,
 }
 
-/// A session that was kept alive. The answer names it, so that you cannot mistake another answer for this one.
+/// A session that was kept alive. The answer names it, so you cannot mistake another answer for this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -326,9 +326,9 @@ pub struct RenewedSession {
     pub id: SessionId,
     /// How long it lives without a keepalive.
     pub ttl: String,
-    /// The time until it expires without another one.
+    /// The time until it expires without another keepalive.
     pub expires_in: String,
-    /// The same as a time of day, by this node's clock, for people.
+    /// When it expires, by this node's clock, for people.
     pub expires_at: String,
 }
 

@@ -18,7 +18,7 @@ pub struct Election {
     pub value: String,
     /// Its fencing token, which is the revision at which it was elected.
     pub token: FencingToken,
-    /// How often the leader has proclaimed a new value since it took the lead.
+    /// How many times the leader has proclaimed a new value since it took the lead.
     pub version: i32,
     /// The revision of that value.
     pub value_since: Revision,
@@ -31,7 +31,7 @@ pub struct Election {
 pub struct Proclaimed {
     /// The election.
     pub election: LockName,
-    /// How often the leader has proclaimed.
+    /// How many times the leader has proclaimed a new value since it took the lead.
     pub version: i32,
     /// The revision of the change.
     pub revision: Revision,
@@ -66,7 +66,7 @@ pub enum What {
     Bookmark,
     /// The server is shutting down: observe again at another node, from the revision after this one.
     Goaway,
-    /// The observation cannot go on.
+    /// The observation cannot continue.
     Error(Box<Failure>),
 }
 
@@ -79,7 +79,7 @@ pub struct Leader {
     pub token: FencingToken,
     /// The value that it proclaims.
     pub value: String,
-    /// How often the leader has proclaimed a new value since it took the lead.
+    /// How many times the leader has proclaimed a new value since it took the lead.
     pub version: i32,
     /// The grant's public number.
     pub number: GrantNumber,

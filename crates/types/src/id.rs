@@ -33,8 +33,8 @@ macro_rules! counter {
 }
 
 counter! {
-    /// The position of a change in the history of the cluster: 1 for the first change, then one more for each.
-    /// It corresponds to ZooKeeper's zxid and etcd's revision. It is not the index of Raft's log.
+    /// The position of a change in the history of the cluster: 1 for the first change, then one more for each. It
+    /// corresponds to ZooKeeper's zxid and etcd's revision. It is not the Raft log index.
     Revision
 }
 counter! {

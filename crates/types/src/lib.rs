@@ -59,11 +59,11 @@ impl std::fmt::Display for Mode {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum EndReason {
-    /// Its owner gave it back.
+    /// Its owner released it.
     Released,
     /// Its session expired without a keepalive.
     Expired,
-    /// An administrator took it away.
+    /// An administrator broke it.
     Broken,
     /// Its owner left the queue, or disconnected while waiting.
     Withdrawn,
@@ -75,11 +75,11 @@ pub enum EndReason {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum HoldingEnd {
-    /// Its owner gave it back.
+    /// Its owner released it.
     Released,
     /// Its session expired without a keepalive.
     Expired,
-    /// An administrator took it away.
+    /// An administrator broke it.
     Broken,
     /// Its owner disconnected.
     Withdrawn,

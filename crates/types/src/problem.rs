@@ -31,9 +31,9 @@ pub struct Problem {
     /// What to do about it, in terms of HTTP. A client shows its own advice instead, in terms of its commands or calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<Cow<'static, str>>,
-    /// For programs.
+    /// The error code, for programs.
     pub code: Code,
-    /// Whether the same request may succeed when you simply send it again.
+    /// Whether the same request may succeed if you simply send it again.
     pub retryable: bool,
     /// Further facts for a person or a program.
     #[serde(flatten)]
@@ -83,7 +83,7 @@ pub struct Facts {
     /// The grant that holds the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<Contender>,
-    /// The caller's position in the queue: the one it would have had, or had when its wait ended.
+    /// The caller's position in the queue: the position that it would have had, or that it had when its wait ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
     /// The first few grants ahead of it, in order: holders first.
@@ -92,10 +92,10 @@ pub struct Facts {
     /// An estimate for people of how long the wait will take, if each grant ahead holds for as long as recent holders did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<String>,
-    /// The current holder's token: `Some(None)`, `null`, if nobody holds the lock.
+    /// The current holder's token: `null` if nobody holds the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_token: Option<Option<FencingToken>>,
-    /// The node's current version: `Some(None)`, `null`, if the node does not exist.
+    /// The node's current version: `null` if the node does not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_version: Option<Option<i32>>,
     /// The limit in force.
@@ -107,7 +107,7 @@ pub struct Facts {
     /// The node of the tree that the error is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
-    /// The step of a transaction that was refused; none of the others was done either.
+    /// The refused step of the transaction; the other steps were not done either.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedStep>,
     /// The field that differs from the first request with the same key.
@@ -116,7 +116,8 @@ pub struct Facts {
     /// The oldest revision whose events are still kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Revision>,
-    /// The deadlock that waiting would cause: each waiter waits for the next, and the last for the first. At most the first 32.
+    /// The deadlock that waiting would cause: each waiter waits for the next, and the last for the first. At most 32
+    /// waiters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycle: Option<Vec<Blocked>>,
 }

@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, expecting = r#"a transaction, such as {"then": [{"put": {"path": "/a", "value": "b"}}]}"#)]
 pub struct Transaction {
-    /// The conditions; if there are none, `then` is run.
+    /// The conditions; if there are none, `then` runs.
     #[serde(default, rename = "if", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// The operations to run if all conditions hold, in order.
     #[serde(default)]
     pub then: Vec<Operation>,
-    /// The operations to run if a condition does not hold. Without `else` the transaction is then refused, and the answer names
-    /// the condition.
+    /// The operations to run if a condition does not hold. Without `else`, the server then refuses the transaction, and
+    /// the answer names the condition.
     #[serde(default, rename = "else", skip_serializing_if = "Option::is_none")]
     pub otherwise: Option<Vec<Operation>>,
 }
@@ -57,7 +57,7 @@ pub struct Fence {
     pub lock: LockName,
     /// The token.
     pub token: FencingToken,
-    /// The grant's id, to be exact among readers who share a token.
+    /// The grant's id, to tell apart shared grants with the same token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<GrantId>,
 }
@@ -126,10 +126,10 @@ pub struct Create {
     /// The node is ephemeral: it lives as long as this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// The server removes the node after it was unchanged and had no children for this long.
+    /// The server removes the node once it has been unchanged and without children for this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Span>,
-    /// The node is a container: the server removes it some time after its last child is gone.
+    /// The node is a container: the server removes it some time after its last child is removed.
     #[serde(default)]
     pub container: bool,
 }
@@ -153,10 +153,10 @@ pub struct Put {
     /// The node is ephemeral: it lives as long as this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// The server removes the node after it was unchanged and had no children for this long.
+    /// The server removes the node once it has been unchanged and without children for this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Span>,
-    /// The node is a container: the server removes it some time after its last child is gone.
+    /// The node is a container: the server removes it some time after its last child is removed.
     #[serde(default)]
     pub container: bool,
 }
@@ -211,7 +211,7 @@ pub struct Check {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Transacted {
-    /// Whether all conditions held: if so, `then` was run, otherwise `else`.
+    /// Whether all conditions held: if so, `then` ran, otherwise `else`.
     pub succeeded: bool,
     /// The result of each operation, in order.
     pub results: Vec<OperationResult>,
@@ -257,7 +257,7 @@ pub enum OperationResult {
     Delete {
         /// Its path.
         path: Path,
-        /// How many nodes were removed, including itself.
+        /// How many nodes were removed, including the named one.
         count: u32,
     },
     /// The check passed.

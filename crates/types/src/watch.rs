@@ -12,8 +12,8 @@ use std::borrow::Cow;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct WatchLine {
-    /// The revision of the change. For `initial`, the revision that the whole initial state reflects; for `bookmark` and
-    /// `goaway`, the revision up to which all events were sent; for `error`, the node's.
+    /// The revision of the change. For `initial`, the revision that the whole initial state reflects; for `bookmark`
+    /// and `goaway`, the revision up to which all events were sent; for `error`, the node's revision.
     pub revision: Revision,
     /// What happened.
     #[serde(flatten)]
@@ -113,7 +113,7 @@ pub enum What {
         /// The public number of the grant that had expired.
         number: GrantNumber,
     },
-    /// An administrator took the lock from all its holders; each of their grants ends with an event of its own.
+    /// An administrator broke the lock; the grant of each holder ends with its own event.
     Broken {
         /// The lock.
         lock: LockName,
@@ -131,7 +131,7 @@ pub enum What {
         number: GrantNumber,
         /// Its fencing token.
         token: FencingToken,
-        /// How often the leader has proclaimed a new value since it took the lead.
+        /// How many times the leader has proclaimed a new value since it took the lead.
         version: i32,
         /// Its session's public number.
         session: SessionNumber,
@@ -145,7 +145,7 @@ pub enum What {
         /// The public number of its grant.
         number: GrantNumber,
     },
-    /// An administrator set what a lock allows.
+    /// An administrator changed the settings of a lock.
     #[serde(rename = "set")]
     LockSet {
         /// The lock.
@@ -165,13 +165,13 @@ pub enum What {
         /// The reason; may be empty.
         reason: String,
     },
-    /// A lock was forgotten, with its limit, because nobody had used it for long.
+    /// A lock was forgotten, with its limit, because nobody had used it for a long time.
     #[serde(rename = "forgotten")]
     LockForgotten {
         /// The lock.
         lock: LockName,
     },
-    /// A session began.
+    /// A session was opened.
     #[serde(rename = "opened")]
     SessionOpened {
         /// The session's public number.
@@ -179,7 +179,7 @@ pub enum What {
         /// Its timeout, with a unit.
         ttl: String,
     },
-    /// A session has another timeout.
+    /// The timeout of a session changed.
     #[serde(rename = "changed")]
     SessionChanged {
         /// The session's public number.
@@ -210,9 +210,9 @@ pub enum What {
         lock: LockName,
         /// The grant's public number.
         number: GrantNumber,
-        /// Whether it holds, waits or cools.
+        /// Held, queued or cooling.
         state: GrantState,
-        /// Its fencing token, while it holds.
+        /// Its fencing token, while it is held.
         #[serde(skip_serializing_if = "Option::is_none")]
         token: Option<FencingToken>,
         /// Its session's public number.
@@ -234,7 +234,7 @@ pub enum What {
     Bookmark,
     /// The server is shutting down: watch again at another node, from the revision after this one.
     Goaway,
-    /// The watch cannot go on.
+    /// The watch cannot continue.
     Error(Box<Failure>),
 }
 
@@ -254,7 +254,7 @@ pub enum SessionEnd {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Failure {
-    /// For programs.
+    /// The error code, for programs.
     pub code: Code,
     /// The HTTP status that an answer with this problem would have.
     pub status: u16,
@@ -265,7 +265,7 @@ pub struct Failure {
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<Cow<'static, str>>,
-    /// Whether the same watch may succeed when you simply start it again.
+    /// Whether the same watch may succeed if you simply start it again.
     pub retryable: bool,
     /// Further facts for a person or a program.
     #[serde(flatten)]

@@ -24,7 +24,7 @@ pub(super) struct LoadArgs {
     /// Start this many operations a second, 0.01 to 10000000 [default: no fixed rate]
     ///
     /// They start whether or not earlier ones are done, and latency counts from each scheduled start. Without a fixed
-    /// rate, each client starts the next operation when the last is done.
+    /// rate, each client starts the next operation when the previous one is done.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     pub(super) rate: Option<f64>,
     /// Run the load generator on this many threads, 1 to 64

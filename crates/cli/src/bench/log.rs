@@ -55,7 +55,7 @@ pub(super) struct LogArgs {
     /// Create this directory on the disk to measure, and remove it afterwards; it must not exist
     #[arg(long, value_name = "DIR", default_value = "fairhold-bench-log")]
     dir: PathBuf,
-    /// Use this port and the next two between the nodes, up to 65000
+    /// Use this port and the next two for traffic between the nodes; at most 65000
     #[arg(long, value_name = "PORT", default_value_t = 7_371, value_parser = clap::value_parser!(u16).range(1..=65_000))]
     port: u16,
 }

@@ -33,7 +33,7 @@ pub(crate) struct LoadPlan {
     /// The measured time: operations that end in it count.
     pub(crate) time: Duration,
     /// Operations a second, over all clients, that start whether or not earlier ones are done. Without it, each client
-    /// starts the next operation when the last is done.
+    /// starts the next operation when the previous one is done.
     pub(crate) rate: Option<f64>,
 }
 

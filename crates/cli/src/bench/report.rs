@@ -42,7 +42,7 @@ fn summary(figures: &Value) -> String {
     let number = |field: &str| figures[field].as_f64().unwrap_or_default();
     let loop_kind = match figures["rate"].as_f64() {
         Some(rate) => format!("{rate} started a second"),
-        None => "each starts the next operation when the last is done".to_owned(),
+        None => "each starts the next operation when the previous one is done".to_owned(),
     };
     let cores = number("load_cpu_seconds") / number("seconds").max(f64::MIN_POSITIVE);
     let mut text = format!(

@@ -168,8 +168,8 @@ fn leader(seen: &ClusterProbe) -> Finding {
         _ => fail(
             CHECK,
             format!("the nodes do not agree on the leader: {}", views()),
-            "run doctor again in a second; if they still disagree, check that the nodes reach each other's peer ports in both \
-             directions",
+            "run doctor again in a second; if they still disagree, check that the nodes can reach each other's peer ports in \
+             both directions",
         ),
     }
 }

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 The first column is the grant's secret id: use it to renew, upgrade and release. The grant expires after --ttl unless you
-renew it. Exit code 75: it was not acquired, and you are not in the queue.
+renew it. Exit code 75: the grant was not acquired, and you are not in the queue.
 
 Examples:
   fairhold grants take deploy --wait 1m                          wait in the queue for at most a minute
   fairhold grants take deploy --respond-async                    keep a place in the queue; then: grants show ID --wait 10m
-  fairhold grants take table --shared                            together with other readers
+  fairhold grants take table --shared                            together with other shared holders
   fairhold grants take gpu --limit 4 --permits 2                 two of four permits
   fairhold grants take orders --and-shared stock                 both locks or neither, in one step
-  fairhold grants take primary --value http://10.0.0.7:8080      campaign in an election
+  fairhold grants take primary --value http://10.0.0.7:8080      stand for an election
   fairhold grants take deploy --session 5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e --owner ci-7 --reentrant";
 
 #[derive(Debug, clap::Args)]
@@ -43,7 +43,7 @@ pub(super) struct TakeArgs {
     #[arg(short, long)]
     shared: bool,
 
-    /// Set the number of permits of the lock, at least 1; the first request that passes it decides
+    /// Set the number of permits of the lock, at least 1; later requests pass the same number or none
     #[arg(short, long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     limit: Option<u32>,
 
@@ -51,7 +51,7 @@ pub(super) struct TakeArgs {
     #[arg(short, long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     permits: Option<u32>,
 
-    /// Campaign in an election, with this public value while you lead
+    /// Stand for an election, with this public value while you lead
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["shared", "and_shared", "limit", "permits", "reentrant"])]
     value: Option<String>,
 

@@ -15,8 +15,8 @@ Run a command while holding a lock, like flock, but across machines.
 Waits in the queue until the lock is free, runs the command without a shell, and releases the lock when the command ends. The
 exit code is that of the command. While it waits, it prints the holder and its own place in the queue on stderr.
 
-Unlike a lock of flock, this lock is a lease: it can be lost while the command runs. If no node of the cluster can be reached
-for too long, fairhold stops the command and everything that it started BEFORE anybody else can get the lock: with SIGTERM, and
+Unlike flock's lock, this lock is a lease: it can be lost while the command runs. If no node of the cluster can be reached
+for too long, fairhold stops the command and everything that it started BEFORE anyone else can get the lock: with SIGTERM, and
 with SIGKILL after --kill-after. It then exits with 79. The same happens when fairhold itself is killed. When an administrator
 breaks the lock, the next holder gets it at once: fairhold then sends SIGTERM when it learns of the break, and SIGKILL half a
 second later.
@@ -24,21 +24,21 @@ second later.
 When the command has ended, fairhold also stops every process that the command left running, whether in the background, in its
 own session or process group, or as a daemon: no such process continues without the lock. Unless fairhold runs as root, it
 cannot stop processes of other users: it names them on stderr and keeps the lock as long as it can; if it loses the lock, it
-exits with 80. So write `sudo fairhold lock NAME -- CMD`, not `fairhold lock NAME -- sudo CMD`. A write that must not come late
-must carry FAIRHOLD_TOKEN, and the storage must check it.";
+exits with 80. So write `sudo fairhold lock NAME -- CMD`, not `fairhold lock NAME -- sudo CMD`. A write that must not
+arrive late must carry FAIRHOLD_TOKEN, and the storage must check it.";
 
 const AFTER_HELP: &str = "\
 Environment of the command: FAIRHOLD_LOCK (the name, or the first of several), FAIRHOLD_TOKEN (the fencing token),
   FAIRHOLD_GRANT (the grant's secret id).
 
-Exit codes: the command's own, or 128+N if signal N ended it; 2 wrong usage; 69 no endpoint answered within --timeout;
+Exit codes: the command's own, or 128+N if signal N ended it; 2 usage error; 69 no endpoint answered within --timeout;
   75 not acquired (-E changes it); 77 denied; 79 the lock was lost; 80 a process of the command cannot be stopped and continues
   without the lock; 126 the command cannot be run; 127 the command was not found.
 
 Examples:
   fairhold lock nightly -n -- ./backup.sh                 skip if it already runs somewhere (cron)
   fairhold lock deploy -w 10m -- make deploy              wait for at most 10 minutes
-  fairhold lock table -s -- ./report.sh                   together with other readers
+  fairhold lock table -s -- ./report.sh                   together with other shared holders
   fairhold lock orders stock -- ./settle.sh               both locks or neither, in one step
   fairhold lock gpu -l 4 -p 2 -- ./train.sh               two of four permits
   fairhold lock orders --and-shared stock -- ./count.sh   one exclusive and one shared, in one step
@@ -80,11 +80,11 @@ pub(crate) struct LockArgs {
     #[arg(short, long, conflicts_with = "exclusive")]
     pub(crate) shared: bool,
 
-    /// Hold the lock exclusively; this is the default
+    /// Hold the lock exclusively [default]
     #[arg(short = 'x', long)]
     pub(crate) exclusive: bool,
 
-    /// Set the number of permits of the lock, at least 1; the first request that passes it decides
+    /// Set the number of permits of the lock, at least 1; later requests pass the same number or none
     #[arg(short, long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub(crate) limit: Option<u32>,
 
@@ -100,7 +100,7 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub(crate) ttl: Duration,
 
-    /// Show this name to people who look at the queue (default: USER@HOST:PID)
+    /// Show this name to people who look at the queue [default: USER@HOST:PID]
     #[arg(long, value_name = "TEXT")]
     pub(crate) owner: Option<String>,
 
@@ -108,7 +108,7 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub(crate) lock_delay: Duration,
 
-    /// Hold the lock for at most this long; stops the command before the cluster ends the grant
+    /// Hold the lock for at most this long; fairhold stops the command before the cluster ends the grant
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) max_hold: Option<Duration>,
 
@@ -124,11 +124,11 @@ pub(crate) struct LockArgs {
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
 
-    /// Send SIGKILL this long after SIGTERM [default: 5s; 500ms if the lock was taken away]
+    /// Send SIGKILL this long after SIGTERM [default: 5s; 500ms if an administrator breaks the lock]
     ///
-    /// If the lock cannot be renewed, it is at most a third of --ttl.
+    /// If the lock cannot be renewed, the time is at most a third of --ttl.
     ///
-    /// If the lock was taken away, the command and the next holder run at the same time for that long.
+    /// If an administrator breaks the lock, the command and the next holder run at the same time for that long.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) kill_after: Option<Duration>,
 

@@ -36,7 +36,7 @@ pub(crate) struct ElectArgs {
     #[arg(value_name = "CMD", required = true, last = true)]
     command: Vec<std::ffi::OsString>,
 
-    /// Publish this value while leading, such as an address; at most 4096 bytes
+    /// Proclaim this value while leading, such as an address; at most 4096 bytes
     #[arg(long, value_name = "TEXT")]
     value: String,
 
@@ -56,7 +56,7 @@ pub(crate) struct ElectArgs {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     ttl: Duration,
 
-    /// Show this name to people who look at the queue (default: USER@HOST:PID)
+    /// Show this name to people who look at the queue [default: USER@HOST:PID]
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
 
@@ -64,7 +64,7 @@ pub(crate) struct ElectArgs {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     lock_delay: Duration,
 
-    /// Lead for at most this long; stops the command before the cluster ends the leadership
+    /// Lead for at most this long; fairhold stops the command before the cluster ends the leadership
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     max_hold: Option<Duration>,
 
@@ -72,7 +72,7 @@ pub(crate) struct ElectArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
     meta: Vec<(String, String)>,
 
-    /// Exit with this code if it did not become the leader
+    /// Exit with this code if fairhold did not become the leader
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::NOT_ACQUIRED)]
     conflict_exit_code: u8,
 
@@ -80,11 +80,11 @@ pub(crate) struct ElectArgs {
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     on_lost: OnLost,
 
-    /// Send SIGKILL this long after SIGTERM [default: 5s; 500ms if the leadership was taken away]
+    /// Send SIGKILL this long after SIGTERM [default: 5s; 500ms if an administrator breaks it]
     ///
-    /// If the leadership cannot be renewed, it is at most a third of --ttl.
+    /// If the leadership cannot be renewed, the time is at most a third of --ttl.
     ///
-    /// If the leadership was taken away, the command and the next leader run at the same time for that long.
+    /// If an administrator breaks it, the command and the next leader run at the same time for that long.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     kill_after: Option<Duration>,
 

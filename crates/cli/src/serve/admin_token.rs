@@ -33,7 +33,7 @@ pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTo
     let Some(file) = file else {
         if !is_trial {
             tracing::warn!(
-                "no --admin-token-file: anyone who can reach the client port may break locks and end other clients' sessions"
+                "no --admin-token-file: anyone who can reach the client port can break locks and end other clients' sessions"
             );
         }
         return Ok(Admin::open());
@@ -42,7 +42,7 @@ pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTo
     if let Some(warning) = permission_warning(&metadata) {
         tracing::warn!(file = %file.display(), "{warning}");
     }
-    tracing::info!(file = %file.display(), "calls for administrators require the token");
+    tracing::info!(file = %file.display(), "administrators' calls require the token");
     Ok(Admin::guarded(token))
 }
 
@@ -74,7 +74,7 @@ pub(super) fn watch(file: PathBuf, admin: Admin) -> JoinHandle<()> {
                 Ok(token) => {
                     admin.replace_token(token.clone());
                     if last.is_some() {
-                        tracing::info!(file = %file.display(), "the node reloaded the administrators' token");
+                        tracing::info!(file = %file.display(), "reloaded the administrators' token");
                     }
                 }
                 Err(error) => tracing::error!("{error}; the node keeps the last valid token"),

@@ -47,7 +47,7 @@ pub(crate) struct ServeArgs {
     /// Accept this host name from browsers too, such as the name of a proxy [default: none]
     ///
     /// If you set one, the Host header of every request must be an IP address, localhost, a member's host or one of
-    /// these names. Otherwise only requests from web pages are checked, against the first three.
+    /// these names. Otherwise the node checks only requests from web pages, against the first three.
     #[arg(long, value_name = "NAME", env = "FAIRHOLD_ALLOWED_HOST", value_delimiter = ' ')]
     pub(crate) allowed_host: Vec<String>,
 
@@ -65,7 +65,7 @@ pub(crate) struct ServeArgs {
 
     /// Accept at most this many client connections [default: one per 256 KiB of memory, up to 10000]
     ///
-    /// The node lowers it at startup if the limit on open files is too low.
+    /// The node lowers this number at startup if the limit on open files is too low.
     #[arg(long, value_name = "N", env = "FAIRHOLD_CONNECTIONS_MAX", value_parser = connections())]
     pub(crate) connections_max: Option<u32>,
 
@@ -92,7 +92,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILTER", env = "FAIRHOLD_LOG")]
     pub(crate) log: Option<String>,
 
-    /// Require the token in this file for administrators' calls [default: none; anyone may make them]
+    /// Require the token in this file for administrators' calls [default: none; anyone can make them]
     ///
     /// These calls break locks, end sessions by number, and more. The node reloads the file when it changes.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_ADMIN_TOKEN_FILE")]

@@ -56,8 +56,7 @@ pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeE
             Err(shortage) => shortage,
         };
         if waiting.is_empty() {
-            let reason =
-                format!("{shortage}. This node does not take part; it starts by itself as soon as there is enough space");
+            let reason = format!("{shortage}. This node does not take part; it starts automatically when there is enough space");
             tracing::error!("{reason}");
             let clients = listen_for_clients(&config.listen).await?;
             for listener in [Some(clients), listen_for_status(config).await?].into_iter().flatten() {
@@ -83,7 +82,7 @@ async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage,
         if is_short() {
             let needed = START_ROOM_BYTES / MIB;
             let data = data.display();
-            return Ok(Err(format!("the file system of {data} has less than the {needed} MiB free that a start needs")));
+            return Ok(Err(format!("the file system of {data} has less than {needed} MiB free, which a start needs")));
         }
         match Storage::open(&data, id) {
             Ok(storage) => Ok(Ok(storage)),
@@ -100,7 +99,10 @@ fn free_log(data: &Path, id: NodeId) -> Result<(), ServeError> {
     match free_covered_log(data, id) {
         Ok(None) => Ok(()),
         Ok(Some(through)) => {
-            tracing::warn!(through, "the disk is nearly full: the node freed the log entries that the newest snapshot covers");
+            tracing::warn!(
+                through_index = through,
+                "the disk is nearly full: freed the log entries that the newest snapshot covers"
+            );
             Ok(())
         }
         Err(error) if error.is_out_of_space() => {
@@ -156,11 +158,11 @@ async fn read_free_bytes(data: &Path) -> Option<u64> {
         Ok(Ok(free)) => Some(free),
         // Without a figure nothing happens: a write that fails reports the problem.
         Ok(Err(error)) => {
-            tracing::debug!(%error, "the free space on the disk is unknown");
+            tracing::debug!(%error, "cannot read the free space on the disk");
             None
         }
         Err(error) => {
-            tracing::debug!(%error, "the free space on the disk is unknown");
+            tracing::debug!(%error, "cannot read the free space on the disk");
             None
         }
     }

@@ -2,12 +2,12 @@
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, geteuid, getrlimit, set_dumpable_behavior, setrlimit};
 
-/// Disables core files, and prevents other processes of the same user from reading the memory. Warns if the node runs
+/// Disables core dumps, and prevents other processes of the same user from reading the memory. Warns if the node runs
 /// as root, unless this is a trial on one machine (`fairhold dev`).
 pub(super) fn harden(is_trial: bool) {
     let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum };
     if let Err(error) = setrlimit(Resource::Core, none) {
-        tracing::warn!(%error, "cannot disable core files of this process: they would contain all its secrets");
+        tracing::warn!(%error, "cannot disable core dumps of this process: a core dump would contain all its secrets");
     }
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         tracing::warn!(%error, "other processes of the same user may be able to read the memory of this process");

@@ -51,7 +51,7 @@ pub(super) async fn watch(node: Node<TokioRuntime>, limit: u64) {
             node.warn(Concern::Memory, Some(warning));
         } else if short && percent < RECOVERED_PERCENT {
             short = false;
-            tracing::info!(resident, limit, "there is enough memory again");
+            tracing::info!(resident_bytes = resident, limit_bytes = limit, "there is enough memory again");
             node.warn(Concern::Memory, None);
         }
         node.set_memory_short(short);

@@ -18,7 +18,7 @@ pub(super) fn fit_connections(limits: Limits) -> Result<Limits, ServeError> {
     let now = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => before.maximum,
         Err(error) => {
-            tracing::warn!(%error, "cannot raise the limit on open files");
+            tracing::warn!(%error, "cannot raise the limit on open files: the current limit applies");
             before.current
         }
     };
@@ -29,8 +29,8 @@ pub(super) fn fit_connections(limits: Limits) -> Result<Limits, ServeError> {
         tracing::warn!(
             open_files,
             connections = fitting.connections,
-            "this process may open {open_files} files and sockets: it accepts {} client connections instead of {}, and {} \
-             instead of {} from one address. To accept more, raise its limit (ulimit -Hn, LimitNOFILE= of its unit)",
+            "this process can open {open_files} files and sockets: it accepts {} client connections instead of {}, and {} \
+             instead of {} from one address. To accept more, raise its limit (ulimit -Hn, or LimitNOFILE= in its systemd unit)",
             fitting.connections,
             limits.connections,
             fitting.per_address,

@@ -75,7 +75,7 @@ async fn reload(file: PathBuf, keys: PeerKeys) {
             Ok(found) => {
                 failed = None;
                 if keys.replace(&found) {
-                    tracing::info!(file = %file.display(), "the node reloaded the peer key: it applies to new connections");
+                    tracing::info!(file = %file.display(), "reloaded the peer key: it applies to new connections");
                 }
             }
             Err(error) if failed.as_ref() == Some(&error) => {}

@@ -84,7 +84,7 @@ pub(super) async fn acquire(
                     WaitUntil::Held | WaitUntil::Now(_) => Error::Unavailable { last: why.to_owned() },
                 });
             }
-            Attempt::Again(why) => tracing::info!(why, "the place in the queue is lost; the client queues again"),
+            Attempt::Again(why) => tracing::info!(why, "lost the place in the queue; the client queues again"),
         }
         if let Some(session) = session {
             session.lease().check().map_err(Error::Lost)?;

@@ -272,7 +272,7 @@ impl Acquire {
         // The background releases a lost lock: the caller must know at once.
         let done = done?;
         if let Err(error) = guard.release().await {
-            tracing::warn!(%error, "the work is done; the background is still releasing its lock");
+            tracing::warn!(%error, "the work is done; a background task is still releasing its lock");
         }
         Ok(done)
     }

@@ -192,7 +192,7 @@ impl Guard {
             ended,
             watcher,
         }));
-        tracing::debug!(lock = %grant.lock, contender = %grant.number, %token, "held");
+        tracing::debug!(lock = %grant.lock, grant = %grant.number, %token, "acquired a lock");
         Guard { held, tasks, is_released: false, _session: session.cloned() }
     }
 

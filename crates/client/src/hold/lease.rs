@@ -1,7 +1,7 @@
 //! Leases: the renewals of a grant or a session, and how long the client may still rely on it.
 //!
-//! Only this client's own clock decides, so no network is needed to notice that a lease is over. A lease that was found
-//! over never comes back, whatever is acknowledged later.
+//! Only this client's own clock decides, so no network is needed to notice that a lease has ended. A lease that was
+//! found over never comes back, whatever is acknowledged later.
 //!
 //! Only an answer that names the renewed grant or session, and says how long it lives, proves a renewal.
 
@@ -182,7 +182,7 @@ impl Lease {
             tokio::select! {
                 biased;
                 lost = self.lost() => {
-                    tracing::info!(%lost, "a lease is over");
+                    tracing::info!(%lost, "a lease has ended");
                     return;
                 }
                 is_proved = renewed => at_least = if is_proved { Duration::ZERO } else { self.attempt_max() },
@@ -203,7 +203,7 @@ impl Lease {
             Err(Error::Lost(lost)) => drop(self.end(lost)),
             Err(Error::Refused { code: Some(Code::GrantNotFound), .. }) => drop(self.end(Lost::Expired)),
             // The error says nothing about the lease.
-            Err(error) => tracing::warn!(%error, "a renewal is not acknowledged"),
+            Err(error) => tracing::warn!(%error, "a renewal was not acknowledged"),
         }
         false
     }

@@ -248,7 +248,7 @@ async fn read_session(client: &Client, session: SessionNumber, watcher: &Session
         let reply = match inner.renewals.send(&call, RetryBudget::within(inner.timeout)).await {
             Ok(reply) => reply,
             Err(error) => {
-                tracing::debug!(%error, "the grants of a session could not be read");
+                tracing::debug!(%error, "cannot read the grants of a session; the client tries again");
                 sleep(backoff.next(None)).await;
                 continue;
             }
@@ -263,7 +263,7 @@ async fn read_session(client: &Client, session: SessionNumber, watcher: &Session
                 watcher.keep(&guarded, &left);
             }
             Err(_) if reply.problem().code == Some(Code::SessionNotFound) => drop(lease.end(Lost::Expired)),
-            Err(error) => tracing::warn!(%error, "the grants of a session cannot be listed"),
+            Err(error) => tracing::warn!(%error, "cannot list the grants of a session"),
         }
         return;
     }
@@ -279,7 +279,7 @@ pub(crate) async fn read_grant(client: Client, id: GrantId, number: GrantNumber,
             Ok(_) => return,
             Err(Error::Lost(lost)) => return watcher.ended(number, lost),
             Err(Error::Refused { code: Some(Code::GrantNotFound), .. }) => return watcher.ended(number, Lost::Expired),
-            Err(error) => tracing::debug!(%error, "the state of a grant could not be read"),
+            Err(error) => tracing::debug!(%error, "cannot read the state of a grant; the client tries again"),
         }
         sleep(backoff.next(None)).await;
     }

@@ -137,7 +137,7 @@ impl Upgrade {
             let grant: dto::Grant = reply.json()?;
             let token = grant.token.ok_or_else(|| Error::NotUnderstood { why: "it has no token".to_owned() })?;
             self.held.state().upgraded(pending, token);
-            tracing::debug!(lock = %self.held.lock(), contender = %self.held.number(), %token, "upgraded");
+            tracing::debug!(lock = %self.held.lock(), grant = %self.held.number(), %token, "upgraded a lock");
             return Ok(token);
         }
         if !may_arrive {

@@ -150,7 +150,7 @@ impl Observer {
             let line = match lines.next(2 * BOOKMARK_EVERY).await {
                 Ok(line) => line,
                 Err(why) => {
-                    tracing::debug!(why, "the observation continues at another node");
+                    tracing::debug!(why, "an observation broke and continues at another node");
                     self.lines = None;
                     continue;
                 }
@@ -161,7 +161,7 @@ impl Observer {
                         return Ok(seen);
                     }
                 }
-                Err(error) => tracing::warn!(%error, "ignored an invalid line of an election"),
+                Err(error) => tracing::warn!(%error, "ignored an invalid line of an observation"),
             }
         }
     }

@@ -235,11 +235,11 @@ impl Follower {
                 Ok(Parsed::Compacted(oldest)) => return StreamEnd::Compacted(oldest),
                 Ok(Parsed::Refused(error)) => return StreamEnd::Refused(error),
                 Ok(Parsed::Failed(why)) => {
-                    tracing::debug!(why, "a node cannot continue a watch; another node may");
+                    tracing::debug!(why, "a node cannot continue a watch, which continues at another node");
                     return StreamEnd::Broke(None);
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "a line of a watch is not valid");
+                    tracing::debug!(%error, "a watch received an invalid line and continues at another node");
                     return StreamEnd::Broke(None);
                 }
             };

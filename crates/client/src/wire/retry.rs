@@ -136,7 +136,7 @@ impl Transport {
         match &attempted {
             Attempted::Answered(reply) => self.endpoints.answered(endpoint, leader_of(reply)),
             Attempted::Nothing { why, .. } | Attempted::Unknown { why, .. } => {
-                tracing::debug!(%endpoint, why, "no definite answer");
+                tracing::debug!(%endpoint, why, "a node gave no definite answer");
                 self.endpoints.failed(endpoint);
             }
         }
@@ -149,7 +149,7 @@ impl Transport {
         let reply = self.send(&call, RetryBudget::within(ATTEMPT_MAX)).await;
         match reply.and_then(|reply| reply.json::<dto::Cluster>()) {
             Ok(cluster) => self.endpoints.discovered(&cluster.members.into_iter().map(|member| member.url).collect::<Vec<_>>()),
-            Err(error) => tracing::debug!(%error, "the members of the cluster could not be read"),
+            Err(error) => tracing::debug!(%error, "cannot read the members of the cluster"),
         }
     }
 }

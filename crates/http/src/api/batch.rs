@@ -146,7 +146,7 @@ fn together(answers: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
 fn write(mut answer: BatchAnswer, bytes_max: usize) -> Vec<u8> {
     let json = |answer: &BatchAnswer| {
         serde_json::to_vec(answer).unwrap_or_else(|error| {
-            tracing::error!(%error, "an answer of a batch could not be encoded as JSON");
+            tracing::error!(%error, "cannot encode an answer of a batch as JSON");
             b"null".to_vec()
         })
     };

@@ -130,7 +130,7 @@ fn line(event: At<HoldEvent>, kind: RequestKind, id: GrantId) -> Bytes {
         HoldEvent::GoAway => HoldLine::Goaway { id },
     };
     let mut bytes = serde_json::to_vec(&line).unwrap_or_else(|error| {
-        tracing::error!(%error, "a line could not be encoded as JSON");
+        tracing::error!(%error, "cannot encode a line as JSON");
         Vec::new()
     });
     bytes.resize(bytes.len().max(shortest), b'\t');

@@ -58,7 +58,7 @@ pub(crate) fn value(text: Option<String>, base64: Option<String>) -> Result<Valu
         }
     };
     if bytes.len() > VALUE_BYTES_MAX {
-        return Err(Problem::new(Code::TooLarge, format!("a value has at most {VALUE_BYTES_MAX} bytes")));
+        return Err(Problem::new(Code::TooLarge, format!("a value can have at most {VALUE_BYTES_MAX} bytes")));
     }
     Ok(Value::from(bytes))
 }

@@ -23,7 +23,7 @@ pub(crate) fn advice_for(code: Code, kind: RequestKind) -> Option<&'static str> 
         Code::SessionOwned => Some("keep the session alive: that keeps the grant alive too"),
         Code::LimitMismatch => Some("pass that limit or leave it out; an administrator can change it"),
         Code::NotHeld => Some("to wait until it is held, get the grant with wait=30s"),
-        Code::NotEmpty => Some("remove what is below it first, or remove everything in one step with recursive"),
+        Code::NotEmpty => Some("remove what is below it first, or remove everything in one step with recursive=true"),
         Code::VersionMismatch => Some("read it again, and write with its current version"),
         Code::IdempotencyMismatch => Some("use a new key for each request"),
         Code::Forgotten => Some("use a new key"),

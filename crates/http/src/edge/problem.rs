@@ -156,7 +156,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, retryable) = (self.status, self.retryable);
         let mut bytes = serde_json::to_vec(&fairhold_types::problem::Problem::from(self)).unwrap_or_else(|error| {
-            tracing::error!(%error, "a problem could not be encoded as JSON");
+            tracing::error!(%error, "cannot encode a problem as JSON");
             Vec::new()
         });
         bytes.push(b'\n');

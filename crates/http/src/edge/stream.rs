@@ -55,7 +55,7 @@ impl StreamFormat {
             out.extend_from_slice(b"data: ");
         }
         if let Err(error) = serde_json::to_writer(&mut *out, line) {
-            tracing::error!(%error, "a line could not be encoded as JSON");
+            tracing::error!(%error, "cannot encode a line as JSON");
         }
         out.extend_from_slice(match self {
             StreamFormat::Lines => b"\n",

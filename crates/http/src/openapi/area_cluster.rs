@@ -39,11 +39,15 @@ fn hand_over(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/cluster/leader", "handOver", TAG, "Transfer the leadership to another voter.")
         .about(
-            "For administrators. The server answers when the other voter leads. You can send it to any server. With an \
-             Idempotency-Key it happens once: a repeated request is answered with the current leader.",
+            "For administrators. The server answers when the other voter leads. You can send the request to any server. With an \
+             Idempotency-Key the transfer happens once: the server answers a repeated request with the current leader.",
         )
         .form::<call::HandOver>(None, json!({ "to": 2 }))
-        .json::<dto::Leader>(StatusCode::OK, "It leads.", json!({ "leader": 2, "leader_url": "http://n2:7171", "term": 7 }))
+        .json::<dto::Leader>(
+            StatusCode::OK,
+            "The voter leads.",
+            json!({ "leader": 2, "leader_url": "http://n2:7171", "term": 7 }),
+        )
         .codes(&[Code::NotFound, Code::AlreadyLeader, Code::NotCaughtUp, Code::TooLarge])
         .admin()
         .finish_as(OperationKind::Keyed)
@@ -53,11 +57,11 @@ fn take_snapshot(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/cluster/snapshot", "takeSnapshot", TAG, "Take a snapshot of this server's state now.")
         .about(
-            "For administrators. It is a snapshot of the server that you call; servers also take them by themselves. The server \
-             answers when the snapshot is stored.",
+            "For administrators. The snapshot is of the server that you call; servers also take snapshots on their own. The \
+             server answers when the snapshot is stored.",
         )
         .form::<call::Empty>(None, json!({}))
-        .json::<dto::SnapshotTaken>(StatusCode::OK, "It is stored.", json!({ "id": 2, "snapshot_index": 4711 }))
+        .json::<dto::SnapshotTaken>(StatusCode::OK, "The snapshot is stored.", json!({ "id": 2, "snapshot_index": 4711 }))
         .codes(&[Code::TooLarge])
         .admin()
         .finish_as(OperationKind::Keyed)
@@ -65,8 +69,8 @@ fn take_snapshot(describe: &mut Describer) -> DescribedCall {
 
 fn live(describe: &mut Describer) -> DescribedCall {
     describe
-        .call(Method::GET, "/livez", "live", TAG, "Say whether the process runs.")
-        .content(StatusCode::OK, "It does.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
+        .call(Method::GET, "/livez", "live", TAG, "Check whether the process runs.")
+        .content(StatusCode::OK, "The process runs.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
         .example(StatusCode::OK, "text/plain", json!("ok\n"))
         .codes(&[Code::BadRequest])
         .finish_as(OperationKind::Here)
@@ -74,12 +78,12 @@ fn live(describe: &mut Describer) -> DescribedCall {
 
 fn ready(describe: &mut Describer) -> DescribedCall {
     describe
-        .call(Method::GET, "/readyz", "ready", TAG, "Say whether this server can serve.")
+        .call(Method::GET, "/readyz", "ready", TAG, "Check whether this server can serve.")
         .query::<call::Ready>()
-        .content(StatusCode::OK, "It can.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
+        .content(StatusCode::OK, "The server can serve.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
         .example(StatusCode::OK, "text/plain", json!("ok\n"))
         .json::<dto::Readiness>(StatusCode::OK, "", examples::readiness(true))
-        .json::<dto::Readiness>(StatusCode::SERVICE_UNAVAILABLE, "It cannot.", examples::readiness(false))
+        .json::<dto::Readiness>(StatusCode::SERVICE_UNAVAILABLE, "The server cannot serve.", examples::readiness(false))
         .codes(&[Code::BadRequest, Code::NoQuorum, Code::ShuttingDown])
         .finish_as(OperationKind::Here)
 }
@@ -87,7 +91,11 @@ fn ready(describe: &mut Describer) -> DescribedCall {
 fn version(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/version", "version", TAG, "Show the program's name and version.")
-        .json::<dto::Version>(StatusCode::OK, "The program.", json!({ "name": "fairhold", "version": env!("CARGO_PKG_VERSION") }))
+        .json::<dto::Version>(
+            StatusCode::OK,
+            "The name and the version.",
+            json!({ "name": "fairhold", "version": env!("CARGO_PKG_VERSION") }),
+        )
         .codes(&[Code::BadRequest])
         .finish_as(OperationKind::Here)
 }
@@ -126,7 +134,7 @@ fn openapi(describe: &mut Describer) -> DescribedCall {
         .about("Compressed if `Accept-Encoding` names gzip. With `If-None-Match` and the ETag of an earlier answer, `304`.")
         .content(StatusCode::OK, "The description.", "application/json", json!({ "type": "object" }))
         .example(StatusCode::OK, "application/json", json!({ "openapi": "3.1.0", "info": { "title": "Fairhold" }, "paths": {} }))
-        .empty(StatusCode::NOT_MODIFIED, "You have it already.")
+        .empty(StatusCode::NOT_MODIFIED, "You already have this version.")
         .codes(&[Code::BadRequest])
         .finish_as(OperationKind::Here)
 }

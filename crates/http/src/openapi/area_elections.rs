@@ -32,8 +32,8 @@ fn stand(describe: &mut Describer) -> DescribedCall {
         .call(Method::POST, "/v1/elections/{name}", "stand", TAG, "Stand for an election.")
         .about(
             "The first in the queue leads. A candidacy is a grant like that of a lock: it has a token, and you renew and release \
-             it in the same way; to release it is to resign. The first use of a name makes it a lock or an election, until \
-             nobody has used it for 10 minutes: the other use is `kind_mismatch`.",
+             it in the same way; releasing it resigns. The first use of a name makes it a lock or an election; the other use is \
+             then `kind_mismatch`, until nobody has used the name for 10 minutes.",
         )
         .in_path("name", NAME, election_name())
         .form::<call::Stand>(Some(rules), example)
@@ -53,7 +53,7 @@ fn proclaim(describe: &mut Describer) -> DescribedCall {
         .form::<call::Proclaim>(None, example)
         .json::<election::Proclaimed>(
             StatusCode::OK,
-            "It is proclaimed.",
+            "The value is proclaimed.",
             json!({ "election": "primary", "version": 1, "revision": 57 }),
         )
         .codes(&[Code::NotLeader, Code::RateLimited, Code::TooLarge])
@@ -84,7 +84,7 @@ fn leader(describe: &mut Describer) -> DescribedCall {
         .lines("application/x-ndjson", lines)
         .content(StatusCode::OK, "", "text/event-stream", json!({ "type": "string" }))
         .lines("text/event-stream", events)
-        .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
+        .empty(StatusCode::NOT_MODIFIED, "Nothing has changed.")
         .codes(&[Code::NoLeader, Code::KindMismatch, Code::Compacted])
         .finish_as(OperationKind::Read)
 }

@@ -56,14 +56,14 @@ fn acquire(describe: &mut Describer) -> DescribedCall {
         .about(
             "No parameter is required: without a session the server opens one for this grant, and without `wait` it answers at \
              once. The Idempotency-Key becomes the grant's id; the same key again answers for the same grant. With `hold=stream` \
-             the connection is the session: the answer lasts as long as the grant, one JSON object a line. The server refuses a \
-             request whose wait would cause a deadlock; for this check, requests with the same named session and `owner` are one \
-             waiter. You cannot combine `ttl` or `hold` with `session`, `permits` over `limit`, or `mode=shared` with a `limit` \
-             over 1.",
+             the connection is the session: the answer lasts as long as the grant, one JSON object per line. The server refuses \
+             a request whose wait would cause a deadlock; for this check, requests with the same named session and `owner` are \
+             one waiter. `session` excludes `ttl` and `hold`, a `limit` over 1 excludes `mode=shared`, and `permits` must not \
+             exceed `limit`.",
         )
         .in_path("name", "The lock's name; write its slashes as %2F.", lock_name())
         .form::<call::Acquire>(Some(rules), example)
-        .held_or_waiting("It is held.", held(), line)
+        .held_or_waiting("The grant is held.", held(), line)
         .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
         .finish_as(OperationKind::Keyed)
 }
@@ -79,11 +79,11 @@ fn acquire_many(describe: &mut Describer) -> DescribedCall {
         .about(
             "All or nothing: one grant, with one token, which is queued, held, released and broken as one. It takes a place in \
              every queue, in the same order everywhere, so two such requests never wait for each other. If it is next for one \
-             lock but must wait for another, the first lock is reserved for it. Everything else is as with one lock; of a lock \
-             with a limit it takes one permit.",
+             lock but must wait for another, the first lock is reserved for it. Everything else is as with one lock; of each \
+             lock with a limit it takes one permit.",
         )
         .form::<call::AcquireMany>(Some(rules), example)
-        .held_or_waiting("They are held.", both, line)
+        .held_or_waiting("All locks are held.", both, line)
         .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
         .finish_as(OperationKind::Keyed)
 }
@@ -93,7 +93,7 @@ fn look(describe: &mut Describer) -> DescribedCall {
         .call(Method::GET, "/v1/grants/{id}", "getGrant", TAG, "Get a grant by its id, or wait until it is held.")
         .in_path("id", "The grant's secret id.", grant_id())
         .query::<call::GetGrant>()
-        .json::<dto::Grant>(StatusCode::OK, "It is held or queued.", held())
+        .json::<dto::Grant>(StatusCode::OK, "The grant is held or queued.", held())
         .codes(&[Code::GrantGone, Code::GrantNotFound])
         .finish_as(OperationKind::Read)
 }
@@ -107,7 +107,7 @@ fn renew(describe: &mut Describer) -> DescribedCall {
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .form::<call::Renew>(None, json!({ "ttl": "30s" }))
-        .json::<dto::RenewedGrant>(StatusCode::OK, "It lives on.", renewed())
+        .json::<dto::RenewedGrant>(StatusCode::OK, "The grant is renewed.", renewed())
         .codes(&[Code::GrantGone, Code::Forgotten, Code::GrantNotFound, Code::SessionOwned, Code::TooLarge])
         .finish_as(OperationKind::Keyed)
 }
@@ -118,14 +118,14 @@ fn renewed() -> Value {
 
 fn downgrade(describe: &mut Describer) -> DescribedCall {
     describe
-        .call(Method::POST, "/v1/grants/{id}/downgrade", "downgradeGrant", TAG, "Turn an exclusive hold into a shared one.")
+        .call(Method::POST, "/v1/grants/{id}/downgrade", "downgradeGrant", TAG, "Downgrade an exclusive grant to shared.")
         .about(
-            "The grant keeps its token, and waiting readers join at once. For a shared grant nothing changes. With an \
-             Idempotency-Key it happens once: a retry that arrives late does not undo an upgrade.",
+            "The grant keeps its token, and waiting shared grants join at once. For a shared grant nothing changes. With an \
+             Idempotency-Key the downgrade happens once: a retry that arrives late does not undo an upgrade.",
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .form::<call::Empty>(None, json!({}))
-        .json::<dto::Grant>(StatusCode::OK, "It is held shared.", shared())
+        .json::<dto::Grant>(StatusCode::OK, "The grant is held in shared mode.", shared())
         .codes(&[
             Code::LockHeld,
             Code::NotHeld,
@@ -141,16 +141,16 @@ fn downgrade(describe: &mut Describer) -> DescribedCall {
 
 fn upgrade(describe: &mut Describer) -> DescribedCall {
     describe
-        .call(Method::POST, "/v1/grants/{id}/upgrade", "upgradeGrant", TAG, "Turn a shared hold into an exclusive one.")
+        .call(Method::POST, "/v1/grants/{id}/upgrade", "upgradeGrant", TAG, "Upgrade a shared grant to exclusive.")
         .about(
             "The upgrade waits only for the other holders, ahead of all waiters, and the grant stays held meanwhile; then it \
-             gets a new token. If you disconnect or `wait` runs out, you keep the shared hold. The server refuses the upgrade if \
-             another holder already waits for one. With an Idempotency-Key a repeated request joins the earlier one, and a retry \
-             that arrives late does nothing once the upgrade was done, undone or given up.",
+             gets a new token. If you disconnect or `wait` runs out, you keep the shared grant. The server refuses the upgrade \
+             if another holder already waits for one. With an Idempotency-Key a repeated request joins the earlier one, and a \
+             retry that arrives late does nothing once the upgrade is done, undone or given up.",
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .form::<call::Upgrade>(None, json!({ "wait": "30s" }))
-        .json::<dto::Grant>(StatusCode::OK, "It is held exclusively.", held())
+        .json::<dto::Grant>(StatusCode::OK, "The grant is held in exclusive mode.", held())
         .codes(&[
             Code::LockHeld,
             Code::NotHeld,
@@ -170,13 +170,13 @@ fn release(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::DELETE, "/v1/grants/{id}", "releaseGrant", TAG, "Release a grant, or leave the queue.")
         .about(
-            "A repeated release, or one with an unknown id, is `204` too, and ends the id: an acquire with it that arrives late \
-             takes nothing. With `session` the id stays ended for as long as the session lives, otherwise for at least 60 \
-             seconds after the last release.",
+            "A repeated release, or one with an unknown id, also gets `204` and ends the id: a late acquire with that id takes \
+             nothing. With `session` the id stays ended for as long as the session lives, otherwise for at least 60 seconds \
+             after the last release.",
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .query::<call::Release>()
-        .empty(StatusCode::NO_CONTENT, "It is over.")
+        .empty(StatusCode::NO_CONTENT, "The grant has ended.")
         .finish_as(OperationKind::Change)
 }
 
@@ -191,13 +191,13 @@ fn batch(describe: &mut Describer) -> DescribedCall {
         .about(
             "The server answers each call as if you had made it alone, and each succeeds or fails by itself; if one call is \
              malformed, the server refuses the whole batch before it starts any. It makes calls with the same id one after the \
-             other, in the order of the request, each when the previous one is answered. Calls with different ids have no order: \
-             a release may take effect before an acquire that precedes it in the list. The answer comes when all calls are done, \
-             within one `Fairhold-Timeout`, and no call waits for a lock: an acquire needs a session, and with `queue` it takes a place \
-             in the queue; then use `GET /v1/grants/{id}` or `GET /v1/watch` to see when it is held. A renewal is only for a \
-             grant without a named session, and keeps its ttl. Each answer names the holder that the call waits for and the \
-             number of grants ahead, and has at most 4 KiB: a longer one leaves out `meta`. If you send a batch again with the \
-             same ids, nothing happens twice. The headers are those of every call in it.",
+             other, in the order of the request, each after the previous one is answered. Calls with different ids have no \
+             order: a release may take effect before an acquire that precedes it in the list. The answer comes when all calls \
+             are done, within one `Fairhold-Timeout`, and no call waits for a lock: an acquire needs a session, and with `queue` \
+             it takes a place in the queue; then use `GET /v1/grants/{id}` or `GET /v1/watch` to see when it is held. A renewal \
+             is only for a grant without a named session, and keeps its ttl. Each answer names the holder that the call waits \
+             for and the number of grants ahead. It has at most 4 KiB: a longer answer leaves out `meta`. If you send a batch \
+             again with the same ids, nothing happens twice. The headers apply to every call in the batch.",
         )
         .calls::<call::BatchCalls>(example)
         .json::<BatchAnswers>(

@@ -52,11 +52,11 @@ fn show(describe: &mut Describer) -> DescribedCall {
         "next_cursor": null,
     });
     describe
-        .call(Method::GET, "/v1/locks/{name}", "getLock", TAG, "Show the holders of a lock, and how many wait for it.")
+        .call(Method::GET, "/v1/locks/{name}", "getLock", TAG, "Show the holders of a lock and the number of waiters.")
         .about("A lock that was never used has no holders. Holders come page by page, in the order in which they queued.")
         .in_path("name", NAME, lock_name())
         .query::<call::ShowLock>()
-        .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
+        .empty(StatusCode::NOT_MODIFIED, "Nothing has changed.")
         .json::<dto::Lock>(StatusCode::OK, "The lock.", lock)
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
         .finish_as(OperationKind::Read)
@@ -74,7 +74,7 @@ fn queue(describe: &mut Describer) -> DescribedCall {
         )
         .in_path("name", NAME, lock_name())
         .query::<call::ShowQueue>()
-        .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
+        .empty(StatusCode::NOT_MODIFIED, "Nothing has changed.")
         .json::<dto::Queue>(StatusCode::OK, "The queue, in order.", queue)
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
         .finish_as(OperationKind::Read)
@@ -114,12 +114,12 @@ fn fence(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/v1/locks/{name}/fence", "checkFence", TAG, "Check a fencing token.")
         .about(
-            "A token is current exactly while a held grant of the lock has it: it becomes stale at once after a release, an \
-             expiry or a break.",
+            "A token is current only while a held grant of the lock has it: it becomes stale at once after a release, an expiry \
+             or a break.",
         )
         .in_path("name", NAME, lock_name())
         .query::<call::CheckFence>()
-        .json::<dto::FenceCheck>(StatusCode::OK, "It is current.", json!({ "current": true }))
+        .json::<dto::FenceCheck>(StatusCode::OK, "The token is current.", json!({ "current": true }))
         .codes(&[Code::StaleToken])
         .finish_as(OperationKind::Read)
 }
@@ -133,13 +133,13 @@ fn set(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::PATCH, "/v1/locks/{name}", "setLock", TAG, "Change the settings of a lock.")
         .about(
-            "For administrators. Pass at least one setting; the others stay as they are. No holder loses the lock because of it; \
-             a waiter that can no longer fit ends as `broken`. The settings stay even if nobody uses the lock. With an \
-             Idempotency-Key they are set once: a retry that arrives late does not undo later changes.",
+            "For administrators. Pass at least one setting; the others stay as they are. No holder loses the lock; a waiter that \
+             can no longer fit ends as `broken`. The settings stay even if nobody uses the lock. With an Idempotency-Key the \
+             change happens once: a retry that arrives late does not undo later changes.",
         )
         .in_path("name", NAME, lock_name())
         .form::<call::SetLock>(Some(rules), json!({ "limit": 5, "max_hold": "1m" }))
-        .json::<dto::Lock>(StatusCode::OK, "Its settings and its holders.", example)
+        .json::<dto::Lock>(StatusCode::OK, "The lock, with its settings and its holders.", example)
         .codes(&[Code::TooLarge])
         .admin()
         .finish_as(OperationKind::Keyed)
@@ -149,13 +149,12 @@ fn revoke(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/locks/{name}/holders/revoke", "revokeLock", TAG, "Ask the holders of a lock to release it.")
         .about(
-            "For administrators. This is only a request: it ends nothing. Streams get a `revoke` line, watches a `revoke` \
-             event, and the grant shows it. With an Idempotency-Key it happens once: a retry that arrives late asks nobody \
-             again.",
+            "For administrators. This is only a request: it ends nothing. Streams get a `revoke` line, watches a `revoke` event, \
+             and the grant shows it. With an Idempotency-Key it happens once: a retry that arrives late does not ask again.",
         )
         .in_path("name", NAME, lock_name())
         .form::<call::RevokeLock>(None, json!({ "reason": "an upgrade" }))
-        .empty(StatusCode::ACCEPTED, "They are told.")
+        .empty(StatusCode::ACCEPTED, "The holders have been asked.")
         .codes(&[Code::TooLarge])
         .admin()
         .finish_as(OperationKind::Keyed)
@@ -163,15 +162,15 @@ fn revoke(describe: &mut Describer) -> DescribedCall {
 
 fn break_lock(describe: &mut Describer) -> DescribedCall {
     describe
-        .call(Method::DELETE, "/v1/locks/{name}/holders", "breakLock", TAG, "Take a lock away from all its holders.")
+        .call(Method::DELETE, "/v1/locks/{name}/holders", "breakLock", TAG, "Break a lock: end the grants of all its holders.")
         .about(
             "For administrators. The holders' grants end as `broken`, with the reason; a lock delay ends too; the next waiters \
-             are granted in the same step, with larger tokens. If nobody holds the lock, the answer is `204` too. A repeat with \
+             are granted in the same step, with larger tokens. If nobody holds the lock, the answer is also `204`. A repeat with \
              the same Idempotency-Key does not affect later holders.",
         )
         .in_path("name", NAME, lock_name())
         .query::<call::BreakLock>()
-        .empty(StatusCode::NO_CONTENT, "None of the former holders holds it any more.")
+        .empty(StatusCode::NO_CONTENT, "No former holder holds the lock any more.")
         .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)
         .admin()
         .finish_as(OperationKind::Keyed)

@@ -75,7 +75,7 @@ fn get(describe: &mut Describer, at: &'static str) -> DescribedCall {
         .query::<call::GetNode>()
         .header(
             "If-None-Match",
-            "The versions that you already have, in quotes.",
+            "The versions that you already have, each in quotes.",
             json!({ "type": "string", "example": "\"17\"" }),
         )
         .content(StatusCode::OK, "The value, the stat, or a page.", "application/octet-stream", octets)
@@ -87,11 +87,11 @@ fn get(describe: &mut Describer, at: &'static str) -> DescribedCall {
         .named_example(StatusCode::OK, "application/json", "names", json!({ "items": ["nightly"], "next_cursor": null }))
         .named_example(StatusCode::OK, "application/json", "stats", json!({ "items": [examples::stat()], "next_cursor": null }))
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .empty(StatusCode::NOT_MODIFIED, "You have this version, or nothing changed.");
+        .empty(StatusCode::NOT_MODIFIED, "You already have this version, or nothing has changed.");
     for status in [StatusCode::OK, StatusCode::NOT_MODIFIED] {
         call = call.answer_header(status, "ETag", "The version, in quotes.", tag());
         for (name, sort) in STAT {
-            call = call.answer_header(status, name, "Of the stat.", json!({ "type": sort }));
+            call = call.answer_header(status, name, "A field of the stat.", json!({ "type": sort }));
         }
     }
     call.finish_as(OperationKind::Read)
@@ -101,7 +101,7 @@ fn put(describe: &mut Describer, at: &'static str) -> DescribedCall {
     let (id, summary) =
         if at == ROOT { ("putRoot", "Write the root's value.") } else { ("putNode", "Write a node's value, or create it.") };
     let mut call = describe.call(Method::PUT, at, id, TAG, summary).about(
-        "Pass at most one of `session`, `ttl` and `container`; they are only for a node that you create, or that already has \
+        "Pass at most one of `session`, `ttl` and `container`; they apply only to a node that you create, or that is already of \
          that kind.",
     );
     if at == NODE {
@@ -109,10 +109,10 @@ fn put(describe: &mut Describer, at: &'static str) -> DescribedCall {
     }
     call = if_match(call.query::<call::PutNode>()).header(
         "If-None-Match",
-        "`*`: it must not exist.",
+        "`*`: the node must not exist.",
         json!({ "type": "string", "enum": ["*"] }),
     );
-    for (status, about) in [(StatusCode::CREATED, "It was created."), (StatusCode::OK, "It was written.")] {
+    for (status, about) in [(StatusCode::CREATED, "The node was created."), (StatusCode::OK, "The node was written.")] {
         call = call
             .json::<dto::Written>(status, about, json!({ "path": "/jobs/nightly", "version": 0, "revision": 57 }))
             .answer_header(status, "ETag", "The version, in quotes.", tag());
@@ -122,8 +122,9 @@ fn put(describe: &mut Describer, at: &'static str) -> DescribedCall {
 
 fn create(describe: &mut Describer, at: &'static str) -> DescribedCall {
     let id = if at == ROOT { "createInRoot" } else { "createSequential" };
-    let mut call = describe.call(Method::POST, at, id, TAG, "Create a child with a number in its name.").about(
-        "The server builds its name from `name` and the parent's counter in ten digits. Pass at most one of `session` and `ttl`.",
+    let mut call = describe.call(Method::POST, at, id, TAG, "Create a child whose name ends in a number.").about(
+        "The server builds the child's name from `name` and the parent's counter in ten digits. Pass at most one of `session` \
+         and `ttl`.",
     );
     if at == NODE {
         call = call.in_path("path", "The parent's path, without its first slash.", path(PATH_LEVELS_MAX - 1));
@@ -132,7 +133,7 @@ fn create(describe: &mut Describer, at: &'static str) -> DescribedCall {
     call = call
         .query::<call::CreateNode>()
         .required_flag("sequential")
-        .json::<dto::Written>(StatusCode::CREATED, "It was created.", created)
+        .json::<dto::Written>(StatusCode::CREATED, "The node was created.", created)
         .answer_header(StatusCode::CREATED, "ETag", "The version, in quotes.", tag())
         .answer_header(StatusCode::CREATED, "Location", "The new node.", json!({ "type": "string" }));
     write(call).codes(&CREATES).finish_as(OperationKind::Keyed)
@@ -145,7 +146,7 @@ fn delete(describe: &mut Describer, at: &'static str) -> DescribedCall {
     if at == NODE {
         call = call
             .in_path("path", "The node's path, without its first slash.", path(PATH_LEVELS_MAX))
-            .empty(StatusCode::NO_CONTENT, "It is gone.")
+            .empty(StatusCode::NO_CONTENT, "The node is removed.")
             .codes(&[Code::NotEmpty, Code::NoNode, Code::TooLarge]);
     }
     call = if_match(call.query::<call::DeleteNode>());
@@ -158,7 +159,7 @@ const CREATES: [Code; 6] =
 
 fn if_match(call: OperationBuilder<'_>) -> OperationBuilder<'_> {
     let versions = json!({ "type": "string", "minLength": 1, "pattern": "^(\\*|\"(0|[1-9][0-9]{0,8})\")$", "example": "\"17\"" });
-    call.header("If-Match", "The version that it must have, in quotes, or `*` if it only must exist.", versions)
+    call.header("If-Match", "The version that the node must have, in quotes, or `*` if it only has to exist.", versions)
 }
 
 /// A call with a value.

@@ -39,7 +39,7 @@ fn open(describe: &mut Describer) -> DescribedCall {
         .form::<call::OpenSession>(None, json!({ "ttl": "15s", "name": "worker-3", "meta": {} }))
         .json::<dto::OpenedSession>(
             StatusCode::CREATED,
-            "It is open.",
+            "The session is open.",
             json!({ "id": ID, "number": 41, "ttl": "15s", "expires_in": "15s" }),
         )
         .codes(&[Code::SessionExpired, Code::TooLarge])
@@ -53,7 +53,7 @@ fn keepalive(describe: &mut Describer) -> DescribedCall {
         .form::<call::Empty>(None, json!({}))
         .json::<dto::RenewedSession>(
             StatusCode::OK,
-            "It lives on.",
+            "The session is alive.",
             json!({ "id": ID, "ttl": "15s", "expires_in": "15s", "expires_at": "2026-01-01T12:00:15.000Z" }),
         )
         .codes(&[Code::SessionExpired, Code::Denied, Code::TooLarge])
@@ -87,8 +87,8 @@ fn show(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/v1/sessions/{id}", "getSession", TAG, "Show a session and what it owns, page by page.")
         .about(
-            "Name it by its secret id or by its number. The answer shows no secret id. Each page continues the list of grants \
-             and the list of ephemeral nodes.",
+            "Pass its secret id or its number. The answer shows no secret id. Each page continues the list of grants and the \
+             list of ephemeral nodes.",
         )
         .in_path("id", "The session's id or number.", session())
         .query::<call::ShowSession>()
@@ -102,13 +102,13 @@ fn close(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::DELETE, "/v1/sessions/{id}", "endSession", TAG, "End a session and everything that it owns, in one step.")
         .about(
-            "With the secret id, the owner closes it: this releases its grants. With the number, an administrator ends it: its \
-             grants, held or queued, end as `broken`, with the reason. That needs the administrators' token if the server has \
-             one.",
+            "With the secret id, the owner closes the session: this releases its grants. With the number, an administrator ends \
+             the session: its grants, held or queued, end as `broken`, with the reason. That needs the administrators' token if \
+             the server has one.",
         )
         .in_path("id", "The session's id or number.", session())
         .query::<call::CloseSession>()
-        .empty(StatusCode::NO_CONTENT, "It has ended.")
+        .empty(StatusCode::NO_CONTENT, "The session has ended.")
         .codes(&[Code::SessionNotFound])
         .admin()
         .finish_as(OperationKind::Change)

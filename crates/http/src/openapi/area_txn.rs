@@ -43,11 +43,11 @@ fn transact(describe: &mut Describer) -> DescribedCall {
         .call(Method::POST, "/v1/txn", "transact", "nodes", "Change several nodes in one step, if conditions hold.")
         .about(
             "All or nothing, and at one revision. If all conditions hold, the server runs `then`, otherwise `else`; without \
-             `else` it refuses the transaction. Each operation sees the effects of those before it. A refusal changes nothing \
-             and names in `failed` the entry of the list that was refused.",
+             `else` it refuses the transaction. Each operation sees the effects of those before it. A refusal changes nothing, \
+             and its `failed` names the refused entry.",
         )
         .request::<txn::Transaction>(example)
-        .json::<txn::Transacted>(StatusCode::OK, "It was done.", done)
+        .json::<txn::Transacted>(StatusCode::OK, "The transaction was done.", done)
         .codes(&[
             Code::Denied,
             Code::NoNode,

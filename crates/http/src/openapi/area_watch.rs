@@ -21,14 +21,14 @@ fn watch(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/v1/watch", "watch", TAG, "Watch events as they happen.")
         .about(
-            "The stream has every event of the objects that you name, once and in order; if some events are no longer kept, \
-             its last line says so. Each parameter adds to what you watch; without any you watch everything. `from` is inclusive and excludes \
-             `initial`, `recursive` excludes `children`. A `bookmark` names the revision up to which you have all events: the \
-             server sends one as soon as you have caught up, then every 10 s.",
+            "The stream has every event of the things that you name, once and in order; if some events are no longer kept, its \
+             last line says so. Each parameter adds to what you watch; without any, you watch everything. `from` is inclusive. \
+             `from` excludes `initial`, and `recursive` excludes `children`. A `bookmark` names the revision up to which you \
+             have all events: the server sends one as soon as you have caught up, then every 10 s.",
         )
         .query::<call::Watch>()
         .header("Last-Event-ID", "Continue after this revision.", json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }))
-        .content(StatusCode::OK, "Lines, for as long as you read them.", "application/x-ndjson", line)
+        .content(StatusCode::OK, "A stream of lines, for as long as you read it.", "application/x-ndjson", line)
         .lines("application/x-ndjson", lines)
         .content(StatusCode::OK, "", "text/event-stream", json!({ "type": "string" }))
         .lines("text/event-stream", events)

@@ -264,7 +264,11 @@ impl OperationBuilder<'_> {
             .json::<dto::Grant>(StatusCode::OK, held, example)
             .content(StatusCode::OK, "", "application/x-ndjson", line)
             .lines("application/x-ndjson", lines::held())
-            .json::<dto::Grant>(StatusCode::ACCEPTED, "The grant waits in the queue, with `Prefer: respond-async`.", waits)
+            .json::<dto::Grant>(
+                StatusCode::ACCEPTED,
+                "The grant waits in the queue, as `Prefer: respond-async` requested.",
+                waits,
+            )
             .answer_header(StatusCode::ACCEPTED, "Location", "The address of the grant.", json!({ "type": "string" }))
             .codes(&[
                 Code::LockHeld,
@@ -320,12 +324,12 @@ impl OperationBuilder<'_> {
             let about = "How long the server may work on the request, including hops to other servers; `wait` does not count.";
             let min = Duration::from_millis(1);
             self.parameters.push(parameter::duration_header("Fairhold-Timeout", about, min, TIMEOUT_MAX, TIMEOUT_DEFAULT));
-            let about = "The id of the cluster that the request is for: any other cluster refuses it.";
+            let about = "The id of the cluster that the request is for: any other cluster refuses the request.";
             let id = json!({ "type": "string", "pattern": id_pattern::CLUSTER_ID });
             self = self.header("Fairhold-Cluster", about, id);
             let route = "`redirect`: answer `307` with the leader's address instead of forwarding the request.";
             self.parameters.push(at("header", "Fairhold-Route", route, json!({ "type": "string", "enum": ["redirect"] })));
-            self = self.empty(StatusCode::TEMPORARY_REDIRECT, "Another server leads, and `Fairhold-Route: redirect` was sent.");
+            self = self.empty(StatusCode::TEMPORARY_REDIRECT, "Another server leads, and you sent `Fairhold-Route: redirect`.");
             let location = json!({ "type": "string" });
             self = self.answer_header(StatusCode::TEMPORARY_REDIRECT, "Location", "The same resource at the leader.", location);
             self = self.codes(&[
@@ -343,7 +347,7 @@ impl OperationBuilder<'_> {
         }
         match kind {
             OperationKind::Read => {
-                let about = "With `consistency=local`: wait until this server has this revision.";
+                let about = "With `consistency=local`: wait until this server has applied this revision.";
                 self = self.header("Fairhold-Min-Revision", about, json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }));
             }
             OperationKind::Keyed => {
@@ -379,7 +383,7 @@ impl OperationBuilder<'_> {
                 self = self.answer_header(
                     status,
                     "Retry-After",
-                    "When to retry, in seconds. It is missing if a retry cannot help.",
+                    "When to retry, in seconds. Missing if a retry cannot help.",
                     seconds,
                 );
             } else if status == StatusCode::UNAUTHORIZED {

@@ -24,7 +24,7 @@ pub(super) fn example_json(status: StatusCode, code: Code) -> Value {
     let problem = match (code, status) {
         (Code::TooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE) => Problem::new(
             code,
-            format!("the request line and the headers may have {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers together"),
+            format!("the request line and the headers can have at most {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers"),
         ),
         _ => example(code),
     };
@@ -48,7 +48,7 @@ pub(super) fn example(code: Code) -> Problem {
         ),
         Code::NoLeader => problem("this election has no leader"),
         Code::SessionExpired => problem("the session has ended or never existed"),
-        Code::TooLarge => Problem::new(code, format!("a value has at most {VALUE_BYTES_MAX} bytes")),
+        Code::TooLarge => Problem::new(code, format!("a value can have at most {VALUE_BYTES_MAX} bytes")),
         Code::Internal => problem("the answer could not be encoded as JSON"),
         Code::DeadlineExceeded => problem_of(ReadError::Deadline.into(), RequestKind::Read),
         Code::Overloaded => not_served(NotProposed::Overloaded),

@@ -164,14 +164,17 @@ impl Listener {
                 },
                 Err(error) if spare.shed(&error, &socket) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
         drop(socket);
         if tokio::time::timeout(timeouts.drain, graceful.shutdown()).await.is_err() {
-            tracing::warn!(connections = connections.len(), "requests were still running at the end and were aborted");
+            tracing::warn!(
+                connections = connections.len(),
+                "aborted the requests that were still running at the end of the shutdown"
+            );
         }
         connections.shutdown().await;
     }
@@ -179,16 +182,16 @@ impl Listener {
 
 fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
-        tracing::error!(%error, "a connection's task failed");
+        tracing::error!(%error, "the task of a connection failed");
     }
 }
 
 /// Answers an excess connection with a refusal.
 async fn turn_away(stream: TcpStream, peer: SocketAddr, cluster: ClusterHeader, _share: Share) {
-    tracing::debug!(%peer, "too many connections");
+    tracing::debug!(%peer, "refused a connection: too many connections");
     match stream.try_write(&refusal::too_many_connections(&cluster)) {
         Ok(_) => timed_stream::lingering_close(&stream).await,
-        Err(error) => tracing::debug!(%peer, %error, "the answer to a connection over the limit could not be sent"),
+        Err(error) => tracing::debug!(%peer, %error, "cannot send the answer to a refused connection"),
     }
 }
 

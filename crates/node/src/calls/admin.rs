@@ -53,7 +53,15 @@ impl<RT: AsyncRuntime> Node<RT> {
         answer.result?;
         let name = lock.as_str();
         let revision = answer.revision.0;
-        tracing::info!(lock = name, limit, max_waiters, max_hold_ms, revision, by, "an administrator set the limits of a lock");
+        tracing::info!(
+            lock = name,
+            limit,
+            max_waiters,
+            max_hold_ms,
+            revision,
+            by,
+            "an administrator changed the settings of a lock"
+        );
         self.0.replica.wait_for_revision(answer.revision, deadline).await?;
         self.wait_until_settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await;
         Ok(self.0.replica.read(|state| At { value: views::lock(state, &lock), revision: state.revision() }))

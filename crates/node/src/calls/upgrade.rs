@@ -217,7 +217,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             answered = ended_after_pause => answered,
         };
         if let Err(error) = answered {
-            tracing::warn!(%error, "a client disconnected and its upgrade could not be ended; it ends with its grant");
+            tracing::warn!(%error, "cannot end the upgrade of a client that disconnected; it ends with its grant");
         }
     }
 

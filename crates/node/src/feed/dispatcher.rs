@@ -110,7 +110,7 @@ impl WatchDispatcher {
         loop {
             self.added.notified().await;
             if let Err(error) = failpoint!(NodeWatchCry) {
-                tracing::debug!(%error, "watchers are waiting for changes and must be woken");
+                tracing::debug!(%error, "watchers are waiting for changes: this node wakes them");
             }
             loop {
                 let (more, wake) = self.dispatch_batch();

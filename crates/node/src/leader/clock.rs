@@ -251,8 +251,8 @@ async fn expire<RT: AsyncRuntime>(
         Err(_) => Err(NotProposed::NoLeader.into()),
     };
     match proposed {
-        Ok(_) => tracing::info!(session = session.0, "session expired: no keepalive within its timeout"),
-        Err(error) => tracing::debug!(%error, session = session.0, "the expiry was not committed"),
+        Ok(_) => tracing::info!(session = session.0, "a session expired: no keepalive within its timeout"),
+        Err(error) => tracing::debug!(%error, session = session.0, "the expiry of a session was not committed"),
     }
     if let Err(error) = failpoint!(NodeExpiryDone, RT) {
         tracing::debug!(%error, "the expiry was answered before this failure: nothing is lost");

@@ -221,7 +221,7 @@ impl<RT: AsyncRuntime> LeaderHandler for KeepaliveService<RT> {
                 Ok(Some(arrived)) => confirm(&replica, &clock, arrived).await.unwrap_or(RenewalReply::NotLeading),
                 Ok(None) => RenewalReply::NotLeading,
                 Err(error) => {
-                    tracing::warn!(%error, from, "cannot decode keepalives of a node");
+                    tracing::warn!(%error, from, "cannot decode the keepalives of another node");
                     RenewalReply::NotLeading
                 }
             };

@@ -24,8 +24,9 @@ pub(crate) async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, interval: Duratio
         if alarm.too_long {
             tracing::warn!(
                 took_ms,
-                "a majority takes {took_ms} ms to answer a heartbeat, close to the interval of {interval_ms} ms: above it, no \
-                 leader lasts and the cluster serves nothing. Move the nodes closer together, or to faster machines"
+                "a majority takes {took_ms} ms to answer a heartbeat, close to the interval of {interval_ms} ms: above the \
+                 interval, no leader lasts and the cluster serves nothing. Move the nodes closer together, or to faster \
+                 machines"
             );
         } else {
             tracing::info!(took_ms, "a majority answers heartbeats within {took_ms} ms again");

@@ -24,7 +24,7 @@ pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
             return;
         }
         if let Err(error) = core.raft.trigger().snapshot().await {
-            tracing::debug!(%error, "raft is stopping, so no snapshot is taken");
+            tracing::debug!(%error, "Raft is stopping, so it takes no snapshot");
             return;
         }
         // The request has no effect if a snapshot is already being built, or if the disk has no room for it.

@@ -27,7 +27,7 @@ pub enum NotProposed {
     #[error("too many commands are waiting: try again after a pause, or try another node")]
     Overloaded,
     /// Too few nodes have free disk space, and the command needs more.
-    #[error("too few nodes have space on their disks: the leader refuses writes that need more")]
+    #[error("too few nodes have free disk space, so the leader refuses writes that need it")]
     DiskLow,
     /// The node is shutting down.
     #[error("the node is shutting down")]
@@ -41,7 +41,7 @@ pub enum NotProposed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum UnknownReason {
     /// The deadline passed, and the command may already be in the log.
-    #[error("no answer within the time given")]
+    #[error("no answer within the timeout")]
     Deadline,
     /// The connection to the leader broke after this node had sent the command.
     #[error("the connection to the leader broke")]
@@ -58,7 +58,7 @@ pub enum ReadError {
     #[error("{0}")]
     NotServed(#[from] NotProposed),
     /// The local state did not catch up within the time limit.
-    #[error("this node did not catch up within the time given")]
+    #[error("this node did not catch up within the timeout")]
     Deadline,
 }
 

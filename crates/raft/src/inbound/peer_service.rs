@@ -142,7 +142,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
 
     fn log_refusal(&self, other: NodeId, refusal: &Refusal) {
         if self.0.refused.should_log(&self.0.configured, other, refusal) {
-            tracing::warn!(node = other, "node {other} is refused: {refusal}");
+            tracing::warn!(node = other, "refused node {other}: {refusal}");
         }
     }
 }
@@ -189,7 +189,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         let request = match wire::decode::<PeerRequest<RT>>(&request) {
             Ok(request) => request,
             Err(error) => {
-                tracing::warn!(node = from, %error, "a request of node {from} cannot be decoded");
+                tracing::warn!(node = from, %error, "cannot decode a request from node {from}");
                 return ready(reply::<RT>(&PeerReply::Declined(Declined::Malformed))).boxed();
             }
         };
@@ -344,7 +344,7 @@ fn answer<RT: AsyncRuntime, E>(result: Result<PeerReply<RT>, E>) -> PeerReply<RT
 
 fn reply<RT: AsyncRuntime>(reply: &PeerReply<RT>) -> Bytes {
     wire::encode(reply).unwrap_or_else(|error| {
-        tracing::error!(%error, "an answer to another node cannot be encoded");
+        tracing::error!(%error, "cannot encode an answer to another node");
         // The other node cannot decode an empty answer, and treats it as an unknown outcome, which is correct.
         Bytes::new()
     })

@@ -131,7 +131,7 @@ impl<RT: AsyncRuntime> Elections<RT> {
         let core = &self.core;
         let won = core.with_metrics(|metrics| core.ballots.won_late(core.id, metrics.membership_config.membership()));
         let Some((vote, last_log_id)) = won else { return Some(()) };
-        tracing::info!(term = vote.leader_id.term, "the deciding vote was late: the disks are slow");
+        tracing::info!(term = vote.leader_id.term, "won the election with a vote that arrived late: the disks are slow");
         // openraft treats a committed vote as that of a leader, and rejects it if its own has advanced.
         core.raft.vote(VoteRequest::new(vote, last_log_id)).await.ok().map(drop)
     }
@@ -147,8 +147,8 @@ impl<RT: AsyncRuntime> Elections<RT> {
         tracing::warn!(
             terms,
             wrote_ms,
-            "no leader lasted in the last {terms} terms: check that the nodes reach each other and that their disks are not too \
-             slow (writing the last vote took {wrote_ms} ms here)"
+            "no leader lasted in the last {terms} terms: check that the nodes can reach each other and that their disks are not \
+             too slow (writing the last vote took {wrote_ms} ms here)"
         );
     }
 }

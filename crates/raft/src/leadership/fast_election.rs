@@ -63,7 +63,7 @@ async fn campaign<RT: AsyncRuntime>(core: &Core<RT>, led: VoteOf<Types<RT>>, dea
     }
     tracing::info!(
         leader = dead,
-        "the leader, node {dead}, has ended: its machine refuses connections. An election begins at once"
+        "the leader, node {dead}, is down: its machine refuses connections. This node starts an election at once"
     );
     core.contact.suspect(led);
     // openraft waives the lease of this vote when its leader hands over. Naming the leader itself as the target makes

@@ -57,7 +57,7 @@ pub(crate) async fn form<RT: AsyncRuntime>(core: Arc<Core<RT>>, config: ReplicaC
 async fn discover<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> Result<(), FormationError> {
     let forms = config.members.keys().next() == Some(&config.id);
     if config.members.len() > 1 {
-        tracing::info!(members = config.members.len(), "waiting for all members to start, to form a cluster");
+        tracing::info!(members = config.members.len(), "waiting for all members to start before forming the cluster");
     }
     loop {
         let others = config.members.iter().filter(|(id, _)| **id != config.id);

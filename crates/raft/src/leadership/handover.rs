@@ -75,7 +75,7 @@ pub(crate) async fn transfer<RT: AsyncRuntime>(core: &Core<RT>) {
         voters.max_by_key(|id| (!is_silent(core.lease, metrics, *id), has_room(*id), matched(metrics, *id)))
     });
     let Some(best) = best.filter(|_| leads) else { return };
-    tracing::info!(node = best, "handing the leadership to node {best}");
+    tracing::info!(node = best, "transferring the leadership to node {best}");
     if !transfer_to(core, best).await {
         tracing::warn!(node = best, "node {best} did not become the leader in time; the others will elect a leader");
     }
@@ -107,7 +107,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     {
         return Ok(HandedOver::Before);
     }
-    tracing::info!(node = to, "handing the leadership to node {to}, as requested");
+    tracing::info!(node = to, "transferring the leadership to node {to}, as requested");
     match RT::timeout_at(deadline, transfer_to(core, to)).await {
         Ok(true) => Ok(HandedOver::Now),
         Ok(false) | Err(_) => Err(HandoverError::Unfinished { to }),

@@ -166,7 +166,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
                     }
                     Err(panic) => {
                         let error = self.shared.defects.record_panic(index, answers.len() as u64, &*panic);
-                        tracing::error!(%error, "this node cannot restart itself, so it ends");
+                        tracing::error!(%error, "this node cannot restart itself, so it stops");
                         // With the state locked, so that no reader sees half a change.
                         resume_unwind(panic)
                     }
@@ -260,7 +260,10 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
         let had_no_room = std::mem::replace(&mut self.has_no_room, !self.writer.store.has_room_for(bytes));
         if self.has_no_room {
             if !had_no_room {
-                tracing::warn!(bytes, "the disk has no space for a snapshot: the log grows until there is space");
+                tracing::warn!(
+                    bytes,
+                    "the disk has no space for a snapshot, so the log grows. Free space on the file system of the data directory"
+                );
             }
             return None;
         }

@@ -165,7 +165,7 @@ impl Defects {
         defect.fingerprint = fingerprint(command);
         let kind = &defect.kind;
         let fingerprint = Hex(defect.fingerprint);
-        tracing::warn!(index, position, kind, %fingerprint, "retrying a command at which this node panicked");
+        tracing::warn!(index, position, kind, %fingerprint, "retrying a command that made this node panic");
         DefectAction::Try
     }
 

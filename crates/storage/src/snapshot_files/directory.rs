@@ -117,7 +117,7 @@ impl Directory {
         let removed = self.snapshot_thread.run(move || {
             // Its name is temporary. The next start removes the rest.
             if let Err(error) = durable::remove(&path, &path) {
-                tracing::debug!(%error, "an incomplete snapshot could not be removed: it stays until the next start");
+                tracing::debug!(%error, "cannot remove an incomplete snapshot: it stays until the next start");
             }
         });
         drop(removed);

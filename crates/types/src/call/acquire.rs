@@ -29,9 +29,9 @@ macro_rules! request_for_grant {
             /// How long the grant lives without a renewal; not with `session`.
             #[cfg_attr(feature = "schema", schemars(extend("default" = "30s")))]
             ttl: Option<Ttl>,
-            /// The id of the session that is to own it.
+            /// The id of the session that will own the grant.
             session: Option<SessionId>,
-            /// Hold it for as long as this request's connection lasts; not with `session`.
+            /// Hold the lock for as long as this request's connection lasts; not with `session`.
             hold: Option<HoldMode>,
         } $($groups)* }
     };
@@ -44,7 +44,7 @@ macro_rules! request_for_grant {
             /// How many permits the lock has; the first grant that names a number sets it.
             #[cfg_attr(feature = "schema", schemars(extend("example" = 5)))]
             limit: Option<PermitLimit>,
-            /// How many of them to take; at most `limit`.
+            /// How many permits to take; at most `limit`.
             #[cfg_attr(feature = "schema", schemars(extend("default" = 1)))]
             permits: Option<Permits>,
             /// If the same session and `owner` already hold the lock: one more hold of the same grant, with its own id and the
@@ -57,16 +57,17 @@ macro_rules! request_for_grant {
         request_for_grant! { @ $head $own { $($options)*
             /// Your name, for people to read; by default the program's name and address.
             owner: Option<OwnerName>,
-            /// A waiter of higher priority goes before waiters of lower priority, but never before one that waits for several
-            /// locks, and at most 16 times before the one that has waited longest.
+            /// A waiter of higher priority goes ahead of waiters of lower priority, but never ahead of one that waits
+            /// for several locks, and at most 16 times ahead of the one that has waited longest.
             #[cfg_attr(feature = "schema", schemars(extend("default" = 0)))]
             priority: Option<Priority>,
             /// How long the lock stays blocked if its holder's session expires.
             #[cfg_attr(feature = "schema", schemars(extend("default" = "0s")))]
             lock_delay: Option<LockDelay>,
-            /// The longest time that it may be held; then it ends as `expired`.
+            /// The maximum hold time; after it, the grant ends as `expired`.
             max_hold: Option<MaxHold>,
-            /// Pairs of text, for people to read: at most 16, and 1024 bytes in total. In a query, pass one JSON object.
+            /// Key-value pairs, for people to read: at most 16, and 1024 bytes in total. In a query, pass one JSON
+            /// object.
             meta: Option<MetaPairs>,
         } $($groups)* }
     };
@@ -119,7 +120,7 @@ request_for_grant! {
 request_for_grant! {
     /// `POST /v1/elections/{name}`: a candidacy, which is an exclusive grant with a value.
     Stand {
-        /// The value that everybody can read while you lead.
+        /// The value that everyone can read while you lead.
         #[serde(default, skip_serializing_if = "is_default")]
         pub value: Option<ElectionValue>,
     } with waiting every
@@ -132,9 +133,9 @@ request_for_grant! {
         pub id: GrantId,
         /// The lock's name.
         pub lock: LockName,
-        /// The id of the session that is to own it.
+        /// The id of the session that will own the grant.
         pub session: SessionId,
-        /// If the lock is not free, take a place in its queue instead of a refusal.
+        /// If the lock is not free, take a place in its queue instead of failing.
         #[serde(default, skip_serializing_if = "is_default")]
         pub queue: bool,
     } with one_lock every

@@ -34,7 +34,7 @@ pub enum BatchCall {
 pub struct BatchRelease {
     /// The grant's secret id.
     pub id: GrantId,
-    /// The id of the session that was to own it, if the acquire named one.
+    /// The id of the session, if the acquire named one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub session: Option<SessionId>,
 }

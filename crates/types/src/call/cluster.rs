@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ShowCluster {
-    /// Add a digest of this server's whole state. The server reads all of its state for it.
+    /// Add a digest of this server's whole state. To compute it, the server reads all of its state.
     #[serde(default, skip_serializing_if = "is_default")]
     pub digest: bool,
 }

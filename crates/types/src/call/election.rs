@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct Proclaim {
     /// The id of the leader's grant.
     pub grant: GrantId,
-    /// What to proclaim.
+    /// The value to proclaim.
     pub value: ElectionValue,
 }
 
@@ -30,7 +30,7 @@ pub struct GetLeader {
     /// after the current revision.
     #[serde(default, skip_serializing_if = "is_default")]
     pub after: Option<Number>,
-    /// For a stream: start at this revision; the next revision is the highest that you can name.
+    /// For a stream: start at this revision, at most the next one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub from: Option<PositiveNumber>,
     /// `linearizable`: the answer reflects everything acknowledged before the request. `local`: this server's own

@@ -28,7 +28,7 @@ pub struct GetGrant {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Renew {
-    /// Its new ttl.
+    /// The new ttl.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ttl: Option<Ttl>,
 }
@@ -49,7 +49,7 @@ pub struct Upgrade {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Release {
-    /// The id of the session that was to own it, if the acquire named one.
+    /// The id of the session, if the acquire named one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub session: Option<SessionId>,
 }

@@ -52,11 +52,11 @@ pub struct ListLocks {
     /// Only locks whose name has this prefix.
     #[serde(default, skip_serializing_if = "is_default")]
     pub prefix: Option<LockPrefix>,
-    /// Only locks that are held, that have waiters, that are cooling, or that are idle.
+    /// Only locks that are held, have waiters, are cooling or are idle.
     #[serde(default, skip_serializing_if = "is_default")]
     pub state: Option<LockFilter>,
-    /// By name; or first the locks with the most waiters, the longest current wait, the most total wait time, the most
-    /// total hold time, or the most grants that had to wait.
+    /// By name; or first the locks with the most waiters, the longest current wait, the longest total wait time, the
+    /// longest total hold time, or the most grants that had to wait.
     #[cfg_attr(feature = "schema", schemars(extend("default" = "name")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub sort: Option<LockOrder>,
@@ -160,7 +160,7 @@ pub struct History {
 pub struct CheckFence {
     /// The token to check.
     pub token: Number,
-    /// The grant that must have it, to tell readers apart.
+    /// The grant that must have it, to tell apart shared grants with the same token.
     #[serde(default, skip_serializing_if = "is_default")]
     pub grant: Option<GrantId>,
     /// `linearizable`: the answer reflects everything acknowledged before the request. `local`: this server's own
@@ -175,14 +175,14 @@ pub struct CheckFence {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SetLock {
-    /// How many permits it has.
+    /// How many permits the lock has.
     #[cfg_attr(feature = "schema", schemars(extend("example" = 5)))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub limit: Option<PermitLimit>,
-    /// How many may wait for it.
+    /// The maximum number of waiters.
     #[serde(default, skip_serializing_if = "is_default")]
     pub max_waiters: Option<MaxWaiters>,
-    /// How long new grants may hold it; 0 for no limit.
+    /// The maximum hold time of new grants; 0 for no limit.
     #[serde(default, skip_serializing_if = "is_default")]
     pub max_hold: Option<MaxHoldSetting>,
 }

@@ -52,13 +52,13 @@ pub struct PutNode {
     /// Create missing parents.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parents: bool,
-    /// The id of the session that is to own it: the node ends with the session.
+    /// The id of the session that will own the node: the node ends with the session.
     #[serde(default, skip_serializing_if = "is_default")]
     pub session: Option<SessionId>,
-    /// The server removes it after it was unchanged and had no children for this long.
+    /// The server removes the node once it has been unchanged and without children for this long.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ttl: Option<NodeTtl>,
-    /// The server removes it some time after its last child is gone.
+    /// The server removes the node some time after its last child is removed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub container: bool,
 }
@@ -68,20 +68,20 @@ pub struct PutNode {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateNode {
-    /// Required: to create a node with your own name, use PUT.
+    /// Required. To choose the whole name yourself, use PUT.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sequential: bool,
-    /// The prefix of its name; the path with the name and the number must be within the limits.
+    /// The prefix of its name; the path with the prefix and the number must be within the limits.
     #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::NAME_PREFIX, "example" = "task-")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub name: Option<BoundedText<PATH_BYTES_MAX>>,
     /// Create missing parents.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parents: bool,
-    /// The id of the session that is to own it: the node ends with the session.
+    /// The id of the session that will own the node: the node ends with the session.
     #[serde(default, skip_serializing_if = "is_default")]
     pub session: Option<SessionId>,
-    /// The server removes it after it was unchanged and had no children for this long.
+    /// The server removes the node once it has been unchanged and without children for this long.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ttl: Option<NodeTtl>,
 }

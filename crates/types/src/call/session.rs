@@ -20,7 +20,7 @@ pub struct OpenSession {
     /// Its name, for people to read.
     #[serde(default, skip_serializing_if = "is_default")]
     pub name: Option<OwnerName>,
-    /// Pairs of text, for people to read: at most 16, and 1024 bytes in total. In a query, pass one JSON object.
+    /// Key-value pairs, for people to read: at most 16, and 1024 bytes in total. In a query, pass one JSON object.
     #[serde(default, skip_serializing_if = "is_default")]
     pub meta: Option<MetaPairs>,
 }
@@ -59,7 +59,7 @@ pub struct ListSessions {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ShowSession {
-    /// The number of grants on a page, and of nodes.
+    /// The number of grants, and of nodes, on a page.
     #[cfg_attr(feature = "schema", schemars(extend("default" = crate::limits::PAGE_DEFAULT)))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub limit: Option<PageLimit>,

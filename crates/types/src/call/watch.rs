@@ -35,7 +35,7 @@ pub struct Watch {
     /// Every session.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sessions: bool,
-    /// Start at this revision; the next revision is the highest that you can name.
+    /// Start at this revision, at most the next one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub from: Option<PositiveNumber>,
     /// Start with the current state.

@@ -31,21 +31,21 @@ pub struct Cluster {
     /// The last entry of its log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_log_index: Option<u64>,
-    /// The last entry in its state.
+    /// The last log entry applied to its state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applied_index: Option<u64>,
-    /// The last entry in its newest snapshot.
+    /// The last log entry in its newest snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_index: Option<u64>,
     /// The size of its state in bytes, as counted against the cluster's budget.
     #[serde(default)]
     pub state_bytes: u64,
-    /// The budget: the smallest amount that any member can hold. None until a member has reported its amount.
+    /// The budget: the smallest amount that any member can hold. Missing until a member has reported its amount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_bytes_max: Option<u64>,
     /// How many grants it has seen granted since it started.
     pub grants: u64,
-    /// How many waiting requests it woke since it started.
+    /// How many waiting requests it has woken since it started.
     pub wakeups: u64,
     /// A digest of the whole state, if you asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ pub struct Cluster {
     /// The revision at which the digest was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest_revision: Option<Revision>,
-    /// Commands that made this server panic: defects. Almost always none.
+    /// Defects: commands that made this server panic. Almost always empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub defects: Vec<Defect>,
     /// The members; empty before the cluster has formed.
@@ -64,7 +64,7 @@ pub struct Cluster {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Defect {
-    /// The log entry that has it.
+    /// The log index of the command.
     pub log_index: u64,
     /// Whether it was skipped because it panicked twice. Otherwise the second try succeeded.
     pub left_out: bool,
@@ -91,21 +91,21 @@ pub struct Member {
     pub peer: String,
     /// Its role: `leader`, `follower` or `learner`.
     pub role: String,
-    /// The last entry that it is known to have; if it has lost entries, by its own report. Only the leader knows.
+    /// The last entry that it is known to have; if it has lost entries, by its own report. Known only to the leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub match_index: Option<u64>,
-    /// How many entries it is behind the leader; only the leader knows.
+    /// How many entries it is behind the leader; known only to the leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<u64>,
-    /// How long it has acknowledged nothing; only the leader knows, about the other members.
+    /// How long it has acknowledged nothing; known only to the leader, for the other members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_for: Option<String>,
-    /// How long it takes to answer a heartbeat, in milliseconds, rounded up; only the leader knows, about the other members.
+    /// How long it takes to answer a heartbeat, in milliseconds, rounded up; known only to the leader, for the other
+    /// members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip: Option<String>,
-    /// How many acknowledged entries its storage has lost: it does not take part until you start it with its newest data
-    /// directory.
-    /// Only the nodes that it has reported this to know it.
+    /// How many acknowledged entries its storage has lost: it does not take part until you start it with its newest
+    /// data directory. Known only to the nodes that have received its report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_entries: Option<u64>,
     /// How large a state it can hold, as it reported: the smallest of all members is the budget.
@@ -113,7 +113,7 @@ pub struct Member {
     pub state_bytes_max: Option<u64>,
 }
 
-/// The leader after a handover.
+/// The leader after a transfer of the leadership.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -145,7 +145,7 @@ pub struct SnapshotTaken {
 pub struct Readiness {
     /// Whether it can serve.
     pub ready: bool,
-    /// Why it cannot serve.
+    /// The reason, if it cannot serve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Whether the server is shutting down.
@@ -155,7 +155,7 @@ pub struct Readiness {
     pub leader: Option<String>,
     /// The revision of its state.
     pub revision: Revision,
-    /// What needs attention although the node serves, such as a disk that fills up.
+    /// A problem that needs attention although the node serves, such as a disk that is filling up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
     /// The machine on which it runs.
@@ -163,7 +163,7 @@ pub struct Readiness {
     pub host: Host,
 }
 
-/// The machine as a node sees it, for its operator. Unknown values are omitted.
+/// A node's view of its machine, for operators. A figure that the node cannot read is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -174,18 +174,18 @@ pub struct Host {
     /// Free bytes on the file system of its data directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_free_bytes: Option<u64>,
-    /// The size of that file system in bytes.
+    /// The size of the file system of its data directory, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
     /// How many files and sockets it has open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
-    /// How many it may have open.
+    /// How many files and sockets it can have open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_files_max: Option<u64>,
 }
 
-/// The program.
+/// The name and the version of the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]

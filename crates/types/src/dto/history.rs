@@ -45,17 +45,17 @@ pub struct Holding {
     pub reason: String,
 }
 
-/// A histogram of times.
+/// Durations, counted in buckets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Spans {
-    /// The number of times.
+    /// The number of durations.
     pub count: u64,
     /// Their sum, in milliseconds.
     pub sum_ms: u64,
-    /// How many fell into each bucket: up to 1 ms, up to 4 ms, and each next one up to four times as much; the last has no
-    /// bound.
+    /// How many fell into each bucket: up to 1 ms, up to 4 ms, and so on, each bound four times the one before; the
+    /// last bucket has none.
     pub buckets: Vec<u64>,
 }
 
@@ -70,9 +70,9 @@ pub struct LockStatistics {
     pub held: Spans,
     /// Grants that had to wait.
     pub hand_overs: u64,
-    /// Held grants that were released.
+    /// Held grants that their owners released.
     pub released: u64,
-    /// Held grants that were lost because their session expired.
+    /// Held grants that ended because their session expired.
     pub expired: u64,
     /// Held grants that an administrator broke.
     pub broken: u64,
@@ -80,7 +80,7 @@ pub struct LockStatistics {
     pub abandoned: u64,
     /// Grants that left the queue without being held.
     pub gave_up: u64,
-    /// How often a holder changed its mode. Each change adds one to `held`.
+    /// How many times a holder changed its mode. Each change adds one to `held`.
     #[serde(default)]
     pub changed_mode: u64,
 }

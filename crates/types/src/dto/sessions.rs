@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 pub struct Session {
     /// Its number.
     pub number: SessionNumber,
-    /// Its name; none for one that was made for a single grant.
+    /// Its name; missing if the session was opened for a single grant.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// How long it lives without a keepalive.
     pub ttl: String,
-    /// Whether it was made for a single grant.
+    /// Whether it was opened for a single grant.
     pub anonymous: bool,
     /// When it was opened.
     pub opened_at: String,
@@ -29,7 +29,7 @@ pub struct Session {
     pub ephemeral_nodes: Vec<Path>,
     /// How many ephemeral nodes it has.
     pub ephemeral_count: usize,
-    /// Pairs of text, for people.
+    /// Key-value pairs, for people.
     #[serde(default, skip_serializing_if = "Meta::is_empty")]
     pub meta: Meta,
     /// Where the next page of its grants and nodes begins, for `GET /v1/sessions/{id}`; `null` if all are shown.

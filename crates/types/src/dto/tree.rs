@@ -20,15 +20,15 @@ pub struct Stat {
     pub ctime: String,
     /// When its value was last written.
     pub mtime: String,
-    /// How often its value was written.
+    /// How many times its value was written.
     pub version: i32,
-    /// How often a child was created or removed.
+    /// How many times a child was created or removed.
     pub cversion: i32,
-    /// How often its access list was written.
+    /// How many times its access list was written.
     pub aversion: i32,
     /// The session that owns it, if it is ephemeral; 0 for none.
     pub ephemeral_owner: SessionNumber,
-    /// Bytes of its value.
+    /// The size of its value in bytes.
     pub data_length: usize,
     /// How many children it has.
     pub num_children: u32,

@@ -67,7 +67,7 @@ pub(super) async fn serve_connection(
     watcher: Watcher,
 ) {
     if let Err(error) = tune(&stream) {
-        tracing::debug!(%peer, %error, "the socket options of a connection could not be set");
+        tracing::debug!(%peer, %error, "cannot set the socket options of a connection");
     }
     let memory = ConnectionMemory::new(&context.bodies, &context.answers, peer.ip());
     let stream = Arc::new(stream);
@@ -95,7 +95,7 @@ pub(super) async fn serve_connection(
             }
         }
         () = slot.slot_state.given_up() => {
-            tracing::debug!(%peer, "a connection from an address with few replaces one from an address with many");
+            tracing::debug!(%peer, "closed a connection of an address that has many, to admit an address that has few");
         }
     }
     if let Some(undelivered) = calls.take_unconfirmed() {
@@ -143,7 +143,7 @@ impl ClientConnection {
         if let Some(streamed) = response.extensions_mut().remove::<Streamed>() {
             let bounded = streamed.limit_send_buffer(&SockRef::from(&*self.stream));
             if let Err(error) = bounded.and_then(|()| bound_silence(&self.stream, streamed.silence_max)) {
-                tracing::debug!(peer = %self.peer, %error, "the keepalive timeout of a stream could not be set");
+                tracing::debug!(peer = %self.peer, %error, "cannot set the keepalive timeout of a stream");
             }
             self.calls.set_stream(streamed.caller_silent);
         }

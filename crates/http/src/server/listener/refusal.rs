@@ -20,7 +20,7 @@ pub(super) fn replacement(bare: &[u8], cluster: &ClusterHeader) -> Option<Vec<u8
     let problem = match StatusCode::from_bytes(status).ok()? {
         status @ (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG) => Problem::new(
             Code::TooLarge,
-            format!("the request line and the headers may have {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers together"),
+            format!("the request line and the headers can have at most {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers"),
         )
         .status(status),
         StatusCode::BAD_REQUEST => {
@@ -35,7 +35,7 @@ fn bytes(problem: Problem, cluster: &ClusterHeader) -> Vec<u8> {
     let problem = problem::Problem::from(problem);
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = serde_json::to_vec(&problem).unwrap_or_else(|error| {
-        tracing::error!(%error, "a problem could not be encoded as JSON");
+        tracing::error!(%error, "cannot encode a problem as JSON");
         Vec::new()
     });
     let retry = if problem.retryable { "Retry-After: 1\r\n" } else { "" };

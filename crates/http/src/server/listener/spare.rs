@@ -43,7 +43,7 @@ impl Spare {
             tracing::warn!(
                 %error,
                 shed,
-                "connections were closed without an answer: raise the limit on open files, or lower --connections-max"
+                "closed connections without an answer: raise the limit on open files, or lower --connections-max"
             );
         }
         shed
