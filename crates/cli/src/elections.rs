@@ -10,7 +10,7 @@ use crate::{
 };
 use clap::Subcommand;
 use fairhold_client::Method;
-use fairhold_client::{Observer, Seen};
+use fairhold_client::{ElectionEvent, Observer};
 use fairhold_types::{Revision, election::Leader};
 use serde_json::{Value, json};
 use std::{io, process::ExitCode};
@@ -102,20 +102,20 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
 /// Prints a line for each event until the reader is gone.
 async fn follow(mut observer: Observer, requested: Option<OutputFormat>) -> Result<(), Failure> {
     loop {
-        let seen = observer.next().await.map_err(|error| Failure::from_client(&error))?;
-        match output::write_stdout(&line(&seen, requested)) {
+        let event = observer.next().await.map_err(|error| Failure::from_client(&error))?;
+        match output::write_stdout(&line(&event, requested)) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }
     }
 }
 
-fn line(seen: &Seen, requested: Option<OutputFormat>) -> String {
-    let (kind, leader) = match seen {
-        Seen::Elected(leader) => ("elected", Some(leader)),
-        Seen::Proclaimed(leader) => ("proclaimed", Some(leader)),
-        Seen::Vacant => ("vacant", None),
-        Seen::Missed | _ => ("missed", None),
+fn line(event: &ElectionEvent, requested: Option<OutputFormat>) -> String {
+    let (kind, leader) = match event {
+        ElectionEvent::Elected(leader) => ("elected", Some(leader)),
+        ElectionEvent::Proclaimed(leader) => ("proclaimed", Some(leader)),
+        ElectionEvent::Vacant => ("vacant", None),
+        ElectionEvent::Missed | _ => ("missed", None),
     };
     match (OutputFormat::resolve(requested), leader) {
         (OutputFormat::Json | OutputFormat::Ndjson, Some(leader)) => format!("{}\n", as_json(kind, leader)),
@@ -150,10 +150,10 @@ mod tests {
             session: SessionNumber(57),
             owner: "ci-9".to_owned(),
         };
-        let seen = Seen::Elected(leader);
-        assert_eq!(line(&seen, Some(OutputFormat::Plain)), "elected\t58\thttp://a\\t\tci-9\n");
-        assert!(line(&seen, Some(OutputFormat::Ndjson)).contains(r#""token":58"#));
-        assert_eq!(line(&Seen::Vacant, Some(OutputFormat::Plain)), "vacant\n");
-        assert_eq!(line(&Seen::Vacant, Some(OutputFormat::Ndjson)), "{\"type\":\"vacant\"}\n");
+        let event = ElectionEvent::Elected(leader);
+        assert_eq!(line(&event, Some(OutputFormat::Plain)), "elected\t58\thttp://a\\t\tci-9\n");
+        assert!(line(&event, Some(OutputFormat::Ndjson)).contains(r#""token":58"#));
+        assert_eq!(line(&ElectionEvent::Vacant, Some(OutputFormat::Plain)), "vacant\n");
+        assert_eq!(line(&ElectionEvent::Vacant, Some(OutputFormat::Ndjson)), "{\"type\":\"vacant\"}\n");
     }
 }

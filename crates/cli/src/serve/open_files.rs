@@ -24,7 +24,7 @@ pub(super) fn fit_connections(limits: Limits) -> Result<Limits, ServeError> {
     };
     // `None` means unlimited.
     let Some(open_files) = now else { return Ok(limits) };
-    let fitting = within(open_files, limits).ok_or(ServeError::OpenFiles { open_files, least: OPEN_FILES_MIN })?;
+    let fitting = within(open_files, limits).ok_or(ServeError::OpenFiles { open_files, min: OPEN_FILES_MIN })?;
     if fitting != limits {
         tracing::warn!(
             open_files,

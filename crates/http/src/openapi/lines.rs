@@ -40,7 +40,7 @@ pub(super) fn held() -> Lines {
         hold::HoldLine::Alive { revision: Revision(9012) },
         hold::HoldLine::Revoke { id, by, reason },
         hold::HoldLine::Lost { id, reason: EndReason::Expired },
-        hold::HoldLine::Error(Box::new(Problem::from(problems::typical(Code::WaitTimeout)))),
+        hold::HoldLine::Error(Box::new(Problem::from(problems::example(Code::WaitTimeout)))),
         hold::HoldLine::Goaway { id },
     ];
     lines.iter().map(|line| named(line, "event")).collect()
@@ -78,7 +78,7 @@ pub(super) fn observed() -> [Lines; 2] {
         owner: OWNER.to_owned(),
     };
     let (first, moved) = (leader(0, "http://10.0.0.9:8080"), leader(1, "http://10.0.0.9:8081"));
-    let error = watch::Failure::from(Problem::from(problems::typical(Code::Compacted)));
+    let error = watch::Failure::from(Problem::from(problems::example(Code::Compacted)));
     in_both_formats(
         [
             (election::What::Leader(first.clone()), true),
@@ -127,7 +127,7 @@ fn locks(lock: &LockName) -> Vec<watch::What> {
 fn rest(path: &Path, lock: LockName) -> Vec<watch::What> {
     let (number, session, owner) = (NUMBER, SESSION, OWNER.to_owned());
     let (ttl, name) = (|| "15s".to_owned(), "worker-3".to_owned());
-    let error = watch::Failure::from(Problem::from(problems::typical(Code::Compacted)));
+    let error = watch::Failure::from(Problem::from(problems::example(Code::Compacted)));
     vec![
         watch::What::SessionOpened { session, ttl: ttl() },
         watch::What::SessionChanged { session, ttl: ttl() },

@@ -39,7 +39,7 @@ pub(super) fn example(code: Code) -> Problem {
         Code::Unauthenticated => problem("this call is for administrators: send \"Authorization: Bearer TOKEN\" with the token"),
         Code::Denied => problem("the token is not this server's administrator token"),
         Code::WrongCluster => {
-            said("the request is for another cluster; Fairhold-Cluster in this answer names the cluster of this node")
+            problem("the request is for another cluster; Fairhold-Cluster in this answer names the cluster of this node")
         }
         Code::NotFound => problem("there is nothing at this path: /openapi.json lists all calls"),
         Code::MethodNotAllowed => problem(

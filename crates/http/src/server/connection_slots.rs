@@ -218,7 +218,7 @@ mod tests {
         assert!(other.iter().all(|slot| slot.slot_state.given_up().now_or_never().is_none()));
         assert!(!largest[58].slot_state.begin(false), "no request starts on a connection without a slot");
         assert_eq!(slots.taken().total, 95);
-        drop(most);
+        drop(largest);
         assert_eq!(slots.taken().total, 43, "a slot that was taken away is not freed twice");
     }
 
