@@ -103,8 +103,8 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
 /// Prints a line for each event until the reader is gone.
 async fn follow(mut observer: Observer, requested: Option<OutputFormat>) -> Result<(), Failure> {
     loop {
-        let seen = observer.next().await.map_err(|error| Failure::from_client(&error))?;
-        match output::write_stdout(&line(&seen, requested)) {
+        let event = observer.next().await.map_err(|error| Failure::from_client(&error))?;
+        match output::write_stdout(&line(&event, requested)) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }
