@@ -97,9 +97,9 @@ impl Trial {
         let (mut sum, mut counts) = (Sum::default(), BTreeMap::<&str, Count>::new());
         let mut random = SmallRng::seed_from_u64(setting.seed);
         for flip in 1..=flips {
-            let (sort, file, at, mask) = self.choose(&mut random)?;
+            let (kind, file, at, mask) = self.choose(&mut random)?;
             let what = format!("byte {at} of {} ^ {mask:#04x}", file.display());
-            let count = counts.entry(sort).or_default();
+            let count = counts.entry(kind).or_default();
             count.flips += 1;
             match self.start_flipped(Some((&file, at, mask))).await? {
                 FlipResult::Hangs => sum.add_violation(format!("{what}: the node neither answers nor exits")),
@@ -207,7 +207,7 @@ impl Trial {
             share = share.saturating_sub(*of);
             here
         });
-        let (name, is_one, _) = sort.ok_or("the shares of the kinds of files do not add up to 100")?;
+        let (name, is_one, _) = kind.ok_or("the shares of the kinds of files do not add up to 100")?;
         let mut files = Vec::new();
         for folder in ["log", "snapshot"] {
             let entries = fs::read_dir(self.kept(VICTIM).join(folder)).map_err(|error| format!("{folder}: {error}"))?;

@@ -214,13 +214,13 @@ fn lookup(state: &State, id: &GrantId) -> GrantLookup {
 
 async fn page_of_locks(state: &State, query: &LockQuery) -> At<LockPage> {
     let mut listing = state.lock_listing(query);
-    walk_in_turns(|count| listing.look_at(count)).await;
+    walk_in_turns(|count| listing.visit(count)).await;
     At { value: listing.into_page(), revision: state.revision() }
 }
 
 async fn page_of_history(state: &State, query: &HistoryQuery) -> At<HistoryPage> {
     let mut listing = state.history_listing(query);
-    walk_in_turns(|count| listing.look_at(count)).await;
+    walk_in_turns(|count| listing.visit(count)).await;
     At { value: listing.into_page(), revision: state.revision() }
 }
 
