@@ -97,9 +97,9 @@ impl Trial {
         let (mut sum, mut counts) = (Sum::default(), BTreeMap::<&str, Count>::new());
         let mut random = SmallRng::seed_from_u64(setting.seed);
         for flip in 1..=flips {
-            let (sort, file, at, mask) = self.choose(&mut random)?;
+            let (kind, file, at, mask) = self.choose(&mut random)?;
             let what = format!("byte {at} of {} ^ {mask:#04x}", file.display());
-            let count = counts.entry(sort).or_default();
+            let count = counts.entry(kind).or_default();
             count.flips += 1;
             match self.start_flipped(Some((&file, at, mask))).await? {
                 FlipResult::Hangs => sum.add_violation(format!("{what}: the node neither answers nor exits")),
