@@ -2,7 +2,7 @@
 # Runs a command under a lock with bash and curl alone: with-lock.sh NAME COMMAND [ARGUMENT...]
 #
 # It waits in line, renews at a third of the ttl, and stops the command when it could not renew in time. The command gets
-# FAIRHOLD_TOKEN, which every write that must not come late has to carry. (`fairhold lock` does all this, and stops whole process
+# FAIRHOLD_TOKEN, which every write that must not arrive late must carry. (`fairhold lock` does all this, and stops whole process
 # groups, also when it is killed itself.)
 set -euo pipefail
 

@@ -212,7 +212,7 @@ fn a_key_is_rotated_while_the_cluster_serves() {
             std::fs::rename(&next, &file).expect("the key can be exchanged");
             for (node, before) in cluster.nodes.iter().zip(before) {
                 eventually(&format!("node {} reads its key again", node.id), TAKEN_OVER_WITHIN, || async {
-                    node.log_text()[before..].contains("the node reloaded the peer key").then_some(())
+                    node.log_text()[before..].contains("reloaded the peer key").then_some(())
                 })
                 .await;
             }
