@@ -1,7 +1,7 @@
 //! Paths of the tree and names of locks. `parse` is the only way to make one, so a value is always valid.
 
 use crate::limits::{LOCK_NAME_BYTES_MAX, PATH_BYTES_MAX, PATH_LEVELS_MAX};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 use std::{
     fmt,
     hash::{Hash, Hasher},
@@ -255,10 +255,25 @@ macro_rules! text_of {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                $name::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+                deserializer.deserialize_str(TextVisitor($name::parse))
             }
         }
     };
+}
+
+/// Reads a text where it is, without a copy.
+struct TextVisitor<T>(fn(&str) -> Result<T, ParsePathError>);
+
+impl<T> Visitor<'_> for TextVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        (self.0)(text).map_err(E::custom)
+    }
 }
 
 impl std::borrow::Borrow<str> for Path {
