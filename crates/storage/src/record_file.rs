@@ -4,7 +4,7 @@
 //! RocksDB's own reader is not enough. In every mode that can start after a crash (`log_reader.cc`, 11.8):
 //!
 //! - a length that points past the end of the file counts as a torn tail, even if all later records of the block are
-//!   there: one flipped bit in a length drops acknowledged writes silently, in the write-ahead log and in the `MANIFEST`;
+//!   there: one flipped bit in a length drops acknowledged writes silently, in a write-ahead log or the `MANIFEST`;
 //! - a record type that a flipped bit turned into a recycled one ends the reading silently, or never ends it;
 //! - a torn tail is tolerated in every file, not only in the newest.
 //!

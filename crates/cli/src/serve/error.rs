@@ -80,7 +80,7 @@ fn start_failed(error: &StartError) -> String {
     match error {
         StartError::Snapshot(cause) if cause.kind() == io::ErrorKind::InvalidData => format!("{error}. {DAMAGE_ADVICE}"),
         StartError::Defects(cause) if cause.kind() == io::ErrorKind::InvalidData => format!("{error}. {DAMAGE_ADVICE}"),
-        StartError::Inconsistent(_) => format!("{error}. {INCONSISTENT_ADVICE}"),
+        StartError::Inconsistent(_) => format!("{error}. {DEFECT_ADVICE}"),
         StartError::Snapshot(_)
         | StartError::Defects(_)
         | StartError::Config(_)
@@ -92,7 +92,7 @@ fn start_failed(error: &StartError) -> String {
 const STOPS: &str = "The node stops, because it must not acknowledge what it cannot store; the other nodes go on";
 
 /// Advice for a state that contradicts itself.
-const INCONSISTENT_ADVICE: &str = "This is a defect in fairhold, or the memory of this machine is failing, and the node stops: it must \
+const DEFECT_ADVICE: &str = "This is a defect in fairhold, or the memory of this machine is failing, and the node stops: it must \
                              not answer from a damaged state. Keep the data directory. If the other nodes run, remove this node \
                              from the cluster and add it again with an empty directory. If all nodes say this, restore the \
                              cluster from a backup, and send the log of a node to the developers";
@@ -101,7 +101,7 @@ fn stop_message(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> Stri
     match (reason, fault) {
         (FatalReason::Failed(_), Some(fault)) => format!("{fault}. {STOPS}. {}", advice_on_disk(fault.kind, data)),
         (FatalReason::Failed(what), None) => format!("{what}. {STOPS}. {}", advice_on_disk(FaultKind::Failed, data)),
-        (FatalReason::Inconsistent(what), _) => format!("{what}. {INCONSISTENT_ADVICE}"),
+        (FatalReason::Inconsistent(what), _) => format!("{what}. {DEFECT_ADVICE}"),
         (FatalReason::Formation(_) | FatalReason::LostEntries(_) | FatalReason::Stopped, _) => reason.to_string(),
     }
 }

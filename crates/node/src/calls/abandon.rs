@@ -22,8 +22,8 @@
 //! - **A later attempt whose caller disconnected before the commit** leaves the grant alone, held or waiting: it is
 //!   probably the older request.
 //! - **An unknown outcome**: the command may be applied later, or never. If the server made the id, no other request
-//!   can carry it, and a release ends the grant permanently, even before it exists. If the caller chose the id, the newest
-//!   attempt may be one that it sent elsewhere, even attempt 1: nothing is given up, and the timeout decides.
+//!   can carry it, and a release ends the grant permanently, even before it exists. If the caller chose the id, the
+//!   newest attempt may be one that it sent elsewhere, even attempt 1: nothing is given up, and the timeout decides.
 
 use crate::{
     calls::{acquire::OpenAcquire, attempt::OwnGrant},
