@@ -289,7 +289,7 @@ fn state(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let seen = format!("node {id} has a state of {}, {percent} % of its budget of {}", size(bytes), size(max));
     Some(if percent >= STATE_USED_MAX {
         let smallest = answer.cluster.members.iter().filter(|member| member.state_bytes_max == Some(max)).map(|member| member.id);
-        let smallest: Vec<String> = least.map(|id| format!("node {id}")).collect();
+        let smallest: Vec<String> = smallest.map(|id| format!("node {id}")).collect();
         let advice = "remove nodes of the tree or end sessions: when the state is full, the cluster refuses requests that create \
                       something; or give more memory, or a larger --state-bytes-max, to";
         warn("state", seen, format!("{advice} {}, which has the smallest budget", smallest.join(" and ")))
