@@ -149,8 +149,9 @@ fn revoke(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/locks/{name}/holders/revoke", "revokeLock", TAG, "Ask the holders of a lock to release it.")
         .about(
-            "For administrators. This is only a request: it ends nothing. Streams get a `revoke` line, watches a `revoke` event, \
-             and the grant shows it. With an Idempotency-Key it happens once: a retry that arrives late does not ask again.",
+            "For administrators. This is only a request: it ends nothing. Streams get a `revoke` line, watches a `revoke` \
+             event, and the grant shows it. With an Idempotency-Key it happens once: a retry that arrives late sends no \
+             second request.",
         )
         .in_path("name", NAME, lock_name())
         .form::<call::RevokeLock>(None, json!({ "reason": "an upgrade" }))

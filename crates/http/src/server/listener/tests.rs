@@ -73,7 +73,7 @@ async fn a_request_is_dropped_when_its_client_disconnects() {
 }
 
 /// Answers, and reports when it learns that the answer was lost.
-fn answers_that_matter(reports: mpsc::UnboundedSender<&'static str>) -> Router {
+fn router_that_reports_loss(reports: mpsc::UnboundedSender<&'static str>) -> Router {
     let handler = move || async move {
         let lost = Undelivered::on_loss(move || reports.send("lost").unwrap());
         ([("connection", "close")], axum::Extension(lost), "the answer")
@@ -84,7 +84,7 @@ fn answers_that_matter(reports: mpsc::UnboundedSender<&'static str>) -> Router {
 #[tokio::test]
 async fn an_unread_answer_is_reported_as_lost() {
     let (reports, mut received) = mpsc::unbounded_channel();
-    let server = serve(TIMEOUTS, answers_that_matter(reports));
+    let server = serve(TIMEOUTS, router_that_reports_loss(reports));
     let client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     // The answer has arrived, and the socket is closed with it unread.
     in_time(client.readable()).await.unwrap();
@@ -95,7 +95,7 @@ async fn an_unread_answer_is_reported_as_lost() {
 #[tokio::test]
 async fn an_answer_that_was_read_is_not_reported_as_lost() {
     let (reports, mut received) = mpsc::unbounded_channel();
-    let server = serve(TIMEOUTS, answers_that_matter(reports));
+    let server = serve(TIMEOUTS, router_that_reports_loss(reports));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(read_all(&mut client).await.ends_with("the answer"));
     drop(client);
@@ -107,20 +107,20 @@ async fn an_answer_that_was_read_is_not_reported_as_lost() {
 
 #[tokio::test]
 async fn shutdown_answers_running_requests_and_accepts_no_more() {
-    let (go, gone) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
-    let (wait, entered) = (Arc::clone(&go), Arc::clone(&gone));
+    let (entered, release) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let (enter, released) = (Arc::clone(&entered), Arc::clone(&release));
     let handler = move || async move {
-        entered.notify_one();
-        wait.notified().await;
+        enter.notify_one();
+        released.notified().await;
         "the answer"
     };
     let server = serve(TIMEOUTS, Router::new().route("/", get(handler)));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    in_time(gone.notified()).await;
+    in_time(entered.notified()).await;
     server.stop.send(()).unwrap();
     // The listening socket closes first: from then on no client can connect.
     in_time(async { while TcpStream::connect(server.address).await.is_ok() {} }).await;
-    go.notify_one();
+    release.notify_one();
     assert!(read_all(&mut client).await.ends_with("the answer"));
     in_time(server.task).await.unwrap();
 }
