@@ -124,8 +124,8 @@ impl History {
         self.table.recounted()
     }
 
-    /// Drops the oldest entries beyond the bounds, and returns their locks. Beyond `bytes_max` it drops a few at a
-    /// time: each new entry makes room for more than itself.
+    /// Drops the oldest entries beyond the bounds, and returns their locks. Beyond `bytes_max` it drops up to
+    /// `TRIMMED_MAX` entries for each new one, so that the history shrinks step by step.
     pub(crate) fn trim(&mut self, lock: &LockName, bytes_max: u64) -> Vec<LockName> {
         let mut dropped = Vec::new();
         while self.count(lock) > HISTORY_PER_LOCK_MAX
@@ -134,8 +134,8 @@ impl History {
             self.remove(lock, key);
             dropped.push(lock.clone());
         }
-        let at_once = dropped.len() + TRIMMED_MAX;
-        while (self.len() > HISTORY_MAX || (self.bytes() > bytes_max && dropped.len() < at_once))
+        let dropped_max = dropped.len() + TRIMMED_MAX;
+        while (self.len() > HISTORY_MAX || (self.bytes() > bytes_max && dropped.len() < dropped_max))
             && let Some((key, lock)) = self.by_age.get_min().cloned()
         {
             self.remove(&lock, key);
@@ -194,8 +194,8 @@ impl History {
             *counts.entry(lock.clone()).or_default() += 1;
             let from = past.holding.from.revision;
             let to = past.ending.to.revision;
-            let kept_well = past.holding.lock == *lock && to == key.ended && past.holding.number == key.number;
-            if !kept_well || !self.by_age.contains(&(*key, lock.clone())) {
+            let key_matches = past.holding.lock == *lock && to == key.ended && past.holding.number == key.number;
+            if !key_matches || !self.by_age.contains(&(*key, lock.clone())) {
                 return Err(format!("the history has #{} of {lock} under the wrong key", key.number));
             }
             if from >= to || to > revision || from.0 < past.holding.number.0 {
