@@ -261,7 +261,7 @@ fn show(what: &str, nodes: &[NodeProcess]) {
 }
 
 /// Waits until every node uses only as much memory and disk as a small state needs.
-async fn all_is_back(cluster: &Cluster) {
+async fn wait_until_recovered(cluster: &Cluster) {
     let (memory_max, disk_max) = trial::size((1_024.0, 256.0), (320.0, 256.0));
     let left_max = trial::size(LEFT_MAX.0, LEFT_MAX.1);
     let looks = AtomicUsize::new(0);
@@ -325,7 +325,7 @@ fn three_small_nodes_survive_an_attack_by_every_means_and_honest_clients_continu
         all(attackers).await;
         let begun = Instant::now();
         let undone = undo_all(&cluster, undo).await;
-        all_is_back(&cluster).await;
+        wait_until_recovered(&cluster).await;
         show(&format!("{undone} things removed after {:.1?}", begun.elapsed()), &cluster.nodes);
         let client = cluster.client(0);
         client.write(&Call::put("/v1/nodes/after", "there is room")).await;

@@ -176,7 +176,7 @@ async fn ends_full(cluster: &mut Cluster, load: &Load, node: usize, part: &str) 
 }
 
 /// The node, which has ended, waits at its next start, and returns when there is room.
-async fn comes_back(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, node: usize, silence: Duration, what: &str) {
+async fn assert_recovers(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, node: usize, silence: Duration, what: &str) {
     let stopped = Instant::now();
     disk.fill(0, "/");
     cluster.nodes[node].start();
@@ -195,12 +195,12 @@ async fn comes_back(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, node:
 }
 
 /// The node's disk is full for that file; the node ends, waits at its next start, and returns when there is room.
-async fn full_and_back(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, node: usize, full: (u64, &str), what: &str) {
+async fn fill_and_recover(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, node: usize, full: (u64, &str), what: &str) {
     load.more(BACK_WRITES).await;
     load.silence();
     disk.fill(full.0, full.1);
     let silence = ends_full(cluster, load, node, full.1).await;
-    comes_back(cluster, disk, load, node, silence, what).await;
+    assert_recovers(cluster, disk, load, node, silence, what).await;
 }
 
 /// A cluster in which each node has a disk double.
@@ -235,9 +235,9 @@ fn a_full_disk_stops_the_leader_or_a_follower_which_returns_by_itself() {
         let load = Load::start(&cluster, 300);
         let leader = cluster.leader().await;
         // Only part of the write fits: the log gets a torn end.
-        full_and_back(&mut cluster, &disks[leader], &load, leader, (5000, ".log"), "disk full at the leader").await;
+        fill_and_recover(&mut cluster, &disks[leader], &load, leader, (5000, ".log"), "disk full at the leader").await;
         let [follower, _] = cluster.followers().await;
-        full_and_back(&mut cluster, &disks[follower], &load, follower, (5000, ".log"), "disk full at a follower").await;
+        fill_and_recover(&mut cluster, &disks[follower], &load, follower, (5000, ".log"), "disk full at a follower").await;
         let written = load.end().await;
         written.assert_there(&cluster.client(0)).await;
         assert_same_everywhere(&cluster).await;
@@ -254,7 +254,7 @@ fn a_node_stops_at_a_full_disk_while_a_table_is_written_and_returns() {
         // Part of it fits.
         disks[follower].fill(1_000_000, ".sst");
         load.more(2 * MEMTABLE_BYTES / value_bytes).await;
-        full_and_back(&mut cluster, &disks[follower], &load, follower, (0, ".sst"), "no room for a table").await;
+        fill_and_recover(&mut cluster, &disks[follower], &load, follower, (0, ".sst"), "no room for a table").await;
         let written = load.end().await;
         written.assert_there(&cluster.client(0)).await;
         assert_same_everywhere(&cluster).await;
@@ -285,7 +285,7 @@ fn a_snapshot_that_meets_a_full_disk_leaves_nothing_behind() {
         let silence = ends_full(&mut cluster, &load, follower, ".snap").await;
         // The next start would remove it.
         assert_eq!(in_snapshot_folder(&cluster, follower), before, "a part of a snapshot is left");
-        comes_back(&mut cluster, &disks[follower], &load, follower, silence, "no room for a snapshot").await;
+        assert_recovers(&mut cluster, &disks[follower], &load, follower, silence, "no room for a snapshot").await;
         let written = load.end().await;
         written.assert_there(&cluster.client(0)).await;
         assert_same_everywhere(&cluster).await;

@@ -48,7 +48,7 @@ impl PermitsInUse {
         self.grants.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn give_back(&self, permits: u64) {
+    fn return_permits(&self, permits: u64) {
         self.permits.fetch_sub(permits, Ordering::SeqCst);
     }
 
@@ -66,7 +66,7 @@ async fn take_and_return(client: Client, out: PermitsInUse, number: usize) -> Ve
         let grant = client.acquire_with(&call).await;
         out.take(permits);
         pass_time(Duration::from_millis(dice.below(USED_FOR))).await;
-        out.give_back(permits);
+        out.return_permits(permits);
         client.release(&grant.id).await;
         grants.push(grant);
     }

@@ -24,18 +24,18 @@ pub(crate) struct Relay {
 
 impl Relay {
     /// Takes the address of a stopped node, which listens elsewhere from its next start on.
-    pub(crate) async fn before(node: &mut NodeProcess, bytes: usize) -> Relay {
-        let behind = format!("127.0.0.1:{}", free_port());
-        node.flags.extend(["--peer-listen".to_owned(), behind.clone()]);
+    pub(crate) async fn in_front_of(node: &mut NodeProcess, bytes: usize) -> Relay {
+        let node_address = format!("127.0.0.1:{}", free_port());
+        node.flags.extend(["--peer-listen".to_owned(), node_address.clone()]);
         let listener = TcpListener::bind(&node.peer_address).await.expect("its node does not run");
         let (is_open, opened) = watch::channel(false);
         let left = Arc::new(AtomicUsize::new(bytes));
-        let left_of_all = left.clone();
+        let shared_left = left.clone();
         let accepting = tokio::spawn(async move {
             while let Ok((peer, _)) = listener.accept().await {
-                let Ok(node) = TcpStream::connect(&behind).await else { continue };
+                let Ok(node) = TcpStream::connect(&node_address).await else { continue };
                 let ((from_peer, mut to_peer), (mut from_node, to_node)) = (peer.into_split(), node.into_split());
-                tokio::spawn(pass_on(from_peer, to_node, left_of_all.clone(), opened.clone()));
+                tokio::spawn(forward(from_peer, to_node, shared_left.clone(), opened.clone()));
                 tokio::spawn(async move { tokio::io::copy(&mut from_node, &mut to_peer).await });
             }
         });
@@ -43,7 +43,7 @@ impl Relay {
     }
 
     /// Whether it blocks bytes.
-    pub(crate) fn holds_back(&self) -> bool {
+    pub(crate) fn is_blocking(&self) -> bool {
         self.left.load(Ordering::SeqCst) == 0
     }
 
@@ -59,12 +59,13 @@ impl Drop for Relay {
     }
 }
 
-async fn pass_on(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, left: Arc<AtomicUsize>, mut opened: watch::Receiver<bool>) {
+async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, left: Arc<AtomicUsize>, mut opened: watch::Receiver<bool>) {
     let mut bytes = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = from.read(&mut bytes).await {
         if !*opened.borrow() {
-            let takes = |left: usize| Some(left.saturating_sub(length));
-            let before = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, takes).expect("it always takes");
+            let subtract = |left: usize| Some(left.saturating_sub(length));
+            let before =
+                left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, subtract).expect("the closure always returns a value");
             if before < length {
                 // The connection's end, or the relay's: blocked bytes are never forwarded.
                 drop(opened.wait_for(|open| *open).await);

@@ -173,9 +173,9 @@ fn a_node_whose_leader_dies_during_a_snapshot_gets_one_from_the_next_leader() {
             cluster.client(node).send_to(node, &take).await.expect("the node runs").expect_status(200);
         }
 
-        let relay = Relay::before(&mut cluster.nodes[away], PASSED_BYTES).await;
+        let relay = Relay::in_front_of(&mut cluster.nodes[away], PASSED_BYTES).await;
         cluster.nodes[away].start();
-        let begins = || async { (relay.holds_back() && cluster.nodes[away].log_text().contains(BEGINS)).then_some(()) };
+        let begins = || async { (relay.is_blocking() && cluster.nodes[away].log_text().contains(BEGINS)).then_some(()) };
         eventually("the transfer of a snapshot has started, and stops half-way", LONG, begins).await;
         // The leader may have changed during the writes.
         let leader = cluster.leader().await;

@@ -94,7 +94,7 @@ fn resident(nodes: &[NodeProcess]) -> Vec<f64> {
 }
 
 /// Asserts what an operator sees of the full state.
-async fn assert_told(cluster: &Cluster) {
+async fn assert_reported(cluster: &Cluster) {
     let client = cluster.client(0);
     let ready = client.once(&Call::get("/readyz?verbose")).await.expect_status(200);
     assert!(ready.string("warning").contains("state"), "{ready:?}");
@@ -140,7 +140,7 @@ fn a_full_state_kills_no_node_and_survives_restarts() {
             "{used} of {max} bytes, by {:?}; MiB of the nodes: {peaks:?}",
             taken.iter().map(Vec::len).collect::<Vec<_>>()
         ));
-        assert_told(&cluster).await;
+        assert_reported(&cluster).await;
         // Existing items keep working.
         client.keepalive(&session).await.expect_status(200);
         client.send(&Call::post(&format!("/v1/grants/{}/renew", held.id))).await.expect_status(200);

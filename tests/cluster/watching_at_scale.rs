@@ -351,7 +351,7 @@ fn concurrent_reads_share_one_proof_on_every_node() {
 }
 
 /// The events of each node between two revisions.
-async fn told_by_all(client: &Client, from: [u64; NODES], until: u64) -> Vec<Vec<String>> {
+async fn events_of_all(client: &Client, from: [u64; NODES], until: u64) -> Vec<Vec<String>> {
     let mut reported = Vec::new();
     for (node, from) in from.into_iter().enumerate() {
         reported.push(Watching::open(client, node, &format!("from={from}")).await.lines_until(until).await);
@@ -380,7 +380,7 @@ fn every_node_reports_the_same_events_even_after_a_restart() {
         }
         all(writing).await;
         let end = client.write(&Call::put("/v1/nodes/end", "")).await.number("revision");
-        let live = told_by_all(&client, [begin; NODES], end).await;
+        let live = events_of_all(&client, [begin; NODES], end).await;
         for node in 1..NODES {
             assert!(live[node] == live[0], "node {} reports other events", node + 1);
         }

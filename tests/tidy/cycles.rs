@@ -106,8 +106,8 @@ impl Crate {
                 let Some(path) = self.absolute(module, &path) else { continue };
                 let target = self.home(&path, 0);
                 // A parent does not use what it re-exports from its child.
-                let is_passed_on = public && target.starts_with(module);
-                if target != *module && !is_passed_on {
+                let is_reexport = public && target.starts_with(module);
+                if target != *module && !is_reexport {
                     arrows.entry(module).or_default().insert(target);
                 }
             }

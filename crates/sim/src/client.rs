@@ -25,8 +25,8 @@ const ECHO_ONE_IN: u32 = 10;
 /// Half of these copies arrive sooner than the others by this factor.
 const SOONER: u32 = 25;
 /// The seed of when the connection of a second copy closes, and after how long at most.
-const HANG_UPS: u64 = 0x6861_6e67_2075_7073;
-const HANG_UP_MICROS_MAX: u64 = 40_000;
+const DISCONNECTS: u64 = 0x6861_6e67_2075_7073;
+const DISCONNECT_MICROS_MAX: u64 = 40_000;
 /// The wall clock when the world began: 2026-01-01, in milliseconds.
 pub(crate) const WORLD_BEGAN_MS: u64 = 1_767_225_600_000;
 
@@ -38,7 +38,7 @@ pub(crate) struct ClientRequest {
     headers: Vec<(&'static str, String)>,
     body: String,
     wait: Duration,
-    hang_up_after: Option<Duration>,
+    disconnect_after: Option<Duration>,
     /// A local read: its answer may be older than earlier answers.
     local: bool,
 }
@@ -52,7 +52,7 @@ impl ClientRequest {
             headers: Vec::new(),
             body: String::new(),
             wait: Duration::ZERO,
-            hang_up_after: None,
+            disconnect_after: None,
             local: false,
         }
     }
@@ -84,15 +84,15 @@ impl ClientRequest {
     }
 
     /// Makes the client close the connection before its wait is over.
-    pub(crate) fn hang_up_after(mut self, patience: Duration) -> ClientRequest {
-        self.hang_up_after = Some(patience);
+    pub(crate) fn disconnect_after(mut self, patience: Duration) -> ClientRequest {
+        self.disconnect_after = Some(patience);
         self
     }
 
     /// Sometimes makes the client close the connection before it can learn the outcome.
-    pub(crate) fn hang_up_sometimes(self, client: &mut SimClient) -> ClientRequest {
+    pub(crate) fn disconnect_sometimes(self, client: &mut SimClient) -> ClientRequest {
         let millis = client.rng.random_range(1..60);
-        if client.rng.random_range(0..6) == 0 { self.hang_up_after(Duration::from_millis(millis)) } else { self }
+        if client.rng.random_range(0..6) == 0 { self.disconnect_after(Duration::from_millis(millis)) } else { self }
     }
 
     /// Allows an answer that is older than earlier answers. Only local reads do.
@@ -158,15 +158,15 @@ pub(crate) struct SimClient {
     /// Draws which requests arrive a second time, and when.
     echoes: SmallRng,
     /// Draws when the connection of a second copy closes.
-    hang_ups: SmallRng,
+    disconnects: SmallRng,
 }
 
 impl SimClient {
     /// A client; the seed decides everything it does.
     pub(crate) fn new(world: World, name: String, seed: u64) -> SimClient {
         let echoes = SmallRng::seed_from_u64(!seed);
-        let hang_ups = SmallRng::seed_from_u64(seed ^ HANG_UPS);
-        SimClient { world, name, rng: SmallRng::seed_from_u64(seed), echoes, hang_ups }
+        let disconnects = SmallRng::seed_from_u64(seed ^ DISCONNECTS);
+        SimClient { world, name, rng: SmallRng::seed_from_u64(seed), echoes, disconnects }
     }
 
     /// A new idempotency key.
@@ -199,11 +199,11 @@ impl SimClient {
         let to = ids[self.echoes.random_range(0..ids.len())];
         let late = Duration::from_millis(self.echoes.random_range(100..self.world.echo_ms_max));
         // Half of the copies arrive while the requested grant may still be held.
-        let after = if self.hang_ups.random_range(0..2) == 0 { late / SOONER } else { late };
+        let after = if self.disconnects.random_range(0..2) == 0 { late / SOONER } else { late };
         let (world, request, name) = (self.world.clone(), request.clone(), self.name.clone());
-        let hangs_up = self.hang_ups.random_range(0..2) == 0;
-        let soon = Duration::from_micros(self.hang_ups.random_range(1_000..HANG_UP_MICROS_MAX));
-        let patience = if hangs_up { soon } else { request.wait + PATIENCE };
+        let will_disconnect = self.disconnects.random_range(0..2) == 0;
+        let soon = Duration::from_micros(self.disconnects.random_range(1_000..DISCONNECT_MICROS_MAX));
+        let patience = if will_disconnect { soon } else { request.wait + PATIENCE };
         async move {
             SimRuntime::sleep(after).await;
             let is_settled = request.key().is_some_and(|key| world.oracle.has_settled(key));
@@ -221,14 +221,14 @@ impl SimClient {
     pub(crate) async fn call_once_at(&self, to: NodeId, request: &ClientRequest) -> Option<ClientReply> {
         let (sent, floor) = (trace::since_start(), self.world.oracle.acknowledged());
         let call = self.world.call(to, request.to_http());
-        let patience = request.hang_up_after.unwrap_or(request.wait + PATIENCE);
+        let patience = request.disconnect_after.unwrap_or(request.wait + PATIENCE);
         let reply = SimRuntime::timeout(patience, call).await;
-        if reply.is_err() && request.hang_up_after.is_some() {
+        if reply.is_err() && request.disconnect_after.is_some() {
             self.world.coverage.fault("client hung up");
         }
         let reply = reply.ok().flatten();
         let what = format!("{} {} {} at n{to}", self.name, request.method, request.uri.split('?').next().unwrap_or_default());
-        if request.hang_up_after.is_none() && self.world.calm.since(sent) {
+        if request.disconnect_after.is_none() && self.world.calm.since(sent) {
             let received = reply.as_ref().map(|_| trace::since_start());
             let (what, within) = (what.clone(), request.wait + self.world.calm.soon());
             self.world.oracle.observe(&Fact::Called { what, sent, received, within });

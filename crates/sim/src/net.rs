@@ -109,7 +109,7 @@ impl Net {
     }
 
     /// A heartbeat connection has closed. The receiver learns it when the close arrives.
-    fn hang_up(&self, from: NodeId, to: NodeId) {
+    fn close_heartbeats(&self, from: NodeId, to: NodeId) {
         let net = self.clone();
         drop(SimRuntime::spawn(async move {
             if !net.pass(from, to).await {
@@ -337,7 +337,7 @@ impl Connection {
         };
         self.carry(&host, &service, messages).await;
         if self.lane == Lane::Heartbeat && !host.is_dead() {
-            self.net.hang_up(self.from, self.to.id);
+            self.net.close_heartbeats(self.from, self.to.id);
         }
     }
 

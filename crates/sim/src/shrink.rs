@@ -7,11 +7,11 @@ const RUNS_MAX: u32 = 60;
 
 /// Removes every part that the failure does not need. A different failure does not count.
 pub(crate) fn shortest(plan: &ScenarioPlan, violations: &[String]) -> ScenarioPlan {
-    let wanted = kind(violations);
+    let original = kind(violations);
     let mut runs = 0;
     let mut fails = |plan: &ScenarioPlan| {
         runs += 1;
-        runs <= RUNS_MAX && kind(&scenario::run(plan, false).violations) == wanted
+        runs <= RUNS_MAX && kind(&scenario::run(plan, false).violations) == original
     };
     let mut shortest = plan.clone();
     let mut index = 0;

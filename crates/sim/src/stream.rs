@@ -1,4 +1,4 @@
-//! A streamed answer: its body arrives in parts for as long as its connection lasts.
+//! A streamed answer: its body arrives in pieces for as long as its connection lasts.
 
 use crate::{
     net::{CLIENTS, Net},
@@ -12,8 +12,8 @@ use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
 use tower::ServiceExt;
 
-/// The maximum number of parts in flight: a server with a slow reader is not polled for more.
-const UNDER_WAY_MAX: usize = 2;
+/// The maximum number of pieces in flight: a server with a slow reader is not polled for more.
+const IN_FLIGHT_MAX: usize = 2;
 
 /// The client's end of a streamed answer. Dropping it closes the connection.
 pub(crate) struct Stream {
@@ -25,7 +25,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The next part; `None` if the answer has ended or the connection broke.
+    /// The next piece; `None` if the answer has ended or the connection broke.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         let piece = self.pieces.recv().await?;
         self.net.pass(self.from, CLIENTS).await.then_some(piece)
@@ -40,7 +40,7 @@ impl World {
         }
         let (host, running) = (self.host(to)?, self.running(to)?);
         let (head, begun) = oneshot::channel();
-        let (sender, pieces) = mpsc::channel(UNDER_WAY_MAX);
+        let (sender, pieces) = mpsc::channel(IN_FLIGHT_MAX);
         let closed = sender.clone();
         drop(host.spawn(async move {
             let serve = async {

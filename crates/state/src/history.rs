@@ -175,16 +175,16 @@ impl History {
         self.iter().map(|past| past.weight()).sum()
     }
 
-    /// Drops the oldest entries beyond the bounds, and returns their locks. Beyond `bytes_max` it drops a few at a
-    /// time: each new entry makes room for more than itself.
+    /// Drops the oldest entries beyond the bounds, and returns their locks. Beyond `bytes_max` it drops up to
+    /// `TRIMMED_MAX` entries for each new one, so that the history shrinks step by step.
     pub(crate) fn trim(&mut self, lock: &LockName, bytes_max: u64) -> Vec<LockName> {
         let mut dropped = Vec::new();
         while self.count(lock) > HISTORY_PER_LOCK_MAX {
             self.drop_oldest_of(lock);
             dropped.push(lock.clone());
         }
-        let at_once = dropped.len() + TRIMMED_MAX;
-        while (self.len > HISTORY_MAX || (self.bytes > bytes_max && dropped.len() < at_once))
+        let dropped_max = dropped.len() + TRIMMED_MAX;
+        while (self.len > HISTORY_MAX || (self.bytes > bytes_max && dropped.len() < dropped_max))
             && let Some((_, lock)) = self.oldest.get_min().cloned()
         {
             self.drop_oldest_of(&lock);

@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn a_page_built_step_by_step_is_the_same_and_no_step_visits_more_than_it_may() {
         let state = many(40);
-        for (sort, looked_at) in [(LockSort::Name, 7), (LockSort::Waiters, 40)] {
+        for (sort, parts_max) in [(LockSort::Name, 7), (LockSort::Waiters, 40)] {
             let mut after = None;
             loop {
                 let query = query(sort, after);
@@ -328,7 +328,7 @@ mod tests {
                 }
                 let page = listing.into_page();
                 assert_eq!(page, state.locks_page(&query));
-                assert!(parts <= looked_at, "{parts} steps for a page by {sort:?}");
+                assert!(parts <= parts_max, "{parts} steps for a page by {sort:?}");
                 after = page.next;
                 if after.is_none() {
                     break;

@@ -159,7 +159,7 @@ pub struct AclEntry {
 }
 
 impl Znode {
-    /// ZooKeeper's count of created and removed children: twice the creates, minus the children that are left.
+    /// ZooKeeper's count of created and removed children: twice the creates, minus the current children.
     #[must_use]
     pub fn cversion(&self) -> i32 {
         self.creates.wrapping_mul(2).wrapping_sub(self.num_children).cast_signed()
@@ -169,12 +169,12 @@ impl Znode {
     /// and has none now, or a TTL node without children.
     #[must_use]
     pub fn is_sweepable(&self) -> bool {
-        let may_go = match self.kind.get() {
+        let is_sweepable_kind = match self.kind.get() {
             NodeKind::Persistent | NodeKind::Ephemeral => false,
             NodeKind::Container => self.creates > 0,
             NodeKind::Ttl { .. } => true,
         };
-        may_go && self.num_children == 0 && self.role == NodeRole::Data
+        is_sweepable_kind && self.num_children == 0 && self.role == NodeRole::Data
     }
 
     /// The last change of its value or its children.

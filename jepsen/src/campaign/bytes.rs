@@ -231,7 +231,7 @@ impl Trial {
     /// Starts the node alone with the saved files, except for one byte, until it exits or answers.
     async fn start_flipped(&mut self, flip: Option<(&Path, usize, u8)>) -> Result<FlipResult, String> {
         self.cluster.end();
-        self.put_back(VICTIM)?;
+        self.restore_saved(VICTIM)?;
         if let Some((file, at, mask)) = flip {
             let file = self.data(VICTIM).join(file);
             let mut bytes = fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -259,7 +259,7 @@ impl Trial {
         fs::read_to_string(&self.cluster.node(VICTIM).log).unwrap_or_default()
     }
 
-    fn put_back(&self, id: usize) -> Result<(), String> {
+    fn restore_saved(&self, id: usize) -> Result<(), String> {
         run_program("rm", &["-rf", &self.data(id).to_string_lossy()])?;
         copy(&self.kept(id), &self.data(id))
     }
@@ -267,7 +267,7 @@ impl Trial {
     /// The others, with their saved files, and the node reach the same state, and nothing is missing.
     async fn joins(&mut self, whole: &NodeState) -> Result<(), String> {
         for id in (1..=NODES).filter(|id| *id != VICTIM) {
-            self.put_back(id)?;
+            self.restore_saved(id)?;
             self.cluster.start(id)?;
         }
         let seen = self.cluster.come_to_rest().await?;

@@ -137,12 +137,12 @@ fn ended(history: &History, check: &mut Check) {
                     continue;
                 };
                 let broken = |one: &&Op| acquire.end < one.start && one.end < op.start;
-                let given_back = released.get(&acquire.index).is_some_and(|end| *end < op.start);
+                let was_released = released.get(&acquire.index).is_some_and(|end| *end < op.start);
                 // Others that were granted together with it share its token.
-                let given_back = given_back && (op.call == Call::Renew || acquire.permits.is_none());
+                let was_released = was_released && (op.call == Call::Renew || acquire.permits.is_none());
                 breaks.get(op.key.as_str()).is_some_and(|breaks| breaks.iter().any(broken))
                     || acquire.session.and_then(|session| closed.get(&session)).is_some_and(|end| *end < op.start)
-                    || given_back
+                    || was_released
             }
             _other => continue,
         };

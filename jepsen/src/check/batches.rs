@@ -20,7 +20,7 @@ pub(crate) fn check(history: &History) -> Check {
     for (id, ops) in &ids {
         check.count(id.0);
         answers(ops, &mut check);
-        given_back(ops, lives.get(id), last, &mut check);
+        check_released(ops, lives.get(id), last, &mut check);
     }
     overlaps(history, &mut check);
     check
@@ -31,7 +31,7 @@ fn is_after(later: &Op, op: &Op) -> bool {
     if later.batch == op.batch { later.index > op.index } else { later.start > op.end }
 }
 
-fn asks_for_it(op: &Op) -> bool {
+fn requests_grant(op: &Op) -> bool {
     matches!(op.call, Call::Acquire | Call::Again)
 }
 
@@ -39,18 +39,19 @@ fn asks_for_it(op: &Op) -> bool {
 fn answers(ops: &[&Op], check: &mut Check) {
     let is_release = |op: &&&Op| op.call == Call::Release;
     for release in ops.iter().filter(is_release).filter(|op| op.is_ok()) {
-        for op in ops.iter().filter(|op| asks_for_it(op) && op.is_ok() && is_after(op, release)) {
+        for op in ops.iter().filter(|op| requests_grant(op) && op.is_ok() && is_after(op, release)) {
             check.broken(|| format!("{}: operation {} was granted an id that {} had released", op.key, op.index, release.index));
         }
     }
     for op in ops.iter().filter(|op| op.call == Call::Acquire && op.is_gone()) {
         // A grant that expired before the answer arrived is gone as well.
-        let given_back = op.error.as_deref().is_some_and(|error| error.ends_with("released") || error.ends_with("withdrawn"));
-        if given_back && !ops.iter().filter(is_release).any(|release| !is_after(release, op)) {
+        let ended_by_client =
+            op.error.as_deref().is_some_and(|error| error.ends_with("released") || error.ends_with("withdrawn"));
+        if ended_by_client && !ops.iter().filter(is_release).any(|release| !is_after(release, op)) {
             check.broken(|| format!("{}: operation {} was done after a release that is later in its batch", op.key, op.index));
         }
     }
-    let mut tokens = ops.iter().filter(|op| asks_for_it(op) && op.is_ok()).filter_map(|op| Some((op.token?, op.index)));
+    let mut tokens = ops.iter().filter(|op| requests_grant(op) && op.is_ok()).filter_map(|op| Some((op.token?, op.index)));
     if let Some((first, index)) = tokens.next()
         && let Some((_, other)) = tokens.find(|(token, _)| *token != first)
     {
@@ -88,7 +89,7 @@ fn lives(history: &History) -> HashMap<(&str, &str), Life> {
 }
 
 /// Checks the events of a released id.
-fn given_back(ops: &[&Op], life: Option<&Life>, last: u64, check: &mut Check) {
+fn check_released(ops: &[&Op], life: Option<&Life>, last: u64, check: &mut Check) {
     let Some(life) = life else { return };
     for release in ops.iter().filter(|op| op.call == Call::Release && op.is_ok()) {
         let Some(revision) = release.revision.filter(|revision| *revision <= last) else { continue };
@@ -102,7 +103,7 @@ fn given_back(ops: &[&Op], life: Option<&Life>, last: u64, check: &mut Check) {
                 format!("{key}: operation {index} released an id by {revision}, but it was still held since {granted}")
             });
         }
-        let was_first = ops.iter().filter(|op| asks_for_it(op)).all(|op| is_after(op, release));
+        let was_first = ops.iter().filter(|op| requests_grant(op)).all(|op| is_after(op, release));
         if was_first && let Some(granted) = life.granted.first() {
             check.broken(|| format!("{key}: operation {index} released an id before its acquire, but {granted} granted it"));
         }
@@ -186,7 +187,7 @@ mod tests {
         planted.event(0, revision, line)
     }
 
-    fn told_more(planted: Planted) -> Planted {
+    fn with_later_event(planted: Planted) -> Planted {
         planted.event(0, 40, json!({"type": "changed", "path": "/x"}))
     }
 
@@ -212,11 +213,11 @@ mod tests {
     #[test]
     fn an_event_of_a_released_id_is_found() {
         let both = || Planted::new().op(acquired(0, 0, 5)).op(part(Call::Release, 0, 0));
-        assert_eq!(findings(told_more(ended(granted(both(), 5), 5, 6))), 0);
-        assert_eq!(findings(told_more(ended(granted(both(), 5), 5, 30))), 1, "still held");
-        assert_eq!(findings(told_more(granted(ended(granted(both(), 5), 5, 6), 30))), 1, "held again");
+        assert_eq!(findings(with_later_event(ended(granted(both(), 5), 5, 6))), 0);
+        assert_eq!(findings(with_later_event(ended(granted(both(), 5), 5, 30))), 1, "still held");
+        assert_eq!(findings(with_later_event(granted(ended(granted(both(), 5), 5, 6), 30))), 1, "held again");
         let first = Planted::new().op(part(Call::Release, 0, 0)).op(failed(part(Call::Again, 0, 0), "409 lock_held"));
-        assert_eq!(findings(told_more(ended(granted(first, 5), 5, 6))), 1, "held after an earlier release");
+        assert_eq!(findings(with_later_event(ended(granted(first, 5), 5, 6))), 1, "held after an earlier release");
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(crate) fn check(history: &History) -> Check {
 /// The cluster refuses a write with a token only after its grant has ended.
 fn refused_too_early(history: &History, check: &mut Check) {
     let mut good_until: HashMap<usize, u64> = HashMap::new();
-    let mut given_back: HashSet<usize> = HashSet::new();
+    let mut released_grants: HashSet<usize> = HashSet::new();
     // An upgrade changes the token. If its outcome is unknown, both tokens may be refused.
     let mut tokens: HashMap<usize, Option<u64>> = HashMap::new();
     // In the order of sending: the operations of a grant belong to one process, one after the other.
@@ -53,12 +53,12 @@ fn refused_too_early(history: &History, check: &mut Check) {
         } else if op.call == Call::Upgrade && op.outcome != Outcome::Fail {
             tokens.insert(grant, op.token.filter(|_| op.is_ok()));
         } else if op.call == Call::Release {
-            given_back.insert(grant);
+            released_grants.insert(grant);
         } else if op.call == Call::FencedWrite && op.error.as_deref().is_some_and(|error| error.starts_with("412")) {
             check.count(&op.key);
             let good = good_until.get(&grant).is_some_and(|until| op.end < *until);
             let current = tokens.get(&grant).is_none_or(|token| *token == op.token && op.token.is_some());
-            if good && current && !given_back.contains(&grant) && !history.clocks_were_skewed(op.start, op.end) {
+            if good && current && !released_grants.contains(&grant) && !history.clocks_were_skewed(op.start, op.end) {
                 check.broken(|| format!("{}: operation {} was refused while its lease was good", op.key, op.index));
             }
         }

@@ -15,7 +15,7 @@ pub(crate) fn check(history: &History) -> Check {
     let acquires = acquires(history);
     let renewed = renewals(history, &acquires, |op, shown| op.is_ok() || shown);
     let unknown = renewals(history, &acquires, |op, shown| op.outcome == Outcome::Unknown && !shown);
-    for (number, end) in &first_told(history) {
+    for (number, end) in &first_seen_ends(history) {
         let acquire = acquires.get(number).copied();
         // A grant of a session has the session's ttl. If the opening of the session had no answer, nothing is known of
         // it.
@@ -70,7 +70,7 @@ pub(crate) fn lives(history: &History) -> Vec<Life> {
         let last = last_before(renewed.get(&number)?, end.at)?;
         Some(Life { sent: last.start, ended: end.at, ttl: last.ttl? })
     };
-    first_told(history).into_iter().filter_map(life).collect()
+    first_seen_ends(history).into_iter().filter_map(life).collect()
 }
 
 /// The last renewal that certainly took effect before that moment. An acquire did, since its grant existed.
@@ -135,7 +135,7 @@ struct LeaseEnd {
 }
 
 /// When any watch first showed the end of each session or grant that expired.
-fn first_told(history: &History) -> HashMap<u64, LeaseEnd> {
+fn first_seen_ends(history: &History) -> HashMap<u64, LeaseEnd> {
     let mut ended: HashMap<u64, LeaseEnd> = HashMap::new();
     for event in
         history.watches.iter().flatten().filter(|event| event.kind() == "ended" && event.text("reason") == Some("expired"))

@@ -316,7 +316,7 @@ async fn restore_files(world: &mut World, node: usize, saved: &Path, what: &str)
                 world.cluster.node(node).kill().await?;
             }
             run("rm", &["-rf", &data.to_string_lossy()])?;
-            put_back(saved, &data)?;
+            restore_saved(saved, &data)?;
             world.restart(&[node]).await;
             return Ok(format!("{what}; it refused to start: {why}"));
         }
@@ -326,7 +326,7 @@ async fn restore_files(world: &mut World, node: usize, saved: &Path, what: &str)
 }
 
 /// Restores files and syncs them, so that only the node can cause a later loss.
-fn put_back(saved: &Path, data: &Path) -> Result<(), String> {
+fn restore_saved(saved: &Path, data: &Path) -> Result<(), String> {
     fs::rename(saved, data).map_err(|error| error.to_string())?;
     run("sync", &["-f", &data.to_string_lossy()]).map(|_| ())
 }
@@ -341,7 +341,7 @@ async fn restore_data(world: &mut World, node: usize, saved: &Path) -> Result<St
         world.cluster.node(node).kill().await?;
     }
     run("rm", &["-rf", &data.to_string_lossy()])?;
-    put_back(saved, &data)?;
+    restore_saved(saved, &data)?;
     world.restart(&[node]).await;
     Ok("it came back empty, and was refused".to_owned())
 }

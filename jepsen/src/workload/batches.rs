@@ -17,7 +17,7 @@ struct BatchState {
     /// The grants that it may hold, released in the next batch.
     held: Vec<Part>,
     /// The released ids.
-    given_back: Vec<Part>,
+    released: Vec<Part>,
 }
 
 pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, number: u64) {
@@ -79,7 +79,7 @@ fn parts(client: &mut ChaosClient, keys: &Keys, state: &BatchState, own: Option<
         2 => groups.push(vec![twice.clone(), twice.then(Call::Again), twice.then(Call::Release), twice.then(Call::Again)]),
         _none => {}
     }
-    if let Some(late) = state.given_back.first().filter(|_| client.random.random_range(0..3) == 0) {
+    if let Some(late) = state.released.first().filter(|_| client.random.random_range(0..3) == 0) {
         groups.push(vec![late.then(Call::Again)]);
     }
     groups.shuffle(&mut client.random);
@@ -99,8 +99,8 @@ impl BatchState {
             parts.iter().zip(outcomes).filter(|(part, outcome)| part.call == Call::Acquire && **outcome != Outcome::Fail);
         self.held.extend(acquired.map(|(part, _)| part.clone()));
         self.held.retain(|part| !is_released(part));
-        self.given_back.extend(released.iter().map(|part| (*part).clone()));
-        let over = self.given_back.len().saturating_sub(RELEASED_MAX);
-        self.given_back.drain(..over);
+        self.released.extend(released.iter().map(|part| (*part).clone()));
+        let over = self.released.len().saturating_sub(RELEASED_MAX);
+        self.released.drain(..over);
     }
 }

@@ -69,7 +69,7 @@ async fn a_held_lock(client: &mut SimClient) -> Option<String> {
 async fn break_lock(client: &mut SimClient, lock: &str) {
     let key = client.key();
     let request = ClientRequest::new(Method::DELETE, format!("/v1/locks/{lock}/holders?reason={key}"));
-    let request = request.header("idempotency-key", key).hang_up_sometimes(client);
+    let request = request.header("idempotency-key", key).disconnect_sometimes(client);
     let Some(reply) = client.call_until_known(&request, TRIES).await else { return };
     match reply.status {
         StatusCode::NO_CONTENT => client.world.coverage.probe(Probe::Broke),
@@ -80,7 +80,7 @@ async fn break_lock(client: &mut SimClient, lock: &str) {
 async fn revoke(client: &mut SimClient, lock: &str) {
     let key = client.key();
     let request = ClientRequest::new(Method::POST, format!("/v1/locks/{lock}/holders/revoke?reason={key}"));
-    let request = request.header("idempotency-key", key).hang_up_sometimes(client);
+    let request = request.header("idempotency-key", key).disconnect_sometimes(client);
     let Some(reply) = client.call_until_known(&request, TRIES).await else { return };
     match reply.status {
         StatusCode::ACCEPTED => client.world.coverage.probe(Probe::Revoked),

@@ -25,7 +25,7 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
         let request = ClientRequest::new(Method::POST, uri)
             .header("idempotency-key", acquisition.key.clone())
             .header("prefer", "respond-async");
-        let acquisition = Acquisition { request, ..acquisition }.hang_up_early_sometimes(&mut client);
+        let acquisition = Acquisition { request, ..acquisition }.disconnect_early_sometimes(&mut client);
         if let Some(mut grant) = take(&mut client, &acquisition).await {
             grant.work(&mut client).await;
         }

@@ -34,7 +34,7 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
         let acquisition =
             Acquisition::new(&mut client, "/v1/locks/crate", ("crate", Mode::Shared), TTL, Duration::ZERO, "&mode=shared");
         let grant = acquisition.acquire(&mut client).await;
-        grant.into_iter().for_each(|grant| grant.let_go(&client));
+        grant.into_iter().for_each(|grant| grant.report_release(&client));
         for _ in 0..client.rng.random_range(1..4) {
             batch(&mut client, &session, &acquisition.key).await;
             client.idle(400).await;
@@ -75,7 +75,7 @@ async fn batch(client: &mut SimClient, session: &str, renewed: &str) {
     // If every call is refused, the answer says nothing about freshness. `answered` judges it when one call took
     // effect.
     let request = ClientRequest::new(Method::POST, "/v1/batch").header("content-type", "application/json").body(body).local();
-    let request = request.hang_up_sometimes(client);
+    let request = request.disconnect_sometimes(client);
     let Some(answers) = answered(client, &request, calls.len()).await else { return };
     for (call, answer) in calls.iter().zip(&answers) {
         judge(client, call, answer);

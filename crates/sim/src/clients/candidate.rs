@@ -17,15 +17,15 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for _ in 0..rounds {
         client.idle(400).await;
         let name = format!("chief-{}", client.rng.random_range(1..=2));
-        look(&mut client, &name).await;
+        read_leader(&mut client, &name).await;
         let value = client.key();
         let wait = Duration::from_millis(client.rng.random_range(0..4_000));
         let (route, more) = (format!("/v1/elections/{name}"), format!("&value={value}"));
         let acquisition = Acquisition::new(&mut client, &route, (&name, Mode::Exclusive), TTL, wait, &more);
-        let acquisition = acquisition.hang_up_early_sometimes(&mut client);
+        let acquisition = acquisition.disconnect_early_sometimes(&mut client);
         if let Some(mut grant) = acquisition.acquire(&mut client).await {
             lead(&mut client, &mut grant).await;
-            grant.let_go(&client);
+            grant.report_release(&client);
         }
         release(&mut client, &acquisition.key).await;
     }
@@ -36,7 +36,7 @@ async fn lead(client: &mut SimClient, grant: &mut HeldGrant) {
         let continues = match client.rng.random_range(0..4) {
             0 | 1 => proclaim(client, grant).await,
             2 => {
-                look(client, grant.lock.as_str()).await;
+                read_leader(client, grant.lock.as_str()).await;
                 true
             }
             _ => {
@@ -55,7 +55,7 @@ async fn lead(client: &mut SimClient, grant: &mut HeldGrant) {
 async fn proclaim(client: &mut SimClient, grant: &HeldGrant) -> bool {
     let value = client.key();
     let uri = format!("/v1/elections/{}?grant={}&value={value}", grant.lock, grant.id);
-    let request = ClientRequest::new(Method::PUT, uri).header("idempotency-key", value.clone()).hang_up_sometimes(client);
+    let request = ClientRequest::new(Method::PUT, uri).header("idempotency-key", value.clone()).disconnect_sometimes(client);
     let Some(reply) = client.call_until_known(&request, TRIES).await else { return true };
     match (reply.status, reply.field("code"), reply.number("version")) {
         (StatusCode::OK, _, Some(version)) => {
@@ -72,7 +72,7 @@ async fn proclaim(client: &mut SimClient, grant: &HeldGrant) -> bool {
     }
 }
 
-async fn look(client: &mut SimClient, name: &str) {
+async fn read_leader(client: &mut SimClient, name: &str) {
     let Some(reply) = client.call_once(&ClientRequest::new(Method::GET, format!("/v1/elections/{name}"))).await else { return };
     match (reply.status, reply.field("code"), reply.number("token").zip(reply.number("version"))) {
         (StatusCode::OK, _, Some((token, version))) => {

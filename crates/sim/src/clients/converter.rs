@@ -23,10 +23,10 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
         let (mode, more) = if exclusive { (Mode::Exclusive, "") } else { (Mode::Shared, "&mode=shared") };
         let (ttl, wait) = (ttl(&mut client), Duration::from_millis(client.rng.random_range(0..3_000)));
         let acquisition = Acquisition::new(&mut client, &format!("/v1/locks/{name}"), (&name, mode), ttl, wait, more);
-        let acquisition = acquisition.hang_up_early_sometimes(&mut client);
+        let acquisition = acquisition.disconnect_early_sometimes(&mut client);
         if let Some(mut grant) = acquisition.acquire(&mut client).await {
             convert(&mut client, &mut grant).await;
-            grant.let_go(&client);
+            grant.report_release(&client);
         }
         release(&mut client, &acquisition.key).await;
     }
@@ -68,7 +68,7 @@ async fn downgrade(client: &mut SimClient, grant: &mut HeldGrant) -> bool {
     let before = grant.mode;
     client.world.oracle.observe(&Fact::Changing { target: grant.target(), key: key.clone(), change: Conversion::Downgraded });
     let request = ClientRequest::new(Method::POST, format!("/v1/grants/{}/downgrade", grant.id)).header("idempotency-key", key);
-    let request = request.hang_up_sometimes(client);
+    let request = request.disconnect_sometimes(client);
     let first_sent = trace::since_start();
     let reply = client.call_until_known(&request, TRIES).await;
     let Some(reply) = reply.filter(|reply| reply.status != StatusCode::GONE) else {
@@ -95,7 +95,7 @@ async fn upgrade(client: &mut SimClient, grant: &mut HeldGrant, wait: Duration) 
     let before = grant.mode;
     client.world.oracle.observe(&Fact::Changing { target: grant.target(), key: key.clone(), change: Conversion::Upgraded });
     let uri = format!("/v1/grants/{}/upgrade?wait={}ms", grant.id, wait.as_millis());
-    let request = ClientRequest::new(Method::POST, uri).header("idempotency-key", key).wait(wait).hang_up_sometimes(client);
+    let request = ClientRequest::new(Method::POST, uri).header("idempotency-key", key).wait(wait).disconnect_sometimes(client);
     let Some(reply) = client.call_until_known(&request, TRIES).await else { return false };
     match (reply.status, reply.field("code"), reply.field("mode"), reply.number("token")) {
         (StatusCode::OK, _, "exclusive", Some(token)) => {

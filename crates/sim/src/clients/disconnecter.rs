@@ -40,7 +40,7 @@ async fn acquire(client: &mut SimClient, lock: &str) -> Option<(u64, u64)> {
     let uri = format!("/v1/locks/{lock}?wait={}ms&ttl={TTL}&owner={}", wait.as_millis(), client.name);
     let hurry = Duration::from_micros(client.rng.random_range(500..40_000));
     let request = ClientRequest::new(Method::POST, uri).wait(wait);
-    let request = if client.rng.random_range(0..2) == 0 { request.hang_up_after(hurry) } else { request };
+    let request = if client.rng.random_range(0..2) == 0 { request.disconnect_after(hurry) } else { request };
     let reply = client.call_once_at(to, &request).await;
     match reply.as_ref().map(|reply| (reply, reply.field("id"))) {
         Some((_, id)) if !id.is_empty() => {

@@ -71,9 +71,9 @@ impl Acquisition {
     }
 
     /// Sometimes makes the client disconnect before its wait is over.
-    pub(super) fn hang_up_early_sometimes(self, client: &mut SimClient) -> Acquisition {
+    pub(super) fn disconnect_early_sometimes(self, client: &mut SimClient) -> Acquisition {
         let hurry = Duration::from_millis(client.rng.random_range(50..1_500));
-        let request = if client.rng.random_range(0..5) == 0 { self.request.hang_up_after(hurry) } else { self.request };
+        let request = if client.rng.random_range(0..5) == 0 { self.request.disconnect_after(hurry) } else { self.request };
         Acquisition { request, ..self }
     }
 
@@ -167,7 +167,7 @@ impl HeldGrant {
         client.world.oracle.observe(&Fact::Retiming { session: self.session, sent, ttl });
         // From now on the shorter ttl may be in force.
         self.believed.1 = self.believed.1.min(sent + ttl);
-        let request = ClientRequest::new(Method::POST, uri).header("idempotency-key", key).hang_up_sometimes(client);
+        let request = ClientRequest::new(Method::POST, uri).header("idempotency-key", key).disconnect_sometimes(client);
         let Some(reply) = client.call_until_known(&request, TRIES).await else { return false };
         let renewed = self.renewed(client, &reply, ttl);
         if reply.status == StatusCode::OK {
@@ -221,7 +221,7 @@ impl HeldGrant {
     }
 
     /// Reports that its client is about to release it and no longer believes in it.
-    pub(super) fn let_go(&self, client: &SimClient) {
+    pub(super) fn report_release(&self, client: &SimClient) {
         client.world.oracle.observe(&Fact::Closing { session: self.session });
         self.report_belief(client, trace::since_start());
     }
@@ -246,7 +246,7 @@ impl HeldGrant {
                 client.idle(700).await;
             }
         }
-        self.let_go(client);
+        self.report_release(client);
     }
 
     /// Writes with its fence in a header.
@@ -255,7 +255,7 @@ impl HeldGrant {
         let path = format!("/ledger-{}", self.lock);
         let fence = format!("{}={};grant={}", self.lock, self.token, self.id);
         let request = ClientRequest::new(Method::PUT, format!("/v1/nodes{path}")).header("fairhold-fence", fence);
-        let request = request.header("idempotency-key", value.clone()).body(value.clone()).hang_up_sometimes(client);
+        let request = request.header("idempotency-key", value.clone()).body(value.clone()).disconnect_sometimes(client);
         let Some(reply) = client.call_until_known(&request, TRIES).await else { return };
         match reply.status {
             StatusCode::OK | StatusCode::CREATED => {

@@ -40,5 +40,5 @@ fn acquisition(kind: ClientKind, client: &mut SimClient) -> Acquisition {
     };
     let more = if client.rng.random_range(0..8) == 0 { format!("{more}&max_hold=1s") } else { more };
     let acquisition = Acquisition::new(client, &format!("/v1/locks/{name}"), (&name, mode), TTL, wait, &more);
-    Acquisition { permits, ..acquisition }.hang_up_early_sometimes(client)
+    Acquisition { permits, ..acquisition }.disconnect_early_sometimes(client)
 }

@@ -22,7 +22,7 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
             request: acquisition.request.clone().header("content-type", "application/json").body(body),
             ..acquisition
         };
-        let acquisition = acquisition.hang_up_early_sometimes(&mut client);
+        let acquisition = acquisition.disconnect_early_sometimes(&mut client);
         if let Some(grant) = acquisition.acquire(&mut client).await {
             client.world.coverage.probe(Probe::MultiLockHeld);
             hold(&mut client, grant, &wanted[1..]).await;
@@ -55,6 +55,6 @@ async fn hold(client: &mut SimClient, mut first: HeldGrant, others: &[(&str, Mod
         }
         client.idle(600).await;
     }
-    first.let_go(client);
-    others.iter().for_each(|(name, mode)| first.in_lock(lock(name), *mode).let_go(client));
+    first.report_release(client);
+    others.iter().for_each(|(name, mode)| first.in_lock(lock(name), *mode).report_release(client));
 }

@@ -33,7 +33,7 @@ async fn create(client: &mut SimClient, parent: &str, is_ttl_node: bool) -> Opti
     let (key, ttl) = (client.key(), if is_ttl_node { "&ttl=500ms" } else { "" });
     client.world.oracle.observe(&Fact::CreatingSequential { value: key.clone() });
     let request = ClientRequest::new(Method::POST, format!("/v1/nodes{parent}?sequential&parents&name=plant-{ttl}"));
-    let request = request.header("idempotency-key", key.clone()).body(key).hang_up_sometimes(client);
+    let request = request.header("idempotency-key", key.clone()).body(key).disconnect_sometimes(client);
     let reply = client.call_until_known(&request, TRIES).await?;
     if reply.status == StatusCode::CREATED {
         client.world.coverage.probe(Probe::SequentialCreated);
@@ -45,8 +45,9 @@ async fn create(client: &mut SimClient, parent: &str, is_ttl_node: bool) -> Opti
 
 async fn delete(client: &mut SimClient, node: &str) -> bool {
     let key = client.key();
-    let request =
-        ClientRequest::new(Method::DELETE, format!("/v1/nodes{node}")).header("idempotency-key", key).hang_up_sometimes(client);
+    let request = ClientRequest::new(Method::DELETE, format!("/v1/nodes{node}"))
+        .header("idempotency-key", key)
+        .disconnect_sometimes(client);
     let begun = trace::since_start();
     let Some(reply) = client.call_until_known(&request, TRIES).await else { return false };
     match reply.status {

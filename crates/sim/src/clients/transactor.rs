@@ -27,9 +27,9 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
         if let Some(mut one) = first.acquire(&mut client).await {
             if let Some(mut two) = second.acquire(&mut client).await {
                 hold(&mut client, &mut one, &mut two).await;
-                two.let_go(&client);
+                two.report_release(&client);
             }
-            one.let_go(&client);
+            one.report_release(&client);
         }
         release(&mut client, &second.key).await;
         release(&mut client, &first.key).await;
@@ -58,7 +58,7 @@ async fn transact(client: &mut SimClient, held: [&HeldGrant; 2]) {
         body["else"] = json!([put("/chain-broken")]);
     }
     let request = ClientRequest::new(Method::POST, "/v1/txn").header("idempotency-key", value.clone());
-    let request = request.header("content-type", "application/json").body(body.to_string()).hang_up_sometimes(client);
+    let request = request.header("content-type", "application/json").body(body.to_string()).disconnect_sometimes(client);
     let Some(reply) = client.call_until_known(&request, TRIES).await else { return };
     match (reply.status, reply.field("code"), reply.json["succeeded"].as_bool()) {
         (StatusCode::OK, _, Some(true)) => {

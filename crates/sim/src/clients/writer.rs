@@ -27,7 +27,7 @@ async fn write(client: &mut SimClient, path: String) {
     let value = client.key();
     let request =
         ClientRequest::new(Method::PUT, format!("/v1/nodes{path}")).header("idempotency-key", value.clone()).body(value.clone());
-    let request = request.hang_up_sometimes(client);
+    let request = request.disconnect_sometimes(client);
     let Some(reply) = client.call_until_known(&request, TRIES).await else { return };
     match (reply.status, reply.version()) {
         (StatusCode::OK | StatusCode::CREATED, Some(version)) => {

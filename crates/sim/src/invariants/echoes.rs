@@ -37,7 +37,7 @@ pub(crate) struct Echoes {
 
 impl Echoes {
     /// Checks a change that took effect: it must have been requested, without a known outcome so far.
-    fn acted(&mut self, target: &str, change: Conversion) -> Result<(), String> {
+    fn check_effect(&mut self, target: &str, change: Conversion) -> Result<(), String> {
         let asked = self.asked_for(target, change);
         if asked.open.is_empty() || asked.acted >= asked.count {
             return Err(format!("{change:?} of {target}: it was not requested, or was done already"));
@@ -62,7 +62,7 @@ impl Echoes {
         let most = now.1.filter(|_| now.1 != before.1);
         // Removing a bound that did not exist is also a change: it creates the lock.
         let held = (limit.is_none() && most.is_none()).then_some(now.2.unwrap_or(0));
-        self.acted(lock.as_str(), Conversion::Limited(limit, most, held))
+        self.check_effect(lock.as_str(), Conversion::Limited(limit, most, held))
     }
 
     fn reason(&mut self, reason: &str, lock: &LockName, revision: Revision) -> Result<(), String> {
@@ -86,11 +86,11 @@ impl Echoes {
 
     fn happened(&mut self, event: &Event, applied: &Applied<'_>) -> Result<(), String> {
         match event {
-            Event::Downgraded { grant, .. } => self.acted(&format!("#{grant}"), Conversion::Downgraded),
-            Event::Upgrading { grant, .. } => self.acted(&format!("#{grant}"), Conversion::Upgraded),
+            Event::Downgraded { grant, .. } => self.check_effect(&format!("#{grant}"), Conversion::Downgraded),
+            Event::Upgrading { grant, .. } => self.check_effect(&format!("#{grant}"), Conversion::Upgraded),
             Event::SessionRetimed { session, timeout_ms } => {
                 let Some(contender) = applied.state.contenders_of(*session).next() else { return Ok(()) };
-                self.acted(&format!("#{}", contender.number), Conversion::Retimed(Duration::from_millis(*timeout_ms)))
+                self.check_effect(&format!("#{}", contender.number), Conversion::Retimed(Duration::from_millis(*timeout_ms)))
             }
             Event::LockSet { lock, .. } => {
                 let view = applied.state.lock(lock);
@@ -167,16 +167,19 @@ mod tests {
     #[test]
     fn an_unrequested_change_a_repeated_change_and_a_change_after_its_answer_are_found() {
         let mut echoes = Echoes::default();
-        assert!(echoes.acted("#3", Conversion::Downgraded).is_err());
+        assert!(echoes.check_effect("#3", Conversion::Downgraded).is_err());
         echoes.observe(&changing("a")).unwrap();
-        assert!(echoes.acted("#3", Conversion::Upgraded).is_err() && echoes.acted("#4", Conversion::Downgraded).is_err());
-        assert!(echoes.acted("#3", Conversion::Downgraded).is_ok());
-        assert!(echoes.acted("#3", Conversion::Downgraded).is_err());
+        assert!(
+            echoes.check_effect("#3", Conversion::Upgraded).is_err()
+                && echoes.check_effect("#4", Conversion::Downgraded).is_err()
+        );
+        assert!(echoes.check_effect("#3", Conversion::Downgraded).is_ok());
+        assert!(echoes.check_effect("#3", Conversion::Downgraded).is_err());
         echoes.observe(&changing("b")).unwrap();
         for key in ["a", "b"] {
             echoes.observe(&Fact::Settled { key: key.to_owned() }).unwrap();
         }
-        assert!(echoes.acted("#3", Conversion::Downgraded).is_err(), "it was answered already, and had changed nothing");
+        assert!(echoes.check_effect("#3", Conversion::Downgraded).is_err(), "it was answered already, and had changed nothing");
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) struct Leases {
     /// The minimum life of each session.
     lives: BTreeMap<SessionNumber, Renewed>,
     expired: BTreeMap<SessionNumber, Duration>,
-    let_go: BTreeSet<SessionNumber>,
+    closing: BTreeSet<SessionNumber>,
     /// The sessions that expired by the leader's clock.
     timed_out: BTreeMap<SessionNumber, Duration>,
     pauses: Vec<Pause>,
@@ -52,7 +52,7 @@ impl Leases {
             rate_max: physics.rate_max,
             lives: BTreeMap::new(),
             expired: BTreeMap::new(),
-            let_go: BTreeSet::new(),
+            closing: BTreeSet::new(),
             timed_out: BTreeMap::new(),
             pauses: Vec::new(),
         }
@@ -124,7 +124,7 @@ impl Invariant for Leases {
                 self.expires(*session, applied.at)?;
             }
             if let Event::SessionClosed { session } = event
-                && !self.let_go.contains(session)
+                && !self.closing.contains(session)
                 && !ended_otherwise(applied.events)
             {
                 self.expires(*session, applied.at)?;
@@ -141,7 +141,7 @@ impl Invariant for Leases {
             self.retimed(*session, *sent, *ttl);
         }
         if let Fact::Closing { session } = fact {
-            self.let_go.insert(*session);
+            self.closing.insert(*session);
         }
         if let Fact::LeaderPaused { until, paused_for, led_until } = fact {
             self.pauses.push(Pause { until: *until, paused_for: *paused_for, led_until: *led_until });

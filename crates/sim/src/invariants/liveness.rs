@@ -22,7 +22,7 @@ fn called(what: &str, sent: Duration, received: Option<Duration>, within: Durati
 
 impl Liveness {
     /// A client that waited for a lock learns in time that it holds it.
-    fn handed(&self, fact: &Fact) -> Result<(), String> {
+    fn check_handover(&self, fact: &Fact) -> Result<(), String> {
         let Fact::AcquireAnswered { lock, token, sent, received, within } = fact else { return Ok(()) };
         let granted = self.granted.get(&(lock.clone(), *token)).copied().unwrap_or_default();
         if *sent <= granted && *received > granted + *within {
@@ -55,7 +55,7 @@ impl Invariant for Liveness {
         if let Fact::Called { what, sent, received, within } = fact {
             return called(what, *sent, *received, *within);
         }
-        self.handed(fact)?;
+        self.check_handover(fact)?;
         let Fact::Term { term, calm, .. } = fact else { return Ok(()) };
         let before = std::mem::replace(&mut self.term, *term);
         if *calm && before > 0 && before != *term {
@@ -96,15 +96,15 @@ mod tests {
         let granted = BTreeMap::from([((lock.clone(), token), second(10))]);
         let mut liveness = Liveness { granted, term: 1 };
         let (within, lock) = (second(1), &lock);
-        let handed = |sent, received| Fact::AcquireAnswered {
+        let handover = |sent, received| Fact::AcquireAnswered {
             lock: lock.clone(),
             token,
             sent: second(sent),
             received: second(received),
             within,
         };
-        assert!(liveness.observe(&handed(8, 11)).is_ok());
-        assert!(liveness.observe(&handed(8, 12)).is_err(), "it waited, and a wake-up was lost");
-        assert!(liveness.observe(&handed(13, 14)).is_ok(), "it sent its request only then");
+        assert!(liveness.observe(&handover(8, 11)).is_ok());
+        assert!(liveness.observe(&handover(8, 12)).is_err(), "it waited, and a wake-up was lost");
+        assert!(liveness.observe(&handover(13, 14)).is_ok(), "it sent its request only then");
     }
 }

@@ -341,7 +341,7 @@ impl Naive {
     }
 
     /// Whether that request changed the grant before.
-    fn changed_before(&self, entry: &Entry, key: Option<&WriteKey>) -> Result<bool> {
+    fn already_changed(&self, entry: &Entry, key: Option<&WriteKey>) -> Result<bool> {
         let Some(key) = key else { return Ok(false) };
         if self.makes(Mistake::KeysOfChangesForgotten) {
             return Ok(false);
@@ -539,7 +539,7 @@ impl Naive {
         if !entry.anonymous {
             return Err(Rejection::SessionOwned { session: SessionNumber(number) });
         }
-        if self.changed_before(&entry, key)? {
+        if self.already_changed(&entry, key)? {
             return Ok(Outcome::Nothing);
         }
         self.remember_change(entry.number, key);
@@ -673,7 +673,7 @@ impl Naive {
                 (entry.since, entry.mode_since) = (at, None);
                 entry.bound = bound;
             }
-            self.note_token(lock, now);
+            self.record_token(lock, now);
             self.facts.push(Event::Granted { lock: lock.clone(), grant: GrantNumber(number), token: FencingToken(now) });
         }
         while let Some(number) = self.next_grantable(lock) {
@@ -692,7 +692,7 @@ impl Naive {
                 self.facts.push(Event::Granted { lock, grant, token: FencingToken(token) });
             }
             for entry in self.entries.clone().iter().filter(|entry| entry.number == number && entry.granted == Some(token)) {
-                self.note_token(&entry.lock, token);
+                self.record_token(&entry.lock, token);
                 self.count_granted(entry);
             }
             self.emit_leader(lock);
@@ -1216,7 +1216,7 @@ impl Naive {
 
     fn downgrade(&mut self, id: &GrantId, key: Option<&WriteKey>) -> Result<Outcome> {
         let entry = self.held(id)?;
-        if self.changed_before(&entry, key)? {
+        if self.already_changed(&entry, key)? {
             return Ok(Naive::outcome_of(&entry, id));
         }
         if entry.mode == Mode::Shared {
@@ -1250,7 +1250,7 @@ impl Naive {
 
     fn upgrade(&mut self, id: &GrantId, if_busy: IfBusy, key: Option<&WriteKey>) -> Result<Outcome> {
         let entry = self.held(id)?;
-        let repeated = self.changed_before(&entry, key)?;
+        let repeated = self.already_changed(&entry, key)?;
         let named = key.map(|key| key.key);
         let key = key.filter(|_| !repeated);
         if entry.upgrading && repeated && entry.upgrade_key != named {

@@ -205,7 +205,7 @@ impl Naive {
         lock.creates - 1
     }
 
-    pub(super) fn note_token(&mut self, name: &LockName, token: u64) {
+    pub(super) fn record_token(&mut self, name: &LockName, token: u64) {
         self.locks.iter_mut().filter(|lock| lock.name == *name).for_each(|lock| lock.last_token = Some(token));
     }
 
