@@ -264,11 +264,7 @@ impl OperationBuilder<'_> {
             .json::<dto::Grant>(StatusCode::OK, held, example)
             .content(StatusCode::OK, "", "application/x-ndjson", line)
             .lines("application/x-ndjson", lines::held())
-            .json::<dto::Grant>(
-                StatusCode::ACCEPTED,
-                "The grant waits in the queue, as `Prefer: respond-async` requested.",
-                waits,
-            )
+            .json::<dto::Grant>(StatusCode::ACCEPTED, "The grant is queued, as `Prefer: respond-async` requested.", waits)
             .answer_header(StatusCode::ACCEPTED, "Location", "The address of the grant.", json!({ "type": "string" }))
             .codes(&[
                 Code::LockHeld,
