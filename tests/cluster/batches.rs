@@ -48,6 +48,10 @@ fn each_call_of_a_batch_is_answered_as_if_sent_alone_and_a_repeated_batch_does_n
         assert_eq!(statuses, [200, 202, 409], "{answer:?}");
         assert_eq!((&answers[0]["body"]["id"], &answers[0]["body"]["state"]), (&json!(keys[0]), &json!("held")));
         assert_eq!(answers[2]["body"]["code"], "lock_held");
+        let shown = client.send(&Call::get(&format!("/v1/grants/{}", keys[0]))).await.expect_status(200);
+        for field in ["queued_at", "held_since"] {
+            assert_eq!(shown.json[field], answers[0]["body"][field], "{field}: the first answer and the state agree");
+        }
         assert!(answer.revision() >= answers[0]["body"]["token"].as_u64().expect("a token"));
         let end = cluster.client(0).send(&batch(&[json!({"release": {"id": taken.id}})])).await.expect_status(200);
         assert_eq!(end.json, json!({"answers": [{"status": 204}]}));

@@ -154,10 +154,10 @@ pub struct ReadOptions {
     pub timeout: Duration,
 }
 
-/// A request for a grant. The caller fills `acquire` except `if_busy` and `at`, which the node sets.
+/// A request for a grant.
 #[derive(Debug, Clone)]
 pub struct AcquireCall {
-    /// The command, without `if_busy` and `at`.
+    /// The command. The node overwrites `if_busy` and `at`.
     pub acquire: Acquire,
     /// How long to wait in the queue; zero means no wait.
     pub wait: Duration,

@@ -93,7 +93,8 @@ impl RouteMetrics {
     }
 }
 
-/// Attached to a request. Set if it has a `wait` parameter, even 0: its duration then says nothing about the server.
+/// Attached to a request. Set if it has a `wait` parameter, even 0: such requests have a histogram of their own, because
+/// their duration is mostly that of the wait.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waits(Arc<AtomicBool>);
 

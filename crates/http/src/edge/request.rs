@@ -103,7 +103,7 @@ impl Received {
         Ok(Received { parts, timeout })
     }
 
-    /// Accepts a request with its parameters in a JSON body.
+    /// Accepts a request with its parameters in the query, in a JSON body, or in both.
     pub(crate) async fn with_params<RT: AsyncRuntime>(request: Request) -> Result<(Received, ReceivedBody), Problem> {
         Received::with_json::<RT>(request, PARAMS_BYTES_MAX).await
     }

@@ -109,7 +109,8 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         failpoint!(NodeAcquireClaim, RT).map_err(|_| ProposeError::from(NotProposed::Overloaded))?;
         let at_once = self.call.wait.is_zero() && !self.call.respond_async;
         let if_busy = if at_once { IfBusy::Refuse } else { IfBusy::Queue };
-        let command = Command::Acquire(Acquire { if_busy, at: wall_now(), ..self.call.acquire.clone() });
+        let at = wall_now();
+        let command = Command::Acquire(Acquire { if_busy, at, ..self.call.acquire.clone() });
         let answer = self.node.propose_until(command, deadline).await?;
         failpoint!(NodeAcquireClaimed, RT).map_err(|_| ProposeError::from(UnknownReason::ConnectionLost))?;
         let revision = answer.revision;
@@ -123,10 +124,10 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         };
         match outcome {
             Outcome::Held(HeldGrant { number, token, session, attempt }) => {
-                Ok(CommittedAttempt { number, session, attempt, token: Some(token), revision })
+                Ok(CommittedAttempt { number, session, attempt, token: Some(token), revision, at })
             }
             Outcome::Queued(Queued { number, session, attempt }) => {
-                Ok(CommittedAttempt { number, session, attempt, token: None, revision })
+                Ok(CommittedAttempt { number, session, attempt, token: None, revision, at })
             }
             outcome @ (Outcome::Nothing
             | Outcome::Done
@@ -287,7 +288,6 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
     /// The view of a grant that this request created, from the request itself.
     pub(crate) fn view_of_new(&self, committed: CommittedAttempt, token: FencingToken) -> GrantView {
         let acquire = &self.call.acquire;
-        let at = wall_now();
         GrantView {
             id: acquire.grant,
             number: committed.number,
@@ -305,8 +305,8 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
             queue_position: None,
             waits_for: None,
             deadlock_checked: true,
-            queued_at: at,
-            held_since: Some(at),
+            queued_at: committed.at,
+            held_since: Some(committed.at),
             expires_in: self.own_timeout(),
             attempt_to_abandon: self.ends_with_connection().then_some(committed.attempt),
         }

@@ -1,7 +1,7 @@
 //! An attempt of a caller on a grant: its outcome, and its status while the request waits.
 
 use fairhold_state::{State, read::GrantStatus};
-use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, Revision, SessionNumber};
+use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, Revision, SessionNumber, time::WallMillis};
 
 /// An attempt after its commit.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +13,8 @@ pub(crate) struct CommittedAttempt {
     pub(crate) token: Option<FencingToken>,
     /// The revision of the commit.
     pub(crate) revision: Revision,
+    /// The time in the command.
+    pub(crate) at: WallMillis,
 }
 
 impl CommittedAttempt {

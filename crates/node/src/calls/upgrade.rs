@@ -86,7 +86,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         let UpgradeWait { grant, key, wait, timeout } = *upgrade;
         let deadline = RT::Instant::now() + timeout;
         let if_busy = if wait.is_zero() { IfBusy::Refuse } else { IfBusy::Queue };
-        let proposed = self.propose(Command::Upgrade { grant, if_busy, key, at: wall_now() }, timeout).await;
+        let at = wall_now();
+        let proposed = self.propose(Command::Upgrade { grant, if_busy, key, at }, timeout).await;
         let answered = match proposed {
             Ok(answered) => answered,
             Err(error) => return send(answer, Err(error)),
@@ -96,7 +97,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             Err(rejection) => Err(rejection.into()),
             Ok(Outcome::Held(HeldGrant { .. })) => self.grant_after(grant, revision, deadline, None).await,
             Ok(Outcome::Queued(Queued { number, session, attempt })) => {
-                let committed = CommittedAttempt { number, session, attempt, token: None, revision };
+                let committed = CommittedAttempt { number, session, attempt, token: None, revision, at };
                 let until = RT::Instant::now() + wait;
                 tokio::select! {
                     biased;
