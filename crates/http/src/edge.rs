@@ -1,4 +1,4 @@
-//! The edge of the API: from text to types once, from errors to problems, and the parts that every answer has.
+//! Between HTTP and the node: reads requests, turns errors into problems, and adds the parts that every answer has.
 
 pub(crate) mod admin;
 pub(crate) mod advice;

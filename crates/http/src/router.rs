@@ -14,7 +14,7 @@ use crate::{
     api::watch,
     edge::admin::Admin,
     edge::metrics::Exposition,
-    edge::middleware::{self, CallContext},
+    edge::middleware::{self, MiddlewareContext},
     edge::problem::Problem,
     edge::server_info::ServerInfo,
     openapi,
@@ -32,7 +32,7 @@ use openraft_rt::AsyncRuntime;
 
 /// The whole API of a node.
 pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, exposition: Exposition) -> Router {
-    let context = CallContext::new(node.clone(), exposition.http());
+    let context = MiddlewareContext::new(node.clone(), exposition.http());
     routes(info)
         .into_router()
         .fallback(no_such_resource)
@@ -46,7 +46,7 @@ pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, 
 /// The status of a node: `/livez`, `/readyz` and `/metrics`. It is for a separate listener, whose connections clients
 /// cannot use up.
 pub fn status_router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposition: Exposition) -> Router {
-    let context = CallContext::new(node.clone(), exposition.http());
+    let context = MiddlewareContext::new(node.clone(), exposition.http());
     state_routes(Routes::new(), info)
         .into_router()
         .fallback(no_such_state)

@@ -226,7 +226,7 @@ pub enum HoldEvent {
     GoAway,
 }
 
-/// A live grant, for its owner.
+/// The node's answer for a live grant, for its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantView {
     /// Its secret id.

@@ -223,7 +223,7 @@ impl<RT: AsyncRuntime> Core<RT> {
     }
 
     /// Runs work that was handed to the current leader. Gives up some time after this node learns of another leader.
-    pub(crate) async fn while_led<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn until_leader_changes<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let leader = self.with_server_metrics(|metrics| metrics.current_leader);
         let given_up = async {
             self.until(|metrics| (metrics.current_leader != leader).then_some(())).await;

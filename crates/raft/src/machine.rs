@@ -1,4 +1,4 @@
-//! The replicated state machine: applies log entries, and writes and reads snapshots.
+//! Drives the state machine: applies log entries to it, and writes and reads its snapshots.
 
 pub(crate) mod apply;
 pub(crate) mod counters;

@@ -123,7 +123,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         if write.await.is_err() {
             return Err(NotProposed::ShuttingDown.into());
         }
-        match self.core.while_led(completed).await {
+        match self.core.until_leader_changes(completed).await {
             Some(Ok(Ok(response))) => {
                 let BatchResults(answers) = response.data;
                 answers.into_iter().next().ok_or(ProposeError::Unknown(UnknownReason::Deposed))
@@ -276,7 +276,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             },
             LeaderRoute::Remote(leader) => {
                 let request = PeerRequest::CallLeader(request.to_vec());
-                match self.core.while_led(self.core.call(&leader, &request)).await {
+                match self.core.until_leader_changes(self.core.call(&leader, &request)).await {
                     Some(Ok(PeerReply::LeaderReply(answer))) => Ok(answer),
                     Some(Err(error)) => Err(error),
                     Some(Ok(_)) | None => Err(CallError::Lost),

@@ -43,7 +43,7 @@ pub enum Command {
         /// When the request was received, or the verdict was reached. The command grants locks as of this time.
         at: WallMillis,
     },
-    /// Enters the queues of its locks, or attaches to the grant that an earlier request with the same id created.
+    /// Grants, queues or refuses. A repeated request attaches to the grant of the first request with its id.
     Acquire(Acquire),
     /// The caller stops waiting, and still expects an answer.
     Withdraw {

@@ -177,7 +177,7 @@ impl State {
         }
         let limit = self.settings(lock).and_then(LockSettings::limit_in_force).unwrap_or(1);
         let first = queue.waiting.get_min().is_some_and(|rank| rank.number() == number);
-        (first || may_overtake()) && self.is_compatible(queue, contender.mode, contender.permits, limit)
+        (first || planted_overtaking()) && self.is_compatible(queue, contender.mode, contender.permits, limit)
     }
 }
 
@@ -188,11 +188,11 @@ fn token_of_grant(revision: Revision, number: GrantNumber) -> FencingToken {
 
 /// The first waiter; with the planted bug, the last.
 fn next_waiter(waiting: &OrdSet<ServiceRank>) -> Option<ServiceRank> {
-    let next = if may_overtake() { waiting.get_max() } else { waiting.get_min() };
+    let next = if planted_overtaking() { waiting.get_max() } else { waiting.get_min() };
     next.copied()
 }
 
 /// Always false, except with the planted bug.
-pub(crate) fn may_overtake() -> bool {
+pub(crate) fn planted_overtaking() -> bool {
     planted::has(Bug::OvertakesWaiters)
 }

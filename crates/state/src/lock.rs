@@ -7,7 +7,7 @@ use crate::{
     command::{Acquire, Claimant, Event, HolderFacts, IfBusy, Outcome, Rejection, Want},
     contender::new_contender,
     deadlock::{WaitKind, WaitRequest},
-    granting::may_overtake,
+    granting::planted_overtaking,
     holds::hold_outcome,
     index::Queue,
     key_use::{KeyUse, other_request},
@@ -70,7 +70,7 @@ impl Change<'_> {
     /// Refuses a request that would cause a deadlock. Returns whether the check was complete. `granted`: the request
     /// itself would not wait, but others would wait for it.
     fn refuse_deadlock(&mut self, acquire: &Acquire, named: Option<SessionNumber>, granted: bool) -> Result<bool, Rejection> {
-        // A request without a named owner is not checked.
+        // Only a named owner of a named session can wait for itself. Every other request counts as checked.
         let Some(session) = named.filter(|_| acquire.owner.given) else { return Ok(true) };
         let wants = acquire.wants.iter().map(|want| (want, self.rank_in(&want.lock, acquire.priority)));
         let request = WaitRequest {
@@ -91,7 +91,8 @@ impl Change<'_> {
         ServiceRank::new(last.map_or(priority, |last| priority.min(last.effective_priority())), GrantNumber(self.revision.0))
     }
 
-    /// Adds a contender to the queue of each lock, and grants what can be granted.
+    /// Adds a contender to the queue of each lock, and grants what can be granted: a newcomer to a free lock, too, queues
+    /// first.
     fn enqueue(&mut self, acquire: Acquire, named: Option<SessionNumber>, deadlock_checked: bool) -> Outcome {
         let number = GrantNumber(self.revision.0);
         let at = acquire.at;
@@ -240,7 +241,9 @@ impl State {
             return true;
         };
         let first = queue.waiting.get_min().is_none_or(|first| rank < *first);
-        (first || may_overtake()) && !self.index.breaking.contains_key(lock) && self.is_compatible(queue, mode, permits, limit)
+        (first || planted_overtaking())
+            && !self.index.breaking.contains_key(lock)
+            && self.is_compatible(queue, mode, permits, limit)
     }
 
     /// Whether one more grant is compatible with the holders and the cooling grants.

@@ -79,7 +79,7 @@ pub enum Outcome {
     },
 }
 
-/// A held grant.
+/// The answer of the state machine for a held grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldGrant {
     /// Its public number.

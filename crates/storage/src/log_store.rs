@@ -48,6 +48,7 @@ pub struct LogStore {
     shared: Arc<LogStoreInner>,
     /// `None` only during the drop.
     requests: Option<mpsc::Sender<WriteRequest>>,
+    /// Bytes of entries that may still queue for the writer.
     room: Arc<Semaphore>,
     writer: Option<JoinHandle<()>>,
     sweeper: Option<JoinHandle<()>>,
@@ -171,10 +172,11 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let mut sized = Vec::new();
         let mut total = 0;
         for entry in entries {
+            let index = entry.index();
             let bytes = log_db::seal(&entry)?;
             total += bytes.len();
             sized.push((entry, bytes.len()));
-            sealed.push((sized[sized.len() - 1].0.index(), bytes));
+            sealed.push((index, bytes));
         }
         // An append larger than the whole limit uses all of it.
         let wanted = u32::try_from(total).unwrap_or(u32::MAX).min(WAITING_BYTES_MAX);

@@ -80,7 +80,7 @@ pub(crate) struct LockArgs {
     #[arg(short, long, conflicts_with = "exclusive")]
     pub(crate) shared: bool,
 
-    /// Hold the lock exclusively [default]
+    /// Hold the lock exclusively, which is the default
     #[arg(short = 'x', long)]
     pub(crate) exclusive: bool,
 
@@ -100,7 +100,7 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub(crate) ttl: Duration,
 
-    /// Show this name to people who look at the queue [default: USER@HOST:PID]
+    /// Show this name to people who look at the queue [default: the user, the host and the process id]
     #[arg(long, value_name = "TEXT")]
     pub(crate) owner: Option<String>,
 

@@ -56,7 +56,7 @@ pub(crate) struct ElectArgs {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     ttl: Duration,
 
-    /// Show this name to people who look at the queue [default: USER@HOST:PID]
+    /// Show this name to people who look at the queue [default: the user, the host and the process id]
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
 

@@ -44,7 +44,7 @@ pub(crate) async fn stand<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let (mut call, response_mode) = grants::acquire_call(&received, params.take_options(), wants, id, id_given)?;
     let value = params.value.map(call::ElectionValue::into_string).unwrap_or_default();
     call.acquire.value = Some(value.into_bytes());
-    grants::answer_in(response_mode, node, call).await
+    grants::acquire_and_answer(response_mode, node, call).await
 }
 
 /// `PUT /v1/elections/{name}`

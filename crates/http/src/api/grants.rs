@@ -30,11 +30,11 @@ pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let lock = lock_name(&received.segment()?)?;
     let (id, id_given) = received.key_or_new(&node)?;
     let (call, response_mode) = single_lock_call(&received, body, lock, id, id_given)?;
-    answer_in(response_mode, node, call).await
+    acquire_and_answer(response_mode, node, call).await
 }
 
 /// Acquires the grant and answers in the mode that the caller chose.
-pub(crate) async fn answer_in<RT: AsyncRuntime>(
+pub(crate) async fn acquire_and_answer<RT: AsyncRuntime>(
     response_mode: ResponseMode,
     node: Node<RT>,
     call: AcquireCall,
@@ -54,9 +54,9 @@ async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall) -> Re
     let acquired = match answer {
         Ok(acquired) => acquired,
         Err(error) => {
-            let only_answer_has_id = error.is_unknown() && !id_given;
+            let caller_lacks_id = error.is_unknown() && !id_given;
             let problem = problem_of(error, RequestKind::Acquire { id, id_given, now });
-            return if only_answer_has_id { Ok(unknown_outcome(node, id, problem)) } else { Err(problem) };
+            return if caller_lacks_id { Ok(unknown_outcome(node, id, problem)) } else { Err(problem) };
         }
     };
     match acquired.value {
@@ -97,7 +97,7 @@ pub(crate) async fn acquire_many<RT: AsyncRuntime>(State(node): State<Node<RT>>,
     wants.iter().try_for_each(|want| refuse_reserved(&want.name))?;
     let wants = wants.into_iter().map(|want| Want { lock: want.name, mode: want.mode }).collect();
     let (call, response_mode) = acquire_call(&received, options, wants, id, id_given)?;
-    answer_in(response_mode, node, call).await
+    acquire_and_answer(response_mode, node, call).await
 }
 
 /// How the server answers an acquire.

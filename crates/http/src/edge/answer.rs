@@ -75,7 +75,7 @@ pub(crate) fn grant(view: GrantView, now: WallMillis) -> dto::Grant {
         mode: view.mode,
         locks,
         holds: (view.holds > 1).then_some(view.holds),
-        revoked: view.revoked.map(|word| dto::Revoked { by: word.by, reason: word.reason }),
+        revoked: view.revoked.map(|revocation| dto::Revoked { by: revocation.by, reason: revocation.reason }),
         owner: view.owner,
         expires_in: view.expires_in.map(duration::format),
         expires_at: view.expires_in.map(|span| after(now, span)),

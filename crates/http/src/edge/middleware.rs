@@ -1,4 +1,5 @@
-//! The headers of every answer: the cluster, the revision, the leader, the request's id; and the redirect, if requested.
+//! Wraps every call: measures it, checks its cluster, redirects it if requested, and sets the headers of its answer: the
+//! cluster, the revision, the leader and the request's id.
 
 use crate::{
     edge::answer,
@@ -25,8 +26,8 @@ use tracing::Instrument;
 /// The methods that calls have.
 const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-/// What every call needs: the node, the cluster's id, the request ids and the metrics.
-pub(crate) struct CallContext<RT: AsyncRuntime> {
+/// What the middleware needs: the node, the cluster's id, the request ids and the metrics.
+pub(crate) struct MiddlewareContext<RT: AsyncRuntime> {
     node: Node<RT>,
     cluster: ClusterHeader,
     request_ids: Arc<RequestIds>,
@@ -39,9 +40,9 @@ struct RequestIds {
     taken: AtomicU64,
 }
 
-impl<RT: AsyncRuntime> Clone for CallContext<RT> {
+impl<RT: AsyncRuntime> Clone for MiddlewareContext<RT> {
     fn clone(&self) -> Self {
-        CallContext {
+        MiddlewareContext {
             node: self.node.clone(),
             cluster: self.cluster.clone(),
             request_ids: Arc::clone(&self.request_ids),
@@ -50,11 +51,11 @@ impl<RT: AsyncRuntime> Clone for CallContext<RT> {
     }
 }
 
-impl<RT: AsyncRuntime> CallContext<RT> {
+impl<RT: AsyncRuntime> MiddlewareContext<RT> {
     pub(crate) fn new(node: Node<RT>, metrics: HttpMetrics) -> Self {
         let prefix = format!("{}-{:x}", node.cluster().id, node.wall_now().0);
         let request_ids = Arc::new(RequestIds { prefix, taken: AtomicU64::new(0) });
-        CallContext { cluster: ClusterHeader::of(&node), node, request_ids, metrics }
+        MiddlewareContext { cluster: ClusterHeader::of(&node), node, request_ids, metrics }
     }
 }
 
@@ -70,7 +71,11 @@ impl RequestIds {
 }
 
 /// Wraps every call, and measures it.
-pub(crate) async fn wrap<RT: AsyncRuntime>(State(context): State<CallContext<RT>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn wrap<RT: AsyncRuntime>(
+    State(context): State<MiddlewareContext<RT>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let start = RT::Instant::now();
     let in_flight = context.metrics.begin();
     let waits = Waits::default();
@@ -89,7 +94,7 @@ fn is_stream(response: &Response) -> bool {
     kind.is_some_and(|kind| kind == b"application/x-ndjson" || kind.starts_with(b"text/event-stream"))
 }
 
-async fn serve<RT: AsyncRuntime>(context: &CallContext<RT>, request: Request, next: Next) -> Response {
+async fn serve<RT: AsyncRuntime>(context: &MiddlewareContext<RT>, request: Request, next: Next) -> Response {
     let id = match context.request_ids.of(request.headers()) {
         Ok(id) => id,
         Err(problem) => return problem.into_response(),

@@ -29,12 +29,12 @@ use value::ParamValue;
 pub(crate) struct ParsedParams<T> {
     /// The parameters themselves.
     pub(crate) params: T,
-    /// Whether `wait` is one of them.
+    /// Whether the caller gave `wait`: such requests are measured apart.
     pub(crate) has_wait: bool,
 }
 
-/// Reads a query and a body. An empty body has no parameters.
-pub(crate) fn read<T: DeserializeOwned>(query: Option<&str>, body: &[u8]) -> Result<ParsedParams<T>, Problem> {
+/// Reads a query and a body. An empty body has no parameters. serde calls back into `Pairs` for each name and value.
+pub(crate) fn parse<T: DeserializeOwned>(query: Option<&str>, body: &[u8]) -> Result<ParsedParams<T>, Problem> {
     let fields = if body.is_empty() {
         BodyFields::default()
     } else {

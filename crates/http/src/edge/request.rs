@@ -132,7 +132,7 @@ impl Received {
         let bytes = if body.is_end_stream() {
             Bytes::new()
         } else {
-            RT::timeout(BODY_ARRIVES_MAX, read(body, bytes_max, memory.as_mut())).await.map_err(|_| {
+            RT::timeout(BODY_ARRIVES_MAX, read_body(body, bytes_max, memory.as_mut())).await.map_err(|_| {
                 Problem::bad_request(format!("the body did not arrive within {} seconds", BODY_ARRIVES_MAX.as_secs()))
             })??
         };
@@ -150,17 +150,16 @@ impl Received {
 
     /// The parameters of this call. Drops the body and its share of memory.
     pub(crate) fn params<T: DeserializeOwned>(&self, body: ReceivedBody) -> Result<T, Problem> {
-        self.read(&body.bytes)
+        self.parse_params(&body.bytes)
     }
 
     /// The parameters of a call that takes them only from the query.
     pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        self.read(&[])
+        self.parse_params(&[])
     }
 
-    fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Problem> {
-        let ParsedParams { params, has_wait } = params::read(self.parts.uri.query(), body)?;
-        // The time that a caller waits says nothing about the server's speed.
+    fn parse_params<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Problem> {
+        let ParsedParams { params, has_wait } = params::parse(self.parts.uri.query(), body)?;
         if has_wait && let Some(waits) = self.parts.extensions.get::<Waits>() {
             waits.set();
         }
@@ -231,7 +230,7 @@ impl Received {
 }
 
 /// Reads a body to its end, even if it is too large to keep. Otherwise its sender would not receive the answer.
-async fn read(mut body: axum::body::Body, bytes_max: usize, mut memory: Option<&mut Share>) -> Result<Bytes, Problem> {
+async fn read_body(mut body: axum::body::Body, bytes_max: usize, mut memory: Option<&mut Share>) -> Result<Bytes, Problem> {
     let mut first = Bytes::new();
     let mut more = BytesMut::new();
     let mut length = 0_usize;

@@ -41,8 +41,8 @@ pub(crate) struct SlotState {
     given_up: Notify,
 }
 
-/// It is idle, or its request changes nothing.
-const IDLE: u8 = 0;
+/// It is idle, or its request only reads: another connection may get its slot.
+const REPLACEABLE: u8 = 0;
 /// Its request must be answered.
 const WRITES: u8 = 1;
 /// Another connection has its slot.
@@ -51,8 +51,8 @@ const GIVEN_UP: u8 = 2;
 impl SlotState {
     /// Begins a request. `false` if another connection has the slot: the request must not begin.
     pub(crate) fn begin(&self, is_read: bool) -> bool {
-        let state = if is_read { IDLE } else { WRITES };
-        self.state.compare_exchange(IDLE, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let state = if is_read { REPLACEABLE } else { WRITES };
+        self.state.compare_exchange(REPLACEABLE, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
             // The previous pipelined request has been answered, but the answer is not written yet.
             || self.state.load(Ordering::Acquire) == WRITES
     }
@@ -60,7 +60,7 @@ impl SlotState {
     /// The answer is written.
     pub(crate) fn end(&self) {
         // Another connection may have the slot by now.
-        let _was = self.state.compare_exchange(WRITES, IDLE, Ordering::AcqRel, Ordering::Acquire);
+        let _was = self.state.compare_exchange(WRITES, REPLACEABLE, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Resolves when another connection gets the slot.
@@ -69,7 +69,7 @@ impl SlotState {
     }
 
     fn give_up(&self) -> bool {
-        let done = self.state.compare_exchange(IDLE, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        let done = self.state.compare_exchange(REPLACEABLE, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if done {
             self.given_up.notify_one();
         }

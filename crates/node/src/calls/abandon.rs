@@ -26,7 +26,7 @@
 //!   newest attempt may be one that it sent elsewhere, even attempt 1: nothing is given up, and the timeout decides.
 
 use crate::{
-    calls::{acquire::OpenAcquire, attempt::OwnGrant},
+    calls::{acquire::PendingAcquire, attempt::OwnGrant},
     clock::wall_now,
     node::Node,
 };
@@ -47,7 +47,7 @@ const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 /// How long giving up a place may take, across a change of leader.
 const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(30);
 
-impl<RT: AsyncRuntime> OpenAcquire<RT> {
+impl<RT: AsyncRuntime> PendingAcquire<RT> {
     /// Gives up the grant of a caller that did not receive the answer.
     pub(crate) async fn give_up(&self, own: OwnGrant) {
         let node = &self.node;

@@ -1,12 +1,12 @@
 //! Acquires a grant: one proposal, then a wait at this node until the grant is granted, withdrawn or abandoned.
 //!
-//! The work outlives a caller that disconnects, as a task: it can take the caller out of the queue only after it knows
+//! The request goes on as a task when its caller disconnects: it can take the caller out of the queue only after it knows
 //! whether the caller is in the queue, and as which attempt.
 
 use crate::{
     api::{AcquireCall, Acquired, At, CallError, GrantView, Renewal},
     calls::{
-        attempt::{AttemptStatus, CommittedAttempt, OwnGrant, attempt_status},
+        attempt::{AttemptStatus, CommittedAcquire, OwnGrant, attempt_status},
         keep_alive_guard::KeepAliveGuard,
     },
     clock::wall_now,
@@ -30,7 +30,7 @@ pub(crate) type GrantAnswer = Result<At<Acquired>, CallError>;
 /// An answer for the caller.
 struct Delivery {
     answer: GrantAnswer,
-    /// Used when the caller has received the answer; dropped if it never does.
+    /// The caller sends here when it has received the answer, and drops this if it never does.
     taken: oneshot::Sender<()>,
 }
 
@@ -44,13 +44,13 @@ impl<RT: AsyncRuntime> Node<RT> {
             return Err(CallError::ShuttingDown);
         }
         let (answer, mut answered) = oneshot::channel();
-        let request = OpenAcquire { node: self.clone(), call };
+        let request = PendingAcquire { node: self.clone(), call };
         let mut work = self.0.tasks.begin::<RT>(request.run(answer));
         match work.until(|| answered.try_recv().ok()).await {
             Some(Delivery { answer, taken }) => {
                 // The receiver is gone only if the runtime ends.
                 let _receiver_may_be_gone = taken.send(());
-                // The work waited only for this.
+                // One more poll: `run` learns that the answer was received, and ends.
                 work.now_or_never();
                 answer
             }
@@ -59,12 +59,13 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 }
 
-pub(crate) struct OpenAcquire<RT: AsyncRuntime> {
+/// An acquire that is not answered yet.
+pub(crate) struct PendingAcquire<RT: AsyncRuntime> {
     pub(crate) node: Node<RT>,
     pub(crate) call: AcquireCall,
 }
 
-impl<RT: AsyncRuntime> OpenAcquire<RT> {
+impl<RT: AsyncRuntime> PendingAcquire<RT> {
     async fn run(self, mut answer: oneshot::Sender<Delivery>) {
         let started_at = RT::Instant::now();
         let deadline = started_at + self.call.timeout;
@@ -96,7 +97,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         &self,
         deadline: RT::Instant,
         gone: impl Future<Output = ()>,
-    ) -> (Result<CommittedAttempt, CallError>, bool) {
+    ) -> (Result<CommittedAcquire, CallError>, bool) {
         let mut commit = std::pin::pin!(self.commit(deadline));
         tokio::select! {
             biased;
@@ -105,10 +106,10 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         }
     }
 
-    async fn commit(&self, deadline: RT::Instant) -> Result<CommittedAttempt, CallError> {
+    async fn commit(&self, deadline: RT::Instant) -> Result<CommittedAcquire, CallError> {
         failpoint!(NodeAcquireClaim, RT).map_err(|_| ProposeError::from(NotProposed::Overloaded))?;
-        let at_once = self.call.wait.is_zero() && !self.call.respond_async;
-        let if_busy = if at_once { IfBusy::Refuse } else { IfBusy::Queue };
+        let must_not_wait = self.call.wait.is_zero() && !self.call.respond_async;
+        let if_busy = if must_not_wait { IfBusy::Refuse } else { IfBusy::Queue };
         let at = wall_now();
         let command = Command::Acquire(Acquire { if_busy, at, ..self.call.acquire.clone() });
         let answer = self.node.propose_until(command, deadline).await?;
@@ -124,10 +125,10 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         };
         match outcome {
             Outcome::Held(HeldGrant { number, token, session, attempt }) => {
-                Ok(CommittedAttempt { number, session, attempt, token: Some(token), revision, at })
+                Ok(CommittedAcquire { number, session, attempt, token: Some(token), revision, at })
             }
             Outcome::Queued(Queued { number, session, attempt }) => {
-                Ok(CommittedAttempt { number, session, attempt, token: None, revision, at })
+                Ok(CommittedAcquire { number, session, attempt, token: None, revision, at })
             }
             outcome @ (Outcome::Nothing
             | Outcome::Done
@@ -145,7 +146,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
     /// the call did nothing.
     async fn answer_committed(
         &self,
-        committed: CommittedAttempt,
+        committed: CommittedAcquire,
         started_at: RT::Instant,
         deadline: RT::Instant,
         answer: &mut oneshot::Sender<Delivery>,
@@ -164,7 +165,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
     /// Waits for the grant; `None` if the caller disconnected first.
     async fn wait(
         &self,
-        committed: CommittedAttempt,
+        committed: CommittedAcquire,
         started_at: RT::Instant,
         deadline: RT::Instant,
         answer: &mut oneshot::Sender<Delivery>,
@@ -207,7 +208,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
     /// Withdraws from the queue, unless the grant was granted by then.
     pub(crate) async fn withdraw(
         &self,
-        committed: CommittedAttempt,
+        committed: CommittedAcquire,
         confirmed_at: Option<RT::Instant>,
         deadline: RT::Instant,
     ) -> GrantAnswer {
@@ -241,7 +242,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
     /// batch.
     pub(crate) async fn answer_held(
         &self,
-        committed: CommittedAttempt,
+        committed: CommittedAcquire,
         revision: Revision,
         confirmed_at: Option<RT::Instant>,
         deadline: RT::Instant,
@@ -268,7 +269,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
     }
 
     /// Renews an anonymous grant. Returns the start of its full timeout.
-    async fn renew(&self, committed: CommittedAttempt, deadline: RT::Instant) -> Result<RT::Instant, CallError> {
+    async fn renew(&self, committed: CommittedAcquire, deadline: RT::Instant) -> Result<RT::Instant, CallError> {
         let sent = RT::Instant::now();
         match self.node.0.keepalives.renew::<RT>(Renewal::Number(committed.session), deadline).await?.value {
             Renewed::Alive { .. } => Ok(sent),
@@ -277,7 +278,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         }
     }
 
-    async fn answer_queued(&self, committed: CommittedAttempt, deadline: RT::Instant) -> GrantAnswer {
+    async fn answer_queued(&self, committed: CommittedAcquire, deadline: RT::Instant) -> GrantAnswer {
         self.node.0.replica.wait_for_revision(committed.revision, deadline).await?;
         let state = self.node.0.replica.state();
         let value = views::grant_in_queue(&state, &self.call.acquire.grant).ok_or(UNKNOWN)?;
@@ -286,7 +287,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
     }
 
     /// The view of a grant that this request created, from the request itself.
-    pub(crate) fn view_of_new(&self, committed: CommittedAttempt, token: FencingToken) -> GrantView {
+    pub(crate) fn view_of_new(&self, committed: CommittedAcquire, token: FencingToken) -> GrantView {
         let acquire = &self.call.acquire;
         GrantView {
             id: acquire.grant,

@@ -5,9 +5,10 @@ use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, Revision, Se
 
 /// An attempt after its commit.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CommittedAttempt {
+pub(crate) struct CommittedAcquire {
     pub(crate) number: GrantNumber,
     pub(crate) session: SessionNumber,
+    /// How often this id was acquired; 1 for a new grant. Only the newest attempt may withdraw or abandon the grant.
     pub(crate) attempt: u64,
     /// The token, if the grant was granted at once.
     pub(crate) token: Option<FencingToken>,
@@ -17,7 +18,7 @@ pub(crate) struct CommittedAttempt {
     pub(crate) at: WallMillis,
 }
 
-impl CommittedAttempt {
+impl CommittedAcquire {
     /// Whether the grant was held before this attempt: an earlier request may have reported that.
     pub(crate) fn was_held(self) -> bool {
         self.attempt > 1 && self.token.is_some()
@@ -32,7 +33,7 @@ pub(crate) enum OwnGrant {
     /// The outcome of the acquire is unknown.
     Unknown,
     /// The grant of this attempt.
-    Committed(CommittedAttempt),
+    Committed(CommittedAcquire),
 }
 
 /// The status of a grant for one attempt.
@@ -43,7 +44,7 @@ pub(crate) enum AttemptStatus {
     Superseded,
 }
 
-pub(crate) fn attempt_status(state: &State, grant: &GrantId, committed: CommittedAttempt) -> AttemptStatus {
+pub(crate) fn attempt_status(state: &State, grant: &GrantId, committed: CommittedAcquire) -> AttemptStatus {
     match state.grant(grant) {
         GrantStatus::Live(contender) if contender.attempt_of(grant) > committed.attempt => AttemptStatus::Superseded,
         GrantStatus::Live(contender) if contender.granted_at.is_some() => AttemptStatus::Held,

@@ -9,8 +9,8 @@ use crate::{
     api::{AcquireCall, Acquired, At, CallError, CallerSilent, GrantView, HoldCall, HoldEvent},
     base::metrics::OpenStream,
     calls::{
-        acquire::{OpenAcquire, UNKNOWN, after_waiting, as_unknown},
-        attempt::{AttemptStatus, CommittedAttempt, OwnGrant, attempt_status},
+        acquire::{PendingAcquire, UNKNOWN, after_waiting, as_unknown},
+        attempt::{AttemptStatus, CommittedAcquire, OwnGrant, attempt_status},
         keep_alive_guard::KeepAliveGuard,
     },
     node::Node,
@@ -63,7 +63,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let call = AcquireCall { respond_async: false, ..call };
         let caller_silent = CallerSilent::default();
         let hold =
-            OpenHold { request: OpenAcquire { node: self.clone(), call }, events: send, caller_silent: caller_silent.clone() };
+            OpenHold { request: PendingAcquire { node: self.clone(), call }, events: send, caller_silent: caller_silent.clone() };
         self.0.tasks.spawn::<RT>(hold.run());
         let first = events.recv().await;
         self.record_first(first.as_ref().map(|first| &first.value));
@@ -88,7 +88,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 }
 
 struct OpenHold<RT: AsyncRuntime> {
-    request: OpenAcquire<RT>,
+    request: PendingAcquire<RT>,
     events: Events,
     caller_silent: CallerSilent,
 }
@@ -130,11 +130,11 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
     /// Sends the events of the grant until the last one.
     async fn follow(
         &self,
-        committed: CommittedAttempt,
+        committed: CommittedAcquire,
         started_at: RT::Instant,
         deadline: RT::Instant,
     ) -> Result<HoldEnd, CallError> {
-        let OpenAcquire { node, call } = &self.request;
+        let PendingAcquire { node, call } = &self.request;
         let mut since = RT::Instant::now();
         let until = since + call.wait;
         let timeout = self.request.own_timeout().unwrap_or(SESSION_TIMEOUT_DEFAULT);
@@ -199,7 +199,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
 
     /// Sends `held` for a grant that this request created. The leader's answer is enough: this node may not have
     /// applied the command yet.
-    fn send_held_at_once(&self, committed: CommittedAttempt) -> HoldStage {
+    fn send_held_at_once(&self, committed: CommittedAcquire) -> HoldStage {
         match committed.token {
             Some(token) if committed.attempt == 1 => {
                 let value = Acquired::Held(self.request.view_of_new(committed, token));
@@ -210,7 +210,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
     }
 
     /// Sends the revocation if it is newer than `sent`. Returns the revision of the last revocation sent.
-    fn send_revocation(&self, committed: CommittedAttempt, sent: Option<Revision>) -> Option<Revision> {
+    fn send_revocation(&self, committed: CommittedAcquire, sent: Option<Revision>) -> Option<Revision> {
         let state = self.request.node.0.replica.state();
         let revocation = state.contender(committed.number).and_then(|contender| contender.revoked.clone());
         drop(state);
@@ -233,7 +233,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
 
     /// Waits until this node has applied the acquire, then sends the position in the queue and returns it. `None` if
     /// the grant no longer waits.
-    async fn send_queued(&self, committed: CommittedAttempt, deadline: RT::Instant) -> Result<Option<u64>, CallError> {
+    async fn send_queued(&self, committed: CommittedAcquire, deadline: RT::Instant) -> Result<Option<u64>, CallError> {
         self.request.node.0.replica.wait_for_revision(committed.revision, deadline).await?;
         let queued = self.queued(committed);
         let position = queued.as_ref().map(|(position, _)| *position);
@@ -244,8 +244,8 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
     }
 
     /// The position in the queue, and the event for it, while the grant waits.
-    fn queued(&self, committed: CommittedAttempt) -> Option<(u64, At<HoldEvent>)> {
-        let OpenAcquire { node, call } = &self.request;
+    fn queued(&self, committed: CommittedAcquire) -> Option<(u64, At<HoldEvent>)> {
+        let PendingAcquire { node, call } = &self.request;
         let state = node.0.replica.state();
         let grant = &call.acquire.grant;
         if !matches!(attempt_status(&state, grant, committed), AttemptStatus::Waiting) {
@@ -260,7 +260,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
 
     /// Sends the position in the queue if it has changed, otherwise `Alive`. Returns the last position sent. Sends
     /// nothing if the caller does not read.
-    fn send_alive(&self, committed: CommittedAttempt, sent: Option<u64>) -> Option<u64> {
+    fn send_alive(&self, committed: CommittedAcquire, sent: Option<u64>) -> Option<u64> {
         if self.events.capacity() <= EVENTS_RESERVED {
             return sent;
         }

@@ -1,6 +1,6 @@
 //! A node keeps the grant of a waiting request alive until it answers; after that only the caller does.
 
-use crate::{api::Renewal, calls::attempt::CommittedAttempt, leader::keepalive::Renewed, node::Node};
+use crate::{api::Renewal, calls::attempt::CommittedAcquire, leader::keepalive::Renewed, node::Node};
 use openraft_rt::{AsyncRuntime, Instant};
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
@@ -25,7 +25,7 @@ impl<I: Instant> KeepAliveGuard<I> {
     /// session is renewed at once.
     pub(crate) fn start<RT: AsyncRuntime<Instant = I>>(
         node: &Node<RT>,
-        committed: CommittedAttempt,
+        committed: CommittedAcquire,
         timeout: Duration,
         started_at: I,
     ) -> KeepAliveGuard<I> {

@@ -8,7 +8,7 @@ use crate::{
     calls::{
         abandon::ABANDON_AFTER,
         acquire::{UNKNOWN, after_waiting, as_unknown, expires_in},
-        attempt::CommittedAttempt,
+        attempt::CommittedAcquire,
         keep_alive_guard::KeepAliveGuard,
         write_key::write_key,
     },
@@ -97,7 +97,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             Err(rejection) => Err(rejection.into()),
             Ok(Outcome::Held(HeldGrant { .. })) => self.grant_after(grant, revision, deadline, None).await,
             Ok(Outcome::Queued(Queued { number, session, attempt })) => {
-                let committed = CommittedAttempt { number, session, attempt, token: None, revision, at };
+                let committed = CommittedAcquire { number, session, attempt, token: None, revision, at };
                 let until = RT::Instant::now() + wait;
                 tokio::select! {
                     biased;
@@ -122,7 +122,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     async fn wait_upgrade(
         &self,
         grant: GrantId,
-        committed: CommittedAttempt,
+        committed: CommittedAcquire,
         until: RT::Instant,
         deadline: RT::Instant,
     ) -> Answer {
@@ -133,7 +133,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             session.map(|session| Duration::from_millis(session.timeout_ms))
         });
         // The grant is older than this request, so it is renewed at once.
-        let renewed = CommittedAttempt { attempt: committed.attempt.max(2), ..committed };
+        let renewed = CommittedAcquire { attempt: committed.attempt.max(2), ..committed };
         let open = own_timeout.map(|timeout| KeepAliveGuard::start(self, renewed, timeout, started_at));
         let confirmed_at = || open.as_ref().and_then(KeepAliveGuard::confirmed_at);
         let since = RT::Instant::now();

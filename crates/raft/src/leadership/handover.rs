@@ -39,7 +39,7 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(
             LeaderRoute::Remote(leader) => {
                 let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
                 let request = PeerRequest::HandOver { to, key, within_ms };
-                match core.while_led(RT::timeout_at(deadline, core.call(&leader, &request))).await {
+                match core.until_leader_changes(RT::timeout_at(deadline, core.call(&leader, &request))).await {
                     Some(Ok(Ok(PeerReply::HandedOver(done)))) => Some(done),
                     Some(Ok(Err(CallError::NotDelivered(_)))) => None,
                     // The handover may have begun.

@@ -10,7 +10,7 @@ use crate::{
     core::{CallError, Core, LeaderRoute, snapshot_schedule::LogRoom},
     propose::{
         priority::needs_room,
-        queue::{Proposal, ProposalBatcher, ProposalOutcome},
+        queue::{Proposal, ProposalOutcome, ProposalReceiver},
     },
 };
 use fairhold_state::command::Command;
@@ -27,7 +27,7 @@ const BATCHES_IN_FLIGHT: usize = 2;
 const FORWARD_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs until Raft stops. Commands that still wait at that time are definitely not proposed.
-pub(crate) async fn run<RT: AsyncRuntime>(mut batcher: ProposalBatcher, core: Arc<Core<RT>>) {
+pub(crate) async fn run<RT: AsyncRuntime>(mut batcher: ProposalReceiver, core: Arc<Core<RT>>) {
     let mut in_flight: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
     let mut stopped = std::pin::pin!(core.stopped());
     let mut last_batch = 0;
@@ -76,7 +76,8 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
             let (ready, early) = if core.shared.read().cluster().is_some() {
                 (batch, Vec::new())
             } else {
-                // Naming the cluster is its first change. After a start, this state may also just lag behind the log.
+                // Until the cluster has an id here, only `FormCluster` may enter the log. After a start the id may be in
+                // the log and not applied yet; the callers retry.
                 batch.into_iter().partition(|proposal| matches!(proposal.command, Command::FormCluster { .. }))
             };
             fail_all(early, NotProposed::NoLeader.into());
@@ -150,7 +151,7 @@ async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
     if core.raft.client_write_ff(Batch(commands), Some(responder)).await.is_err() {
         return answer_all(callers, Err(NotProposed::ShuttingDown.into()));
     }
-    match core.while_led(completed).await {
+    match core.until_leader_changes(completed).await {
         Some(Ok(Ok(_))) if failpoint!(RaftProposeDone, RT).is_err() => answer_all(callers, Err(UnknownReason::Deposed.into())),
         Some(Ok(Ok(response))) => {
             core.shared.metrics.commit.observe(started_at.elapsed());
@@ -181,7 +182,7 @@ async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<
     }
     let count = commands.len();
     let request = PeerRequest::Propose { commands, within_ms: duration::millis(FORWARD_LIMIT) };
-    let outcomes = match core.while_led(RT::timeout(FORWARD_LIMIT, core.call(leader, &request))).await {
+    let outcomes = match core.until_leader_changes(RT::timeout(FORWARD_LIMIT, core.call(leader, &request))).await {
         Some(Ok(Ok(PeerReply::Proposed(outcomes)))) if outcomes.len() == count => Ok(outcomes),
         Some(Ok(Err(CallError::NotDelivered(reason)))) => Err(reason.into()),
         Some(Ok(Ok(_) | Err(CallError::Lost))) => Err(UnknownReason::ConnectionLost.into()),

@@ -73,7 +73,7 @@ pub(crate) struct ProposalQueue {
 }
 
 /// The receiving side of the queues.
-pub(crate) struct ProposalBatcher {
+pub(crate) struct ProposalReceiver {
     urgent: mpsc::Receiver<Proposal>,
     ordinary: mpsc::Receiver<Proposal>,
     bytes: Arc<AtomicUsize>,
@@ -81,14 +81,14 @@ pub(crate) struct ProposalBatcher {
 }
 
 /// A submitted command. Dropping it withdraws the command, if it was not handed over yet.
-pub(crate) struct Submitted {
+pub(crate) struct SubmittedCommand {
     hand_off: Arc<HandOff>,
     answer: oneshot::Receiver<ProposalOutcome>,
 }
 
 /// Creates the queues. They hold at most `bytes_max` bytes of commands. Urgent commands are small, so this limit does
 /// not apply to them.
-pub(crate) fn new(bytes_max: usize) -> (ProposalQueue, ProposalBatcher) {
+pub(crate) fn new(bytes_max: usize) -> (ProposalQueue, ProposalReceiver) {
     let (urgent_sender, urgent) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let (ordinary_sender, ordinary) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let bytes = Arc::new(AtomicUsize::new(0));
@@ -100,11 +100,11 @@ pub(crate) fn new(bytes_max: usize) -> (ProposalQueue, ProposalBatcher) {
         bytes_max,
         linger: linger.clone(),
     };
-    (queue, ProposalBatcher { urgent, ordinary, bytes, linger })
+    (queue, ProposalReceiver { urgent, ordinary, bytes, linger })
 }
 
 impl ProposalQueue {
-    pub(crate) fn submit(&self, command: Command, forwarded: bool) -> Result<Submitted, NotProposed> {
+    pub(crate) fn submit(&self, command: Command, forwarded: bool) -> Result<SubmittedCommand, NotProposed> {
         let bytes = command.size();
         let hand_off = Arc::new(HandOff::default());
         let (answer, receiver) = oneshot::channel();
@@ -125,11 +125,11 @@ impl ProposalQueue {
                 mpsc::error::TrySendError::Closed(_) => NotProposed::ShuttingDown,
             }
         })?;
-        Ok(Submitted { hand_off, answer: receiver })
+        Ok(SubmittedCommand { hand_off, answer: receiver })
     }
 }
 
-impl Submitted {
+impl SubmittedCommand {
     /// Waits for the outcome of the command.
     pub(crate) async fn outcome<RT: AsyncRuntime>(mut self, deadline: RT::Instant) -> ProposalOutcome {
         let (answered, if_withdrawn, if_handed_over) = match RT::timeout_at(deadline, &mut self.answer).await {
@@ -146,13 +146,13 @@ impl Submitted {
     }
 }
 
-impl Drop for Submitted {
+impl Drop for SubmittedCommand {
     fn drop(&mut self) {
         self.hand_off.settle(WITHDRAWN);
     }
 }
 
-impl ProposalBatcher {
+impl ProposalReceiver {
     /// Waits for a command.
     pub(crate) async fn first(&mut self) -> Option<Proposal> {
         tokio::select! {

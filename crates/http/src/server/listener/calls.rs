@@ -70,7 +70,7 @@ impl ConnectionCalls {
         *self.stream.lock() = Some(caller_silent);
     }
 
-    /// A new request shows that the client received the previous answer.
+    /// Counts a new request. Drops the clean-up of the previous answer: the client has received that.
     pub(super) fn begin(&self) {
         self.started.fetch_add(1, Ordering::Relaxed);
         self.answering.store(true, Ordering::Relaxed);
@@ -78,7 +78,7 @@ impl ConnectionCalls {
     }
 
     /// The answer is ready. Keeps its clean-up until its delivery is certain.
-    pub(super) fn end(&self, undelivered: Option<Undelivered>) {
+    pub(super) fn answer_ready(&self, undelivered: Option<Undelivered>) {
         let undelivered = undelivered.map(|undelivered| (Instant::now(), undelivered));
         *self.undelivered.lock() = undelivered;
     }

@@ -121,7 +121,7 @@ struct ClientConnection {
 }
 
 impl ClientConnection {
-    async fn serve(mut self, mut request: http::Request<Incoming>) -> io::Result<http::Response<Tracked>> {
+    async fn serve(mut self, mut request: http::Request<Incoming>) -> io::Result<http::Response<AnswerBody>> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         if !self.calls.slot_state.begin(is_read) {
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -129,7 +129,13 @@ impl ClientConnection {
         if let Err(problem) = self.check_head(&request) {
             self.calls.begin();
             let response = self.refuse(problem);
-            return Ok(response.map(|body| Tracked { body, stream: self.stream, calls: self.calls, end: None, share: None }));
+            return Ok(response.map(|body| AnswerBody {
+                body,
+                stream: self.stream,
+                calls: self.calls,
+                client_closed: None,
+                share: None,
+            }));
         }
         request.extensions_mut().insert(PeerAddress(self.peer.ip()));
         request.extensions_mut().insert(Arc::clone(&self.calls.memory));
@@ -150,18 +156,18 @@ impl ClientConnection {
         let undelivered = response.extensions_mut().remove::<Undelivered>();
         let (response, share) = match reserve_memory(&response, &self.calls.memory) {
             Ok(share) => {
-                self.calls.end(undelivered);
+                self.calls.answer_ready(undelivered);
                 (response, share)
             }
             Err(NoMemory) => {
                 // The answer is lost, as if the connection had broken.
                 undelivered.iter().for_each(Undelivered::run);
-                self.calls.end(None);
+                self.calls.answer_ready(None);
                 (out_of_memory_answer(&response, is_read), None)
             }
         };
         let ClientConnection { stream, calls, .. } = self;
-        Ok(response.map(|body| Tracked { body, stream, calls, end: None, share }))
+        Ok(response.map(|body| AnswerBody { body, stream, calls, client_closed: None, share }))
     }
 }
 
@@ -264,16 +270,16 @@ fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
 
 /// An answer's body. It notes when all of it is handed over, attaches its share to the bytes, and ends when the client
 /// disconnects.
-struct Tracked {
+struct AnswerBody {
     body: axum::body::Body,
     stream: Arc<TcpStream>,
     calls: Arc<ConnectionCalls>,
     /// Resolves when the client disconnects. Set on the first poll of the body.
-    end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    client_closed: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     share: Option<Share>,
 }
 
-impl Tracked {
+impl AnswerBody {
     /// Counts the bytes handed over for writing. The share stays with the bytes and is released when they are written.
     fn hand_over(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
         self.calls.memory.add_unwritten(frame.data_ref().map_or(0, Bytes::len));
@@ -284,13 +290,13 @@ impl Tracked {
     }
 }
 
-impl Drop for Tracked {
+impl Drop for AnswerBody {
     fn drop(&mut self) {
         self.calls.sent.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl hyper::body::Body for Tracked {
+impl hyper::body::Body for AnswerBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -299,12 +305,12 @@ impl hyper::body::Body for Tracked {
         if frame.is_ready() {
             return frame.map_ok(|frame| self.hand_over(frame));
         }
-        let Tracked { stream, calls, end, .. } = &mut *self;
-        let end = end.get_or_insert_with(|| {
+        let AnswerBody { stream, calls, client_closed, .. } = &mut *self;
+        let client_closed = client_closed.get_or_insert_with(|| {
             let (stream, calls) = (Arc::clone(stream), Arc::clone(calls));
             Box::pin(async move { client_closed(&stream, &calls).await })
         });
-        end.as_mut().poll(cx).map(|()| Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionAborted)))))
+        client_closed.as_mut().poll(cx).map(|()| Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionAborted)))))
     }
 
     fn is_end_stream(&self) -> bool {

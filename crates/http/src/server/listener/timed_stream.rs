@@ -44,7 +44,7 @@ pub(super) struct TimedStream {
     read_alarm: Option<Pin<Box<Sleep>>>,
     write_alarm: Option<Pin<Box<Sleep>>>,
     /// Bytes that the client has taken since `write_alarm` was set.
-    written: usize,
+    bytes_taken: usize,
 }
 
 /// A deadline for reading.
@@ -71,7 +71,7 @@ impl TimedStream {
             started_before: 0,
             read_alarm: None,
             write_alarm: None,
-            written: 0,
+            bytes_taken: 0,
         }
     }
 
@@ -97,11 +97,11 @@ impl TimedStream {
     }
 
     /// Records the result of a write, and gives up on a client that does not read.
-    fn written(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn after_write(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match done {
             Poll::Ready(Ok(bytes)) => {
-                self.written = self.written.saturating_add(bytes);
-                if self.written >= ANSWER_BYTES_LEAST {
+                self.bytes_taken = self.bytes_taken.saturating_add(bytes);
+                if self.bytes_taken >= ANSWER_BYTES_LEAST {
                     self.write_alarm = None;
                 }
                 Poll::Ready(Ok(bytes))
@@ -111,9 +111,9 @@ impl TimedStream {
                 Poll::Ready(Err(error))
             }
             Poll::Pending => {
-                let TimedStream { write_alarm, written, timeouts, .. } = self;
+                let TimedStream { write_alarm, bytes_taken, timeouts, .. } = self;
                 let alarm = write_alarm.get_or_insert_with(|| {
-                    *written = 0;
+                    *bytes_taken = 0;
                     Box::pin(tokio::time::sleep(timeouts.answer))
                 });
                 ready!(alarm.as_mut().poll(cx));
@@ -234,7 +234,7 @@ impl AsyncWrite for TimedStream {
             return Poll::Ready(Ok(length));
         }
         let done = poll_write(&timed.stream, cx, || timed.stream.try_write(bytes));
-        timed.written(cx, done)
+        timed.after_write(cx, done)
     }
 
     fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
@@ -244,7 +244,7 @@ impl AsyncWrite for TimedStream {
             return Poll::Ready(Ok(length));
         }
         let done = poll_write(&timed.stream, cx, || timed.stream.try_write_vectored(parts));
-        timed.written(cx, done)
+        timed.after_write(cx, done)
     }
 
     fn is_write_vectored(&self) -> bool {
