@@ -27,7 +27,7 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
     info: ServerInfo,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let params: call::ShowCluster = params::read(query.as_deref(), &[])?.params;
+    let params: call::ShowCluster = params::parse(query.as_deref(), &[])?.params;
     let digest = match params.digest {
         true => Some(node.digest().await.map_err(|error| problem_of(error, RequestKind::Read))?),
         false => None,
@@ -143,7 +143,7 @@ pub(crate) async fn ready<RT: AsyncRuntime>(
     info: ServerInfo,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let params: call::Ready = params::read(query.as_deref(), &[])?.params;
+    let params: call::Ready = params::parse(query.as_deref(), &[])?.params;
     let readiness = node.readiness().await;
     if params.verbose {
         let revision = node.revision();

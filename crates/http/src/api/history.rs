@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn params(query: &str) -> Result<call::History, Problem> {
-        crate::edge::params::read(Some(query), b"").map(|given| given.params)
+        crate::edge::params::parse(Some(query), b"").map(|given| given.params)
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub fn waiting_router(reason: &str) -> Router {
 }
 
 fn ready(reason: &str, query: Option<&str>) -> Result<Response, Problem> {
-    let params: call::Ready = params::read(query, &[])?.params;
+    let params: call::Ready = params::parse(query, &[])?.params;
     if !params.verbose {
         return Err(not_yet(reason));
     }

@@ -216,7 +216,7 @@ mod tests {
     use fairhold_types::LockName;
 
     fn read(query: &str) -> Result<call::Watch, Problem> {
-        crate::edge::params::read(Some(query), &[]).map(|given| given.params)
+        crate::edge::params::parse(Some(query), &[]).map(|given| given.params)
     }
 
     fn filters_of(query: &str) -> Result<Vec<WatchFilter>, Problem> {

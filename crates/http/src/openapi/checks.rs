@@ -225,7 +225,7 @@ fn every_example_answer_matches_its_type() {
 type Accepts = fn(&str) -> bool;
 
 fn accepts<T: DeserializeOwned>(body: &str) -> bool {
-    params::read::<T>(None, body.as_bytes()).is_ok()
+    params::parse::<T>(None, body.as_bytes()).is_ok()
 }
 
 /// The function that reads the body of a call.

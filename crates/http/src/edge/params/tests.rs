@@ -25,7 +25,7 @@ struct Call {
 }
 
 fn parse(query: &str, body: &str) -> Result<Call, Problem> {
-    read(Some(query), body.as_bytes()).map(|given| given.params)
+    super::parse(Some(query), body.as_bytes()).map(|given| given.params)
 }
 
 fn detail(refused: Result<Call, Problem>) -> String {
@@ -84,7 +84,7 @@ fn a_mistake_is_named() {
         let detail = detail(parse(query, body));
         assert!(detail.contains(says), "{query} {body}: {detail}");
     }
-    let no_parameters = read::<fairhold_types::call::Empty>(Some("wait=1"), &[]).map(drop).unwrap_err();
+    let no_parameters = super::parse::<fairhold_types::call::Empty>(Some("wait=1"), &[]).map(drop).unwrap_err();
     let detail = problem::Problem::from(no_parameters).detail;
     assert_eq!(detail, "there is no parameter \"wait\" here; this call has no parameters");
 }
@@ -92,7 +92,7 @@ fn a_mistake_is_named() {
 #[test]
 fn a_missing_parameter_is_named_with_what_is_expected() {
     for (query, body) in [("", ""), ("", r#"{"grant":"01ARZ3NDEKTSV4RRFFQ69G5FAV"}"#)] {
-        let missing = read::<fairhold_types::call::Proclaim>(Some(query), body.as_bytes()).map(drop).unwrap_err();
+        let missing = super::parse::<fairhold_types::call::Proclaim>(Some(query), body.as_bytes()).map(drop).unwrap_err();
         let detail = problem::Problem::from(missing).detail;
         assert!(detail.starts_with("the parameter \"") && detail.contains("\": expected the "), "{detail}");
     }

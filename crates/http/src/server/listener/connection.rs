@@ -305,12 +305,12 @@ impl hyper::body::Body for AnswerBody {
         if frame.is_ready() {
             return frame.map_ok(|frame| self.hand_over(frame));
         }
-        let AnswerBody { stream, calls, client_closed, .. } = &mut *self;
-        let client_closed = client_closed.get_or_insert_with(|| {
+        let AnswerBody { stream, calls, client_closed: closed, .. } = &mut *self;
+        let closed = closed.get_or_insert_with(|| {
             let (stream, calls) = (Arc::clone(stream), Arc::clone(calls));
             Box::pin(async move { client_closed(&stream, &calls).await })
         });
-        client_closed.as_mut().poll(cx).map(|()| Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionAborted)))))
+        closed.as_mut().poll(cx).map(|()| Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionAborted)))))
     }
 
     fn is_end_stream(&self) -> bool {
