@@ -1,4 +1,5 @@
-//! Connects the state machine to openraft: the type configuration, the state machine, and `Replica`, which proposes commands and serves reads.
+//! Connects the state machine to openraft: the type configuration, the adapter that applies entries, and `Replica`,
+//! which proposes commands and serves reads.
 //!
 //! Build a node in this order: `PeerService::new`, a `Peer` over `PeerService::service`, `Replica::start`,
 //! `Replica::set_leader_handler`, then the transport's server over the same service. The transport needs the service to

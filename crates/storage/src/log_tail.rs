@@ -15,7 +15,8 @@ type Vote = VoteOf<TypeConfig>;
 /// more memory.
 pub(crate) const TAIL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The bounds of the current log and its newest entries, on disk or not. Only openraft's core changes it, and the writer thread reports the written changes.
+/// The bounds of the current log and its newest entries, on disk or not. Only openraft's core changes it, and the writer
+/// thread reports the written changes.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     pub(crate) state: LogPointers,

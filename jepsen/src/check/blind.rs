@@ -47,8 +47,8 @@ pub(crate) fn blind(workloads: &[Workload], checks: &[Check]) -> Vec<String> {
             let seen = checks.iter().find(|check| check.name == name).map_or(0, |check| check.checked_of(*workload));
             if seen < least {
                 missing.push(format!(
-                    "the checker `{name}` checked {seen} things of {}, but at least {least} are required: run longer (--seconds), or \
-                     with more clients (--clients)",
+                    "the checker `{name}` checked {seen} things of {}, but at least {least} are required: run longer \
+                     (--seconds), or with more clients (--clients)",
                     workload.name(),
                 ));
             }
