@@ -64,10 +64,17 @@ impl Deref for SharedContender {
     type Target = Contender;
 
     fn deref(&self) -> &Contender {
-        match &self.0.role {
-            NodeRole::Contender(contender) => contender,
-            NodeRole::Data | NodeRole::Lock(_) => unreachable!("the index has the path of a node that is no contender"),
+        match contender_of(&self.0) {
+            Some(contender) => contender,
+            None => unreachable!("the index has the path of a node that is not a contender"),
         }
+    }
+}
+
+fn contender_of(node: &Znode) -> Option<&Contender> {
+    match &node.role {
+        NodeRole::Contender(contender) => Some(contender),
+        NodeRole::Data | NodeRole::Lock(_) => None,
     }
 }
 
@@ -75,15 +82,16 @@ impl State {
     /// The contender of a grant in one of its locks.
     #[must_use]
     pub fn contender_in(&self, lock: &LockName, number: GrantNumber) -> Option<&Contender> {
-        let first = self.contender(number)?;
-        if first.lock == *lock {
+        contender_of(self.contender_node(lock, number)?)
+    }
+
+    /// The node of that contender.
+    fn contender_node(&self, lock: &LockName, number: GrantNumber) -> Option<&Arc<Znode>> {
+        let first = self.tree.get_shared(self.index.contenders.get(&number)?)?;
+        if contender_of(first)?.lock == *lock {
             return Some(first);
         }
-        let path = self.index.secondaries.get(&(number, lock.clone()))?;
-        match &self.tree.get(path)?.role {
-            NodeRole::Contender(contender) => Some(contender),
-            NodeRole::Data | NodeRole::Lock(_) => None,
-        }
+        self.tree.get_shared(self.index.secondaries.get(&(number, lock.clone()))?)
     }
 
     /// The locks of a grant, in the order of its request.
@@ -141,14 +149,8 @@ impl Change<'_> {
 
     /// The same, to keep while indexes and other nodes change.
     pub(crate) fn shared_contender(&self, lock: &LockName, number: GrantNumber) -> SharedContender {
-        let index = &self.state.index;
-        let first = index.contenders.get(&number).and_then(|path| self.state.tree.get_shared(path)).map(SharedContender);
-        let found = first.filter(|first| first.lock == *lock).or_else(|| {
-            let path = index.secondaries.get(&(number, lock.clone()))?;
-            self.state.tree.get_shared(path).map(SharedContender)
-        });
-        match found {
-            Some(contender) => contender,
+        match self.state.contender_node(lock, number) {
+            Some(node) => SharedContender(Arc::clone(node)),
             None => unreachable!("grant #{number} has no contender in {lock}"),
         }
     }

@@ -346,6 +346,56 @@ mod tests {
         assert_eq!(history.bytes(), history.recounted());
     }
 
+    /// Compares with a plain sorted list, over more entries than a lock may have, and with a clone that must not change.
+    #[test]
+    fn any_order_of_ends_gives_the_history_of_a_sorted_list() {
+        let mut random = 7_u64;
+        let mut below = |max: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % max
+        };
+        let locks = ["a", "b", "c"].map(|name| LockName::parse(name).unwrap());
+        let mut history = History::default();
+        let mut sorted: Vec<(HistoryKey, LockName)> = Vec::new();
+        let mut before = (history.clone(), sorted.clone());
+        let keys = |history: &History, lock: &LockName| history.of_lock(lock).map(|(key, _)| key).collect::<Vec<_>>();
+        let expected = |sorted: &[(HistoryKey, LockName)], lock: &LockName| {
+            sorted.iter().filter(|(_, name)| name == lock).map(|(key, _)| *key).collect::<Vec<_>>()
+        };
+        for revision in 10_000..11_200 {
+            // Up to 40 grants end in one command, in any order.
+            for _ in 0..below(40) {
+                let lock = &locks[usize::try_from(below(3)).unwrap()];
+                let mut entry = Arc::unwrap_or_clone(past(lock.as_str(), revision));
+                entry.holding.number = GrantNumber(below(9_000));
+                let key = entry.key();
+                if sorted.contains(&(key, lock.clone())) {
+                    continue;
+                }
+                history.insert(Arc::new(entry));
+                sorted.push((key, lock.clone()));
+                sorted.sort_unstable();
+                for dropped in history.trim(lock, u64::MAX) {
+                    let oldest = sorted.iter().position(|(_, name)| *name == dropped).unwrap();
+                    sorted.remove(oldest);
+                }
+            }
+            if revision % 100 == 0 {
+                history.check(Revision(revision)).unwrap();
+                assert_eq!(history.bytes(), history.recounted());
+                for lock in &locks {
+                    assert_eq!(keys(&history, lock), expected(&sorted, lock), "{lock} at revision {revision}");
+                    assert_eq!(keys(&before.0, lock), expected(&before.1, lock), "a clone changed at revision {revision}");
+                }
+                let through = Revision(revision - 90);
+                let forgotten = history.forget(through).len();
+                assert!(sorted.drain(..forgotten).all(|(key, _)| key.ended <= through), "the oldest go first");
+                before = (history.clone(), sorted.clone());
+            }
+        }
+        assert!(locks.iter().any(|lock| history.count(lock) > 100), "the lists are long enough to be trees");
+    }
+
     #[test]
     fn one_verdict_forgets_a_bounded_number_of_entries() {
         let mut history = History::default();

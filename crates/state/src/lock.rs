@@ -351,3 +351,21 @@ fn permits_of(limit: u32) -> u64 {
 fn panic_if_planted(lock: &LockName) {
     assert!(!planted::panics(lock.as_str()), "a planted panic in the middle of a change");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_contenders_node_has_ten_digits_and_is_reserved() {
+        for (session, sequence, name) in [
+            (1, 0, "1-lock-0000000000"),
+            (42, 7, "42-lock-0000000007"),
+            (u64::MAX, u32::MAX, "18446744073709551615-lock-4294967295"),
+        ] {
+            let made = contender_name(SessionNumber(session), sequence);
+            assert_eq!(made, name);
+            assert!(LockName::parse(&made).unwrap().is_reserved(), "no lock may have the name {made}");
+        }
+    }
+}

@@ -392,3 +392,34 @@ pub struct Moment {
     /// The time in the command, by the clock of the node that made it.
     pub at: WallMillis,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Callers choose the ids, so they may end in any order.
+    #[test]
+    fn the_newest_ended_ids_are_remembered_however_their_ids_are_ordered() {
+        let count = 3 * SESSION_TOMBSTONES_MAX as u128;
+        let orders: [&dyn Fn(u128) -> u128; 4] =
+            [&|turn| turn, &|turn| count - turn, &|turn| (turn * 7_919) % count, &|turn| turn / 2];
+        for (order, id_of) in orders.iter().enumerate() {
+            let mut ended = Ended::default();
+            let mut expected: BTreeMap<GrantId, EndReason> = BTreeMap::new();
+            let mut floor = None;
+            for turn in 0..count {
+                let id = GrantId::from_ulid(id_of(turn));
+                let reason = if turn % 3 == 0 { EndReason::Released } else { EndReason::Expired };
+                expected.insert(id, reason);
+                let dropped = if expected.len() > SESSION_TOMBSTONES_MAX { expected.pop_first() } else { None };
+                floor = floor.max(dropped.map(|(id, _)| id));
+                assert_eq!(ended.remember(id, reason), dropped.map(|(id, _)| id), "order {order}, turn {turn}");
+            }
+            assert!(ended.ids().eq(expected.keys()), "order {order}");
+            assert_eq!((ended.len(), ended.floor()), (expected.len(), floor), "order {order}");
+            assert!(expected.iter().all(|(id, reason)| ended.get(id) == Some(*reason)), "order {order}");
+            assert_eq!(ended.get(&GrantId::from_ulid(count + 1)), None);
+        }
+    }
+}

@@ -65,9 +65,9 @@ impl Tree {
         self.nodes.get(path).map(|node| &**node)
     }
 
-    /// A node, to keep while other nodes change.
-    pub(crate) fn get_shared(&self, path: &Path) -> Option<Arc<Znode>> {
-        self.nodes.get(path).cloned()
+    /// A node that a clone keeps while other nodes change.
+    pub(crate) fn get_shared(&self, path: &Path) -> Option<&Arc<Znode>> {
+        self.nodes.get(path)
     }
 
     /// A node, to change fields that do not count in its weight. `write` changes its value, `change_contender` its

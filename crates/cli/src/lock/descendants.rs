@@ -58,7 +58,7 @@ impl Process {
         })
     }
 
-    /// A zombie no longer runs. A process of which only the first thread has ended looks like a zombie, but is alive.
+    /// Whether it runs. A zombie does not. If only its first thread has ended, a process looks like a zombie but is alive.
     fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
