@@ -115,3 +115,20 @@ fn a_watch_without_matching_changes_gets_a_bookmark_after_ten_seconds() {
         }
     });
 }
+
+/// The disks of all nodes stall, for example because the nodes share one. This must not cost the leader its leadership:
+/// an election writes to the same disks, so it only makes the pause longer.
+#[test]
+fn a_stall_of_all_disks_keeps_the_leader() {
+    disconnects::on_three_nodes(&ScenarioPlan::without_faults(3), async |world| {
+        let leader = world.running(world.leader().unwrap()).unwrap();
+        let led = leader.replica.leadership();
+        let stall = Duration::from_secs(2);
+        world.ids().into_iter().for_each(|id| world.disk(id).unwrap().slow_down(stall));
+        let begun = SimInstant::now();
+        put(&leader.node, "/during-the-stall").await;
+        assert!(SimInstant::now() - begun >= stall, "the disks did not stall");
+        assert!(led.is_some());
+        assert_eq!(leader.replica.leadership(), led);
+    });
+}
