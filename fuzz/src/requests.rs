@@ -6,7 +6,7 @@
 
 use crate::memory::start_node;
 use axum::{body::Body, response::Response};
-use fairhold_http::{Admin, ApiService, Exposition, Peer, ServerInfo, router};
+use fairhold_http::{Admin, ApiService, Exposition, HttpPeer, ServerInfo, router};
 use fairhold_raft::Replica;
 use fairhold_types::dto::Host;
 use http::{Method, Request, StatusCode, header::CONTENT_TYPE};
@@ -138,8 +138,8 @@ impl Server {
     }
 }
 
-fn from_here() -> Peer {
-    Peer::at(IpAddr::V4(Ipv4Addr::LOCALHOST))
+fn from_here() -> HttpPeer {
+    HttpPeer::at(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 /// Whether the answer may take long, or be a stream. A meaningless word makes this true as well.

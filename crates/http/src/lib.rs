@@ -26,7 +26,7 @@ pub use edge::cluster_header::ClusterHeader;
 pub use edge::delivery::Undelivered;
 pub use edge::metrics::{Exposition, HttpMetrics};
 pub use edge::origin::Hosts;
-pub use edge::request::Peer;
+pub use edge::request::HttpPeer;
 pub use edge::server_info::ServerInfo;
 pub use router::{router, status_router};
 pub use server::listener::{Limits, Listener};

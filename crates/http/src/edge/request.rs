@@ -41,7 +41,7 @@ const ID_SEGMENT: usize = 3;
 
 /// The client of a connection. The listener attaches it to every request.
 #[derive(Debug, Clone)]
-pub struct Peer {
+pub struct HttpPeer {
     /// Its address, as text.
     pub(crate) address: Arc<str>,
     /// The memory that its connection may use; unbounded in the simulator.
@@ -56,16 +56,16 @@ pub(crate) struct CallFacts {
     pub(crate) waits: Waits,
 }
 
-impl Peer {
+impl HttpPeer {
     /// A client at this address, without a connection.
     #[must_use]
-    pub fn at(address: IpAddr) -> Peer {
-        Peer { address: address.to_canonical().to_string().into(), memory: None }
+    pub fn at(address: IpAddr) -> HttpPeer {
+        HttpPeer { address: address.to_canonical().to_string().into(), memory: None }
     }
 
     /// The same, with the memory of its connection.
-    pub(crate) fn with_memory(self, memory: Arc<ConnectionMemory>) -> Peer {
-        Peer { memory: Some(memory), ..self }
+    pub(crate) fn with_memory(self, memory: Arc<ConnectionMemory>) -> HttpPeer {
+        HttpPeer { memory: Some(memory), ..self }
     }
 }
 
@@ -154,7 +154,7 @@ impl Received {
     ) -> Result<(Received, ReceivedBody), Problem> {
         let (parts, body) = request.into_parts();
         let timeout = headers::timeout(&parts.headers)?;
-        let mut memory = parts.extensions.get::<Peer>().and_then(|peer| peer.memory.as_ref()?.body());
+        let mut memory = parts.extensions.get::<HttpPeer>().and_then(|peer| peer.memory.as_ref()?.body());
         let bytes = if body.is_end_stream() {
             Bytes::new()
         } else {
@@ -238,7 +238,7 @@ impl Received {
 
     /// The memory that the connection may use; unbounded in the simulator.
     pub(crate) fn memory(&self) -> Option<&Arc<ConnectionMemory>> {
-        self.parts.extensions.get::<Peer>().and_then(|peer| peer.memory.as_ref())
+        self.parts.extensions.get::<HttpPeer>().and_then(|peer| peer.memory.as_ref())
     }
 
     pub(crate) fn uri(&self) -> &Uri {
@@ -248,7 +248,7 @@ impl Received {
     /// The client, as text: `curl@127.0.0.1`.
     pub(crate) fn caller(&self) -> String {
         let program = headers::program(self.headers());
-        match self.parts.extensions.get::<Peer>() {
+        match self.parts.extensions.get::<HttpPeer>() {
             Some(peer) => [program, "@", &peer.address].concat(),
             None => program.to_owned(),
         }
@@ -321,7 +321,7 @@ mod tests {
         let params = r#"{"ttl":"30s","wait":"600s"}"#;
         let body = format!("{}{params}", " ".repeat(bytes - params.len()));
         let mut request = Request::post("/v1/locks/a").body(RequestBody::from(body)).unwrap();
-        request.extensions_mut().insert(Peer::at(IpAddr::from([10, 0, 0, 1])).with_memory(Arc::clone(memory)));
+        request.extensions_mut().insert(HttpPeer::at(IpAddr::from([10, 0, 0, 1])).with_memory(Arc::clone(memory)));
         request
     }
 

@@ -7,7 +7,7 @@ use crate::{
 };
 use axum::body::Body;
 use bytes::Bytes;
-use fairhold_http::{Peer, Undelivered};
+use fairhold_http::{HttpPeer, Undelivered};
 use fairhold_types::NodeId;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 /// Adds what the listener adds before the router.
 pub(crate) fn from_client(mut request: Request<Body>) -> Request<Body> {
-    request.extensions_mut().insert(Peer::at(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    request.extensions_mut().insert(HttpPeer::at(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     request
 }
 

@@ -13,7 +13,7 @@ use crate::{
     edge::memory_quota::{AlreadyCounted, ConnectionMemory, NoMemory, with_share},
     edge::problem::Problem,
     edge::quota::Share,
-    edge::request::Peer,
+    edge::request::HttpPeer,
     server::connection_slots::ClientSlot,
     server::counted::CountedStream,
 };
@@ -72,7 +72,7 @@ pub(super) async fn serve_connection(
     }
     let memory = ConnectionMemory::new(&context.bodies, &context.answers, peer.ip());
     let stream = Arc::new(stream);
-    let client = Peer::at(peer.ip()).with_memory(Arc::clone(&memory));
+    let client = HttpPeer::at(peer.ip()).with_memory(Arc::clone(&memory));
     let calls = Arc::new(ConnectionCalls::new(memory, Arc::clone(&slot.slot_state)));
     let timed = TimedStream::new(Arc::clone(&stream), &context, Arc::clone(&calls));
     let counted = CountedStream::new(timed, context.metrics.clone());
@@ -117,7 +117,7 @@ pub(super) async fn serve_connection(
 /// One client's connection.
 struct ClientConnection {
     peer: SocketAddr,
-    client: Peer,
+    client: HttpPeer,
     stream: Arc<TcpStream>,
     calls: Arc<ConnectionCalls>,
     context: ConnectionContext,

@@ -1,7 +1,7 @@
 //! Tests of `listener`.
 
 use super::*;
-use crate::{edge::delivery::Undelivered, edge::request::Peer};
+use crate::{edge::delivery::Undelivered, edge::request::HttpPeer};
 use axum::{Extension, Router, extract::State, routing::get};
 use bytes::Bytes;
 use fairhold_types::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
@@ -186,7 +186,7 @@ async fn a_head_with_too_many_headers_is_refused_with_a_problem() {
 
 #[tokio::test]
 async fn a_request_carries_its_peer_address() {
-    let handler = |Extension(peer): Extension<Peer>| async move { peer.address.to_string() };
+    let handler = |Extension(peer): Extension<HttpPeer>| async move { peer.address.to_string() };
     let server = serve(TIMEOUTS, Router::new().route("/", get(handler)));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
     assert!(read_all(&mut client).await.ends_with("\r\n\r\n127.0.0.1"));
