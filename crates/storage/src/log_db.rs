@@ -311,8 +311,8 @@ impl Batch {
     }
 
     /// Alone, this needs no sync: it only bounds how far the state machine applies right after a start. An older value
-    /// is also safe, because the leader sends the newer one. It never names a missing entry: it is written after the
-    /// entry in the same log, which can lose only its tail.
+    /// is also safe, because the leader sends the newer one. It never names a missing entry: it is written with the
+    /// entry or after it in the same log, which can lose only its tail.
     pub(crate) fn put_committed(&mut self, committed: Option<&LogId>) -> io::Result<()> {
         self.put(COMMITTED, &committed)
     }
