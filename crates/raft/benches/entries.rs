@@ -53,7 +53,7 @@ fn command(index: u128) -> Command {
 }
 
 fn entry(commands: usize) -> Entry {
-    let batch = Batch((1..=commands as u128).map(command).collect());
+    let batch = Batch::new((1..=commands as u128).map(command).collect());
     Entry { log_id: log_id(1_000_000), payload: EntryPayload::Normal(batch) }
 }
 

@@ -39,7 +39,7 @@ impl LockSettings {
 
 impl Change<'_> {
     /// Gives the leader's node a new value and emits it to watchers.
-    pub(crate) fn proclaim(&mut self, request: Proclaim) -> Result<Effect, Rejection> {
+    pub(crate) fn proclaim(&mut self, request: &Proclaim) -> Result<Effect, Rejection> {
         if let Some(outcome) = self.earlier_outcome(request.key)? {
             return Ok(Effect::Unchanged(outcome));
         }
@@ -51,7 +51,7 @@ impl Change<'_> {
         let revision = self.revision;
         let at = self.at;
         let path = self.state.index.contenders.get(&number).cloned();
-        let Some(node) = path.and_then(|path| self.state.tree.write(&path, request.value)) else {
+        let Some(node) = path.and_then(|path| self.state.tree.write(&path, request.value.clone())) else {
             unreachable!("grant #{number} leads but has no node");
         };
         node.version = node.version.saturating_add(1);

@@ -14,30 +14,30 @@ impl Change<'_> {
     /// Ends the holders of a lock and its cooling grants. The lock is granted again once the last of them is gone. The
     /// holders lose the lock at once; this command ends as many as it may, and later ones end the rest. The key is
     /// remembered even if the lock has no holder: a repeated request must not end later holders.
-    pub(crate) fn break_lock(&mut self, request: Break) -> Result<Effect, Rejection> {
+    pub(crate) fn break_lock(&mut self, request: &Break) -> Result<Effect, Rejection> {
         if self.was_written(request.key)? {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
         let Break { key, lock, token, by, reason, at: _ } = request;
         // A refusal need not be remembered: a stale token stays stale.
-        token.map_or(Ok(()), |token| self.state.verify_fence(&lock, token, None))?;
+        token.map_or(Ok(()), |token| self.state.verify_fence(lock, token, None))?;
         self.require_tombstone_room()?;
-        let breaking = self.state.index.breaking.contains_key(&lock);
-        let queue = self.state.index.queues.get(&lock).filter(|_| !breaking);
+        let breaking = self.state.index.breaking.contains_key(lock);
+        let queue = self.state.index.queues.get(lock).filter(|_| !breaking);
         let holders = queue.map_or(0, |queue| queue.holders.len());
         let named: Vec<GrantNumber> =
             queue.into_iter().flat_map(|queue| &queue.holders).copied().take(BROKEN_NAMED_MAX).collect();
         if holders > 0 {
-            self.emit_broken(&lock, &by, &reason);
-            let (mut locks, done) = self.break_some_holders(&lock, &by, &reason);
+            self.emit_broken(lock, by, reason);
+            let (mut locks, done) = self.break_some_holders(lock, by, reason);
             if done {
-                locks.insert(lock);
+                locks.insert(lock.clone());
             } else {
-                self.defer(Pending::Break { lock, by, reason });
+                self.defer(Pending::Break { lock: lock.clone(), by: by.clone(), reason: reason.clone() });
             }
             self.grant_waiters(locks);
         }
-        self.remember_write(key);
+        self.remember_write(*key);
         Ok(Effect::Changed(Outcome::Broken { holders: holders as u64, named }))
     }
 

@@ -163,7 +163,7 @@ mod tests {
         let key = |id, fingerprint| WriteKey { key: GrantId::from_ulid(id), fingerprint: [fingerprint; 16] };
         let write =
             Transact { key: Some(key(1, 1)), conditions: Vec::new(), then: Vec::new(), otherwise: None, at: WallMillis(1) };
-        state.apply(Command::Transact(write)).answer.result.unwrap();
+        state.apply(&Command::Transact(write)).answer.result.unwrap();
         assert_eq!((state.was_written(key(1, 1)), state.was_written(key(2, 1))), (Ok(true), Ok(false)));
         assert!(state.was_written(key(1, 2)).is_err());
     }

@@ -304,7 +304,7 @@ mod tests {
                 by: String::new(),
                 at: WallMillis(1),
             };
-            assert!(state.apply(Command::SetLock(set)).answer.result.is_ok());
+            assert!(state.apply(&Command::SetLock(set)).answer.result.is_ok());
         }
         state
     }

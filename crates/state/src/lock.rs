@@ -32,34 +32,34 @@ impl Change<'_> {
     /// Grants, queues or refuses. A repeated request attaches to the grant that it created. Every refusal comes before
     /// the first change, in a fixed order: unsupported options, a used id, another use of the lock (a lock or an
     /// election), the session, the limit, a busy lock, a deadlock, too little room.
-    pub(crate) fn acquire(&mut self, acquire: Acquire) -> Result<Effect, Rejection> {
-        refuse_unsupported(&acquire)?;
+    pub(crate) fn acquire(&mut self, acquire: &Acquire) -> Result<Effect, Rejection> {
+        refuse_unsupported(acquire)?;
         if let Some(number) = self.state.index.grants.get(&acquire.grant).copied()
             && !grants_again()
         {
             self.live_grant(&acquire.grant)?;
-            return self.attach(number, &acquire);
+            return self.attach(number, acquire);
         }
         self.refuse_used(&acquire.grant)?;
         for want in &acquire.wants {
             self.state.refuse_other_use(&want.lock, acquire.value.is_some())?;
         }
-        let named = self.find_claimant(&acquire)?;
+        let named = self.find_claimant(acquire)?;
         let mut busy = None;
         for want in &acquire.wants {
-            let limit = self.state.limit_for(want, &acquire)?;
+            let limit = self.state.limit_for(want, acquire)?;
             let rank = self.rank_in(&want.lock, acquire.priority);
             if busy.is_none() && !self.state.can_grant_at_once(&want.lock, rank, want.mode, acquire.permits, limit) {
                 busy = Some((&want.lock, rank));
             }
         }
-        if let Some(number) = named.and_then(|session| self.held_by_same_owner(session, &acquire)) {
-            return self.add_hold(number, &acquire);
+        if let Some(number) = named.and_then(|session| self.held_by_same_owner(session, acquire)) {
+            return self.add_hold(number, acquire);
         }
         if let Some((lock, rank)) = busy {
-            self.refuse_busy(&acquire, lock, rank)?;
+            self.refuse_busy(acquire, lock, rank)?;
         }
-        let checked = self.refuse_deadlock(&acquire, named, busy.is_none())?;
+        let checked = self.refuse_deadlock(acquire, named, busy.is_none())?;
         self.require_tombstone_room()?;
         if named.is_none() {
             self.require_session_room()?;
@@ -93,7 +93,7 @@ impl Change<'_> {
 
     /// Adds a contender to the queue of each lock, and grants what can be granted: a newcomer to a free lock, too, queues
     /// first.
-    fn enqueue(&mut self, acquire: Acquire, named: Option<SessionNumber>, deadlock_checked: bool) -> Outcome {
+    fn enqueue(&mut self, acquire: &Acquire, named: Option<SessionNumber>, deadlock_checked: bool) -> Outcome {
         let number = GrantNumber(self.revision.0);
         let at = acquire.at;
         let session = match (named, &acquire.claimant) {
@@ -105,7 +105,7 @@ impl Change<'_> {
         for (index, want) in acquire.wants.iter().enumerate() {
             self.open_lock(&want.lock, acquire.limit, at).election = Some(acquire.value.is_some());
             let rank = self.rank_in(&want.lock, acquire.priority);
-            let contender = Contender { deadlock_checked, ..new_contender(&acquire, index, session, named.is_none(), rank) };
+            let contender = Contender { deadlock_checked, ..new_contender(acquire, index, session, named.is_none(), rank) };
             self.count_overtaken(&want.lock, rank);
             self.add_contender(contender, value.clone());
         }
@@ -194,7 +194,7 @@ impl Change<'_> {
     }
 
     /// Removes the nodes of locks that have had no contenders since the given revisions.
-    pub(crate) fn forget_locks(&mut self, locks: Vec<(LockName, Revision)>) -> Effect {
+    pub(crate) fn forget_locks(&mut self, locks: &[(LockName, Revision)]) -> Effect {
         let mut judged = 0;
         for (lock, since) in locks {
             if !self.has_steps_left() {
@@ -202,13 +202,13 @@ impl Change<'_> {
             }
             judged += 1;
             self.count_steps(FORGET_STEPS);
-            if self.state.idle_since(&lock) != Some(since) {
+            if self.state.idle_since(lock) != Some(*since) {
                 continue;
             }
             self.state.tree.remove(&lock.path(), self.revision);
-            self.state.index.locks.remove(&lock);
+            self.state.index.locks.remove(lock);
             self.state.drop_statistics([lock.clone()]);
-            self.events.push(Event::LockForgotten { lock });
+            self.events.push(Event::LockForgotten { lock: lock.clone() });
         }
         self.judged(judged)
     }

@@ -57,7 +57,7 @@ mod tests {
     const ID: SessionId = SessionId(7);
 
     fn applied(state: &mut State, command: Command) -> Outcome {
-        state.apply(command).answer.result.unwrap()
+        state.apply(&command).answer.result.unwrap()
     }
 
     fn acquire(state: &mut State, id: u128, locks: &[&str]) {

@@ -18,12 +18,12 @@ use std::{collections::BTreeSet, sync::Arc};
 const SMALL_SESSION: usize = 8;
 
 impl Change<'_> {
-    pub(crate) fn open_session(&mut self, open: OpenSession) -> Result<Effect, Rejection> {
+    pub(crate) fn open_session(&mut self, open: &OpenSession) -> Result<Effect, Rejection> {
         if let Some(key) = open.key {
             match self.state.use_of(&key) {
                 KeyUse::Free => self.require_tombstone_room()?,
                 KeyUse::Session(number) => {
-                    return self.state.session(number).map_or(Err(Rejection::SessionEnded), |session| reopened(session, &open));
+                    return self.state.session(number).map_or(Err(Rejection::SessionEnded), |session| reopened(session, open));
                 }
                 KeyUse::Tombstone(_, Tombstone::Session) => return Err(Rejection::SessionEnded),
                 KeyUse::Grant(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Tombstone(..) => return Err(other_request()),
@@ -31,7 +31,7 @@ impl Change<'_> {
         }
         // Without a key, the random id shows that the same command was proposed twice.
         if let Some(session) = self.state.session_by_id(&open.id) {
-            return reopened(session, &open);
+            return reopened(session, open);
         }
         self.require_session_room()?;
         let number = SessionNumber(self.revision.0);
@@ -40,8 +40,8 @@ impl Change<'_> {
             id: Some(open.id),
             key: open.key,
             timeout_ms: open.timeout_ms,
-            name: open.name.into(),
-            meta: open.meta,
+            name: open.name.as_str().into(),
+            meta: open.meta.clone(),
             opened_at: open.at,
             ended: Ended::default(),
         });
@@ -81,12 +81,12 @@ impl Change<'_> {
     }
 
     /// Ends a session by its number, with everything it owns. Grants that already cool are not affected.
-    pub(crate) fn end_session(&mut self, number: SessionNumber, by: String, reason: String) -> Result<Effect, Rejection> {
+    pub(crate) fn end_session(&mut self, number: SessionNumber, by: &str, reason: &str) -> Result<Effect, Rejection> {
         let session = self.state.sessions.get(&number).ok_or(Rejection::NoSession)?;
         if session.id.is_some() {
             self.events.push(Event::SessionClosed { session: number });
         }
-        Ok(self.end_session_by(number, SessionEnd::Ended { by, reason }))
+        Ok(self.end_session_by(number, SessionEnd::Ended { by: by.to_owned(), reason: reason.to_owned() }))
     }
 
     /// Removes the session now, and ends as many of its grants and nodes as one command may. Later commands end the

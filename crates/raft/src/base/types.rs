@@ -4,7 +4,7 @@ use fairhold_state::command::{Answer, Command};
 use fairhold_types::{Incarnation, NodeId};
 use openraft::{AsyncRuntime, EntryPayload, RaftTypeConfig};
 use serde::{Deserialize, Serialize};
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 /// The types that Fairhold configures openraft with.
 pub struct Types<RT>(PhantomData<fn() -> RT>);
@@ -31,9 +31,23 @@ impl<RT: AsyncRuntime> RaftTypeConfig for Types<RT> {
     type ErrorSource = openraft::impls::BoxedErrorSource;
 }
 
-/// The commands of one log entry, in order. Each gets its own answer and revision.
+/// The commands of one log entry, in order. Each gets its own answer and revision. All clones share the commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Batch(pub Vec<Command>);
+pub struct Batch(Arc<Vec<Command>>);
+
+impl Batch {
+    /// A batch of these commands.
+    #[must_use]
+    pub fn new(commands: Vec<Command>) -> Batch {
+        Batch(Arc::new(commands))
+    }
+
+    /// The commands, in order.
+    #[must_use]
+    pub fn commands(&self) -> &[Command] {
+        &self.0
+    }
+}
 
 impl fmt::Display for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

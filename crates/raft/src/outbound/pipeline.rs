@@ -209,7 +209,7 @@ mod tests {
             lifetime: Lifetime::Persistent,
         };
         let transact = Transact { key: None, conditions: vec![], then: vec![put], otherwise: None, at: WallMillis(0) };
-        let payload = EntryPayload::Normal(Batch(vec![Command::Transact(transact)]));
+        let payload = EntryPayload::Normal(Batch::new(vec![Command::Transact(transact)]));
         let entry = |index| EntryOf::<Types<TokioRuntime>> { log_id: log_id(index), payload: payload.clone() };
         let vote = Vote { leader_id: LEADER, committed: true };
         AppendEntriesRequest { vote, prev_log_id: None, entries: (0..entries).map(entry).collect(), leader_commit: None }

@@ -148,7 +148,7 @@ async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
         return answer_all(callers, Err(NotProposed::Overloaded.into()));
     }
     let (responder, completed) = ProgressResponder::<Types<RT>, ClientWriteResult<Types<RT>>>::complete_only();
-    if core.raft.client_write_ff(Batch(commands), Some(responder)).await.is_err() {
+    if core.raft.client_write_ff(Batch::new(commands), Some(responder)).await.is_err() {
         return answer_all(callers, Err(NotProposed::ShuttingDown.into()));
     }
     match core.until_leader_changes(completed).await {
