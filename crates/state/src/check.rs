@@ -4,6 +4,7 @@
 use crate::{
     State,
     record::{Contender, NodeKind, NodeRole},
+    small_set::SmallSet,
 };
 use fairhold_types::{Mode, SessionNumber, limits};
 use std::collections::BTreeMap;
@@ -107,7 +108,7 @@ impl State {
     fn check_sessions(&self) -> Result<(), String> {
         for session in self.sessions.values() {
             let number = session.number;
-            let grants = self.index.of_session.get(&number).map_or(0, imbl::OrdSet::len);
+            let grants = self.index.of_session.get(&number).map_or(0, SmallSet::len);
             if session.id.is_none() && grants != 1 {
                 return Err(format!("session {number} was made for one grant but has {grants}"));
             }

@@ -7,12 +7,12 @@ use crate::{
     pending::Pending,
     record::{Contender, LockSettings},
     service_rank::ServiceRank,
+    small_set::SmallSet,
 };
 use fairhold_types::{
     FencingToken, GrantNumber, LockName, Revision,
     planted::{self, Bug},
 };
-use imbl::OrdSet;
 
 /// The cost of granting one lock of a grant, in steps.
 const GRANT_STEPS: u64 = 8;
@@ -187,7 +187,7 @@ fn token_of_grant(revision: Revision, number: GrantNumber) -> FencingToken {
 }
 
 /// The first waiter; with the planted bug, the last.
-fn next_waiter(waiting: &OrdSet<ServiceRank>) -> Option<ServiceRank> {
+fn next_waiter(waiting: &SmallSet<ServiceRank, 2>) -> Option<ServiceRank> {
     let next = if planted_overtaking() { waiting.get_max() } else { waiting.get_min() };
     next.copied()
 }

@@ -7,6 +7,7 @@ use crate::{
     pending::Pending,
     record::{Contender, NodeKind, NodeRole, SessionRecord, Znode},
     service_rank::ServiceRank,
+    small_set::SmallSet,
 };
 use fairhold_types::{GrantId, GrantNumber, LockName, Mode, Path, SessionId, SessionNumber};
 use imbl::{OrdMap, OrdSet};
@@ -16,7 +17,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Queue {
     /// The holders and the cooling grants.
-    pub(crate) holders: OrdSet<GrantNumber>,
+    pub(crate) holders: SmallSet<GrantNumber, 2>,
     /// The permits of all holders together.
     pub(crate) permits: u64,
     /// How many holders are exclusive.
@@ -24,11 +25,11 @@ pub(crate) struct Queue {
     /// The holders by token and by owner, if there are many.
     pub(crate) by_holder: Option<Arc<HolderIndex>>,
     /// The waiters, in service order.
-    pub(crate) waiting: OrdSet<ServiceRank>,
+    pub(crate) waiting: SmallSet<ServiceRank, 2>,
     /// The waiters, the longest first.
-    pub(crate) by_age: OrdSet<GrantNumber>,
+    pub(crate) by_age: SmallSet<GrantNumber, 2>,
     /// The waiters that cannot be overtaken, in service order.
-    pub(crate) barriers: OrdSet<ServiceRank>,
+    pub(crate) barriers: SmallSet<ServiceRank, 1>,
     /// The shared holder that waits to be upgraded. There is never a second: the two would wait for each other.
     pub(crate) upgrading: Option<GrantNumber>,
 }
@@ -61,7 +62,7 @@ impl Queue {
     }
 
     fn remove_holder(&mut self, contender: &Contender) {
-        if self.holders.remove(&contender.number).is_some() {
+        if self.holders.remove(&contender.number) {
             self.permits -= u64::from(contender.permits);
             self.exclusive -= usize::from(contender.mode == Mode::Exclusive);
         }
@@ -80,7 +81,7 @@ impl Queue {
     fn remove_waiting(&mut self, rank: ServiceRank) -> bool {
         self.by_age.remove(&rank.number());
         self.barriers.remove(&rank);
-        self.waiting.remove(&rank).is_some()
+        self.waiting.remove(&rank)
     }
 }
 
@@ -104,7 +105,7 @@ pub(crate) struct Index {
     /// Held grants with a maximum hold time.
     pub(crate) bounded: OrdSet<GrantNumber>,
     /// The live grants of each session that has any.
-    pub(crate) of_session: OrdMap<SessionNumber, OrdSet<GrantNumber>>,
+    pub(crate) of_session: OrdMap<SessionNumber, SmallSet<GrantNumber, 2>>,
     /// The grants and waits of each named actor.
     pub(crate) actors: OrdMap<Actor, ActorWaits>,
     /// Live grants by the keys of the requests that changed them.
@@ -160,7 +161,7 @@ impl Index {
             let waits = contender.granted_at.is_none() || contender.upgrading;
             self.update_actor(contender, |actor| {
                 actor.grants += 1;
-                actor.waiting.extend(waits.then_some(number));
+                waits.then(|| actor.waiting.insert(number));
             });
         }
     }

@@ -233,12 +233,12 @@ impl State {
     }
 
     fn cooling_in(&self, queue: &Queue) -> usize {
-        let (few, many) = if self.index.cooling.len() < queue.holders.len() {
-            (&self.index.cooling, &queue.holders)
+        let cooling = &self.index.cooling;
+        if cooling.len() < queue.holders.len() {
+            cooling.iter().filter(|number| queue.holders.contains(number)).count()
         } else {
-            (&queue.holders, &self.index.cooling)
-        };
-        few.iter().filter(|number| many.contains(*number)).count()
+            queue.holders.iter().filter(|number| cooling.contains(*number)).count()
+        }
     }
 
     fn rank(&self, name: &LockName, sort: LockSort) -> u64 {
