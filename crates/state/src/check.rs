@@ -71,7 +71,10 @@ impl State {
             })
         };
         contenders().try_for_each(|contender| self.check_secondaries(contender))?;
-        for path in self.index.contenders.values().chain(self.index.secondaries.values()) {
+        if !self.tree.is_consistent() {
+            return Err("the tree shows other contenders than its table has".to_owned());
+        }
+        for path in self.index.secondaries.values() {
             if !matches!(self.tree.get(path).map(|node| &node.role), Some(NodeRole::Contender(_))) {
                 return Err(format!("{path} is not a contender"));
             }

@@ -89,11 +89,9 @@ impl Queue {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Index {
     /// Locks that have a holder or a waiter.
-    pub(crate) queues: OrdMap<LockName, Queue>,
+    pub(crate) queues: OrdMap<LockName, Arc<Queue>>,
     /// Used locks that still have a node, including locks without contenders.
     pub(crate) locks: OrdSet<LockName>,
-    /// The path of each grant's first contender.
-    pub(crate) contenders: OrdMap<GrantNumber, Path>,
     /// The paths of the other contenders of multi-lock grants.
     pub(crate) secondaries: OrdMap<(GrantNumber, LockName), Path>,
     /// Live grants by the ids of their holds: held or queued, but not cooling.
@@ -128,9 +126,9 @@ pub(crate) struct Index {
 
 impl Index {
     /// Adds a contender, in any phase.
-    pub(crate) fn add_contender(&mut self, contender: &Contender, path: Path) {
+    pub(crate) fn add_contender(&mut self, contender: &Contender, path: &Path) {
         let number = contender.number;
-        let queue = self.queues.entry(contender.lock.clone()).or_default();
+        let queue = Arc::make_mut(self.queues.entry(contender.lock.clone()).or_default());
         if contender.granted_at.is_some() {
             queue.add_holder(contender);
         } else {
@@ -140,11 +138,10 @@ impl Index {
             queue.upgrading = Some(number);
         }
         if contender.secondary {
-            self.secondaries.insert((number, contender.lock.clone()), path);
+            self.secondaries.insert((number, contender.lock.clone()), path.clone());
             return;
         }
         self.waiting += usize::from(contender.granted_at.is_none());
-        self.contenders.insert(number, path);
         if contender.cooling {
             self.cooling.insert(number);
         } else {
@@ -166,6 +163,10 @@ impl Index {
         }
     }
 
+    pub(crate) fn queue_mut(&mut self, lock: &LockName) -> Option<&mut Queue> {
+        self.queues.get_mut(lock).map(Arc::make_mut)
+    }
+
     /// Updates the entry of a grant's actor, if the actor is named.
     fn update_actor(&mut self, contender: &Contender, change: impl FnOnce(&mut ActorWaits)) {
         let Some(actor) = Actor::named(contender) else { return };
@@ -185,7 +186,7 @@ impl Index {
 
     /// Turns a waiter into a holder. Returns how many holders there are now.
     pub(crate) fn grant(&mut self, contender: &Contender) -> usize {
-        let queue = self.queues.entry(contender.lock.clone()).or_default();
+        let Some(queue) = self.queue_mut(&contender.lock) else { return 0 };
         let waited = queue.remove_waiting(ServiceRank::of(contender));
         queue.add_holder(contender);
         let holders = queue.holders.len();
@@ -200,7 +201,7 @@ impl Index {
 
     /// Counts a holder that has changed to `mode`.
     pub(crate) fn count_mode_change(&mut self, lock: &LockName, mode: Mode) {
-        if let Some(queue) = self.queues.get_mut(lock) {
+        if let Some(queue) = self.queue_mut(lock) {
             match mode {
                 Mode::Exclusive => queue.exclusive += 1,
                 Mode::Shared => queue.exclusive -= 1,
@@ -210,7 +211,7 @@ impl Index {
 
     /// Marks a waiter that can no longer be overtaken.
     pub(crate) fn add_barrier(&mut self, lock: &LockName, rank: ServiceRank) {
-        if let Some(queue) = self.queues.get_mut(lock) {
+        if let Some(queue) = self.queue_mut(lock) {
             queue.barriers.insert(rank);
         }
     }
@@ -218,7 +219,7 @@ impl Index {
     /// Updates the entries of a holder whose `upgrading` flag has changed.
     pub(crate) fn update_upgrading(&mut self, contender: &Contender) {
         let number = contender.number;
-        if let Some(queue) = self.queues.get_mut(&contender.lock) {
+        if let Some(queue) = self.queue_mut(&contender.lock) {
             queue.upgrading = contender.upgrading.then_some(number);
         }
         self.update_actor(contender, |actor| {
@@ -238,20 +239,19 @@ impl Index {
 
     /// Removes a contender that is no longer in the tree.
     pub(crate) fn remove_contender(&mut self, contender: &Contender) {
-        if let Some(queue) = self.queues.get_mut(&contender.lock) {
+        if let Some(queue) = self.queue_mut(&contender.lock) {
             queue.remove_holder(contender);
             queue.upgrading = queue.upgrading.filter(|upgrading| *upgrading != contender.number);
-            let waited = queue.remove_waiting(ServiceRank::of(contender));
-            self.waiting -= usize::from(waited && !contender.secondary);
+            let waited = contender.granted_at.is_none() && queue.remove_waiting(ServiceRank::of(contender));
             if queue.is_empty() {
                 self.queues.remove(&contender.lock);
             }
+            self.waiting -= usize::from(waited && !contender.secondary);
         }
         if contender.secondary {
             self.secondaries.remove(&(contender.number, contender.lock.clone()));
             return;
         }
-        self.contenders.remove(&contender.number);
         if self.cooling.remove(&contender.number).is_none() {
             self.remove_ownership(contender);
         }
