@@ -3,11 +3,12 @@
 use crate::{
     change::{Change, Effect},
     command::{Event, Outcome, Rejection, Revoke, SetLock},
+    contender::Locks,
     grant::TombstoneKeeper,
     pending::Pending,
     record::Revocation,
 };
-use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName};
+use fairhold_types::{EndReason, FencingToken, GrantNumber};
 use std::collections::BTreeSet;
 
 impl Change<'_> {
@@ -82,21 +83,19 @@ impl Change<'_> {
             }
             visited += 1;
             self.count_steps(1);
-            locks.extend(self.end_overdue(*number, *token));
+            locks.extend(self.end_overdue(*number, *token).into_iter().flatten());
         }
         self.grant_waiters(locks);
         self.judged(visited)
     }
 
-    fn end_overdue(&mut self, number: GrantNumber, token: FencingToken) -> Vec<LockName> {
+    fn end_overdue(&mut self, number: GrantNumber, token: FencingToken) -> Option<Locks> {
         let bounded = self.state.contender(number).filter(|contender| contender.hold_ms.is_some());
-        let Some(contender) = bounded.filter(|contender| self.state.token_of(contender) == Some(token)) else {
-            return Vec::new();
-        };
+        let contender = bounded.filter(|contender| self.state.token_of(contender) == Some(token))?;
         let session = contender.session;
         let anonymous = contender.anonymous;
         let delay = contender.lock_delay_ms;
-        let locks = self.state.locks_of(number);
+        let locks = self.locks_of(number);
         if delay > 0 {
             self.cool_contender(number, TombstoneKeeper::Session);
         } else {
@@ -106,6 +105,6 @@ impl Change<'_> {
             self.events.push(Event::SessionClosed { session });
             self.forget_session(session);
         }
-        locks
+        Some(locks)
     }
 }

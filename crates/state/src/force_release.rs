@@ -3,6 +3,7 @@
 use crate::{
     change::{Change, Effect},
     command::{Break, Event, Outcome, Rejection},
+    contender::Locks,
     grant::TombstoneKeeper,
     pending::Pending,
     tombstones::Tombstone,
@@ -56,20 +57,14 @@ impl Change<'_> {
     }
 
     /// Ends a grant: held, queued or cooling. Returns the locks that may have a next grant.
-    pub(crate) fn break_contender(
-        &mut self,
-        number: GrantNumber,
-        by: &str,
-        note: &str,
-        keeper: TombstoneKeeper,
-    ) -> Vec<LockName> {
+    pub(crate) fn break_contender(&mut self, number: GrantNumber, by: &str, note: &str, keeper: TombstoneKeeper) -> Locks {
         let contender = self.contender(number);
         if contender.cooling {
             return self.free_cooling(number);
         }
         let ids: Vec<_> = contender.ids().collect();
         let locks = self.end_contender(number, EndReason::Broken, keeper);
-        for lock in &locks {
+        for lock in locks.iter() {
             self.record_who_ended(lock, number, by, note);
         }
         if !note.is_empty() {

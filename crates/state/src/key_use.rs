@@ -121,10 +121,7 @@ impl Change<'_> {
     /// Remembers, for the life of a grant, the key of a request that changed it. Returns whether there was a key.
     pub(crate) fn remember_change(&mut self, number: GrantNumber, key: Option<WriteKey>) -> bool {
         let Some(key) = key else { return false };
-        let path = self.state.index.contenders.get(&number).cloned();
-        let Some(dropped) =
-            path.and_then(|path| self.state.tree.change_contender(&path, |contender| contender.keys.remember(key)))
-        else {
+        let Some(dropped) = self.state.tree.change_contender(number, |contender| contender.keys.remember(key)) else {
             unreachable!("grant #{number} is live but has no contender");
         };
         self.state.index.change_keys.insert(key.key, number);

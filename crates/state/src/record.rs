@@ -165,6 +165,19 @@ impl Znode {
         self.creates.wrapping_mul(2).wrapping_sub(self.num_children).cast_signed()
     }
 
+    /// Counts a child that was created.
+    pub(crate) fn add_child(&mut self, revision: Revision) {
+        self.pzxid = revision;
+        self.creates = self.creates.wrapping_add(1);
+        self.num_children += 1;
+    }
+
+    /// Counts a child that was removed.
+    pub(crate) fn remove_child(&mut self, revision: Revision) {
+        self.pzxid = revision;
+        self.num_children -= 1;
+    }
+
     /// Whether the leader may sweep it once it has stayed unchanged for long enough: a container that has had children
     /// and has none now, or a TTL node without children.
     #[must_use]

@@ -4,6 +4,7 @@
 use crate::{
     change::{Change, Effect},
     command::{Event, Meta, OpenSession, Outcome, Rejection, WriteKey},
+    contender::Locks,
     grant::TombstoneKeeper,
     key_use::{KeyUse, other_request},
     pending::{Pending, SessionEnd},
@@ -119,7 +120,7 @@ impl Change<'_> {
     }
 
     /// Ends a grant because its session has ended. Returns the locks that may have a next grant.
-    fn end_grant_of(&mut self, grant: GrantNumber, how: &SessionEnd) -> Vec<LockName> {
+    fn end_grant_of(&mut self, grant: GrantNumber, how: &SessionEnd) -> Locks {
         let contender = self.contender(grant);
         let held = contender.granted_at.is_some();
         match how {
@@ -128,7 +129,7 @@ impl Change<'_> {
             }
             SessionEnd::Expired if held && contender.lock_delay_ms > 0 => {
                 // A waiting upgrade of this grant no longer stops new readers.
-                let locks = self.state.locks_of(grant);
+                let locks = self.locks_of(grant);
                 self.cool_contender(grant, TombstoneKeeper::Table);
                 locks
             }
@@ -145,7 +146,7 @@ impl Change<'_> {
 
     /// Ends a grant of an ended session ahead of the pending work that would end it. Returns the locks that may have a
     /// next grant.
-    pub(crate) fn end_dead(&mut self, grant: GrantNumber) -> Vec<LockName> {
+    pub(crate) fn end_dead(&mut self, grant: GrantNumber) -> Locks {
         let pending = self.state.index.ending.get(&self.contender(grant).session);
         match pending.and_then(|number| self.state.pending.get(*number)) {
             Some(Pending::EndSession { how, .. }) => {

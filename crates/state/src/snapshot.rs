@@ -301,7 +301,7 @@ impl State {
         for (path, node) in self.tree.iter() {
             index.update_node(path, node);
             match &node.role {
-                NodeRole::Contender(contender) => index.add_contender(contender, path.clone()),
+                NodeRole::Contender(contender) => index.add_contender(contender, path),
                 NodeRole::Lock(settings) if settings.used => {
                     index.locks.extend(path.lock_name());
                 }
