@@ -21,11 +21,12 @@ pub mod workbench;
 
 pub use api::waiting::waiting_router;
 pub use edge::admin::Admin;
+pub use edge::api_service::ApiService;
 pub use edge::cluster_header::ClusterHeader;
 pub use edge::delivery::Undelivered;
 pub use edge::metrics::{Exposition, HttpMetrics};
 pub use edge::origin::Hosts;
-pub use edge::request::PeerAddress;
+pub use edge::request::Peer;
 pub use edge::server_info::ServerInfo;
 pub use router::{router, status_router};
 pub use server::listener::{Limits, Listener};

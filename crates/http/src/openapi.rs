@@ -151,21 +151,21 @@ fn document() -> Value {
             "examples": describe.refusals(),
             "schemas": describe.schemas(),
             "headers": {
-                headers::CLUSTER: {
+                (headers::CLUSTER.as_str()): {
                     "description": "The id of the cluster that answers, once the cluster has formed. An answer without it, or \
                                     with another id, is not from this cluster.",
                     "schema": { "type": "string", "pattern": id_pattern::CLUSTER_ID },
                 },
-                headers::REVISION: {
+                (headers::REVISION.as_str()): {
                     "description": "The applied revision that the answer reflects.",
                     "required": true,
                     "schema": { "type": "integer", "minimum": 0 },
                 },
-                headers::LEADER: {
+                (headers::LEADER.as_str()): {
                     "description": "The leader's address for clients, if known.",
                     "schema": { "type": "string" },
                 },
-                headers::REQUEST_ID: {
+                (headers::REQUEST_ID.as_str()): {
                     "description": "The id of the request, as in the server's log.",
                     "required": true,
                     "schema": { "type": "string" },
@@ -185,7 +185,7 @@ fn document() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{edge::server_info::ServerInfo, router::routes};
+    use crate::{edge::metrics::Exposition, edge::server_info::ServerInfo, router::routes};
     use openraft_rt_tokio::TokioRuntime;
     use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -203,11 +203,12 @@ mod tests {
 
     #[test]
     fn every_route_is_described_and_nothing_else() {
-        let routes = routes::<TokioRuntime>(ServerInfo { version: "", host: fairhold_types::dto::Host::default });
+        let routes =
+            routes::<TokioRuntime>(ServerInfo { version: "", host: fairhold_types::dto::Host::default }, Exposition::default());
         let routed: BTreeSet<(String, String)> = routes
             .list()
             .iter()
-            .flat_map(|(path, methods)| methods.iter().map(|method| (path.replace("{*", "{"), method.to_string())))
+            .flat_map(|route| route.methods().map(|method| (route.template.replace("{*", "{"), method.to_string())))
             .collect();
         let mut describe = Describer::new();
         let operations = areas(&mut describe);

@@ -13,59 +13,70 @@ use crate::{
     api::txn,
     api::watch,
     edge::admin::Admin,
+    edge::api_service::ApiService,
     edge::metrics::Exposition,
     edge::middleware::{self, MiddlewareContext},
     edge::problem::Problem,
     edge::server_info::ServerInfo,
     openapi,
-    routes::{Methods, Routes, delete, get, post},
+    routes::{Methods, Route, Routes, delete, get, post},
 };
 use axum::{
-    Extension, Router,
-    extract::{RawQuery, State},
-    middleware::from_fn_with_state,
+    extract::{RawQuery, Request, State},
+    response::{IntoResponse, Response},
 };
 use fairhold_node::Node;
 use fairhold_types::Code;
-use http::{HeaderMap, Uri};
+use futures_util::{FutureExt, future::ready};
+use http::{HeaderMap, Uri, header};
 use openraft_rt::AsyncRuntime;
+use std::sync::Arc;
 
 /// The whole API of a node.
-pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, exposition: Exposition) -> Router {
-    let context = MiddlewareContext::new(node.clone(), exposition.http());
-    routes(info)
-        .into_router()
-        .fallback(no_such_resource)
-        .method_not_allowed_fallback(no_such_method)
-        .layer(from_fn_with_state(context, middleware::wrap::<RT>))
-        .layer(Extension(admin))
-        .layer(Extension(exposition))
-        .with_state(node)
+pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, exposition: Exposition) -> ApiService {
+    let context = MiddlewareContext::new(node, exposition.http(), Some(admin));
+    service(context, routes(info, exposition), no_such_resource)
 }
 
 /// The status of a node: `/livez`, `/readyz` and `/metrics`. It is for a separate listener, whose connections clients
 /// cannot use up.
-pub fn status_router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposition: Exposition) -> Router {
-    let context = MiddlewareContext::new(node.clone(), exposition.http());
-    state_routes(Routes::new(), info)
-        .into_router()
-        .fallback(no_such_state)
-        .method_not_allowed_fallback(no_such_method)
-        .layer(from_fn_with_state(context, middleware::wrap::<RT>))
-        .layer(Extension(exposition))
-        .with_state(node)
+pub fn status_router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposition: Exposition) -> ApiService {
+    let context = MiddlewareContext::new(node, exposition.http(), None);
+    service(context, state_routes(Routes::new(), info, exposition), no_such_state)
+}
+
+/// Answers the requests for these routes, and refuses all others.
+fn service<RT: AsyncRuntime>(
+    context: MiddlewareContext<RT>,
+    routes: Routes<Node<RT>>,
+    no_such_path: fn(&Uri) -> Problem,
+) -> ApiService {
+    let api = Arc::new((context, routes));
+    ApiService::new(move |request| {
+        let api = Arc::clone(&api);
+        let answer = async move {
+            let (context, routes) = &*api;
+            let route = routes.find(request.uri().path());
+            let next = |request: Request| match route.map(|route| (route, route.call(request.method()))) {
+                Some((_, Some(call))) => call(request, context.node.clone()),
+                Some((route, None)) => ready(no_such_method(route)).boxed(),
+                None => ready(no_such_path(request.uri()).into_response()).boxed(),
+            };
+            middleware::wrap(context, route.map(|route| route.template), request, next).await
+        };
+        answer.boxed()
+    })
 }
 
 /// The paths of the status listener.
-fn state_routes<RT: AsyncRuntime>(routes: Routes<Node<RT>>, info: ServerInfo) -> Routes<Node<RT>> {
-    let show_metrics =
-        move |Extension(exposition): Extension<Exposition>, headers: HeaderMap| async move { exposition.answer(&headers) };
+fn state_routes<RT: AsyncRuntime>(routes: Routes<Node<RT>>, info: ServerInfo, exposition: Exposition) -> Routes<Node<RT>> {
+    let show_metrics = move |headers: HeaderMap| async move { exposition.answer(&headers) };
     let show_ready = move |node: State<Node<RT>>, query: RawQuery| cluster::ready(node, info, query);
     routes.route("/livez", get(cluster::live)).route("/readyz", get(show_ready)).route("/metrics", get(show_metrics))
 }
 
 /// Every path. A test compares them with the API description.
-pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
+pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition) -> Routes<Node<RT>> {
     let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
     let show_front_page = move |node: State<Node<RT>>, headers: HeaderMap| front_page(node, info, headers);
@@ -97,14 +108,14 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/", get(show_front_page))
         .route("/version", get(show_version))
         .route("/openapi.json", get(openapi::serve));
-    state_routes(routes, info)
+    state_routes(routes, info, exposition)
 }
 
 fn node_route<RT: AsyncRuntime>() -> Methods<Node<RT>> {
     post(nodes::create::<RT>).get(nodes::get::<RT>).put(nodes::put::<RT>).delete(nodes::delete::<RT>)
 }
 
-async fn no_such_resource(uri: Uri) -> Problem {
+fn no_such_resource(uri: &Uri) -> Problem {
     let named = ["/v1/locks/", "/v1/elections/"].iter().any(|prefix| uri.path().starts_with(prefix));
     let detail = if named {
         "there is nothing at this path: write a / in the name of a lock or election as %2F; /openapi.json lists all calls"
@@ -114,17 +125,20 @@ async fn no_such_resource(uri: Uri) -> Problem {
     Problem::new(Code::NotFound, detail)
 }
 
-async fn no_such_state() -> Problem {
+fn no_such_state(_: &Uri) -> Problem {
     Problem::new(
         Code::NotFound,
         "this listener serves only /livez, /readyz and /metrics; use the listener for clients for everything else",
     )
 }
 
-async fn no_such_method() -> Problem {
-    Problem::new(
+fn no_such_method<S>(route: &Route<S>) -> Response {
+    let problem = Problem::new(
         Code::MethodNotAllowed,
         "this path does not support this method: the header Allow lists the methods that it has, and /openapi.json lists all \
          calls",
-    )
+    );
+    let mut response = problem.into_response();
+    response.headers_mut().extend(route.allowed().map(|allowed| (header::ALLOW, allowed)));
+    response
 }

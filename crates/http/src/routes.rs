@@ -1,35 +1,51 @@
-//! The table of routes: axum's router, and a list of its paths. A test compares the list with the API description.
+//! The table of routes: the call of each path and method. A test compares it with the API description.
+//!
+//! The calls are axum's handlers. axum's own router would clone each layer and box its future for every request.
 
-use axum::{Router, handler::Handler, routing};
-use http::Method;
+use axum::{extract::Request, handler::Handler, response::Response};
+use futures_util::future::BoxFuture;
+use http::{HeaderValue, Method};
+
+/// Makes the future of a call.
+type Call<S> = Box<dyn Fn(Request, S) -> BoxFuture<'static, Response> + Send + Sync>;
 
 /// The methods of one path.
-pub(crate) struct Methods<S> {
-    router: routing::MethodRouter<S>,
-    methods: Vec<Method>,
+pub(crate) struct Methods<S>(Vec<(Method, Call<S>)>);
+
+/// A path with its methods.
+pub(crate) struct Route<S> {
+    /// The path, with the names of its variable parts.
+    pub(crate) template: &'static str,
+    methods: Methods<S>,
 }
 
 /// All paths with their methods.
 pub(crate) struct Routes<S> {
-    router: Router<S>,
-    list: Vec<(&'static str, Vec<Method>)>,
+    /// Finds the index of a route.
+    paths: matchit::Router<usize>,
+    list: Vec<Route<S>>,
 }
 
 macro_rules! methods {
     (first: $($first:ident $first_method:ident),*; further: $($name:ident $method:ident),*) => {
         $(
             /// Routes a path with this method.
-            pub(crate) fn $first<H: Handler<T, S>, T: 'static, S: Clone + Send + Sync + 'static>(handler: H) -> Methods<S> {
-                Methods { router: routing::$first(handler), methods: vec![Method::$first_method] }
+            pub(crate) fn $first<H, T: 'static, S: 'static>(handler: H) -> Methods<S>
+            where
+                H: Handler<T, S, Future = BoxFuture<'static, Response>>,
+            {
+                Methods(Vec::new()).with(Method::$first_method, handler)
             }
         )*
 
-        impl<S: Clone + Send + Sync + 'static> Methods<S> {
+        impl<S: 'static> Methods<S> {
             $(
                 /// Adds this method to the same path.
-                pub(crate) fn $name<H: Handler<T, S>, T: 'static>(mut self, handler: H) -> Self {
-                    self.methods.push(Method::$method);
-                    Methods { router: self.router.$name(handler), methods: self.methods }
+                pub(crate) fn $name<H, T: 'static>(self, handler: H) -> Self
+                where
+                    H: Handler<T, S, Future = BoxFuture<'static, Response>>,
+                {
+                    self.with(Method::$method, handler)
                 }
             )*
         }
@@ -38,24 +54,79 @@ macro_rules! methods {
 
 methods!(first: get GET, post POST, delete DELETE; further: get GET, put PUT, patch PATCH, delete DELETE);
 
-impl<S: Clone + Send + Sync + 'static> Routes<S> {
+impl<S: 'static> Methods<S> {
+    fn with<H, T: 'static>(mut self, method: Method, handler: H) -> Self
+    where
+        H: Handler<T, S, Future = BoxFuture<'static, Response>>,
+    {
+        self.0.push((method, Box::new(move |request, state| handler.clone().call(request, state))));
+        self
+    }
+}
+
+impl<S> Route<S> {
+    /// The call of a method. HEAD has that of GET.
+    pub(crate) fn call(&self, method: &Method) -> Option<&Call<S>> {
+        let method = if *method == Method::HEAD { &Method::GET } else { method };
+        self.methods.0.iter().find_map(|(of, call)| (of == method).then_some(call))
+    }
+
+    /// The value of the header `Allow`.
+    pub(crate) fn allowed(&self) -> Option<HeaderValue> {
+        let names = self.methods().map(|method| if *method == Method::GET { "GET,HEAD" } else { method.as_str() });
+        HeaderValue::try_from(names.collect::<Vec<_>>().join(",")).ok()
+    }
+
+    /// Its methods.
+    pub(crate) fn methods(&self) -> impl Iterator<Item = &Method> {
+        self.methods.0.iter().map(|(method, _)| method)
+    }
+}
+
+impl<S> Routes<S> {
     pub(crate) fn new() -> Self {
-        Routes { router: Router::new(), list: Vec::new() }
+        Routes { paths: matchit::Router::new(), list: Vec::new() }
     }
 
     /// Adds a path.
-    pub(crate) fn route(mut self, path: &'static str, methods: Methods<S>) -> Self {
-        self.list.push((path, methods.methods));
-        Routes { router: self.router.route(path, methods.router), list: self.list }
+    pub(crate) fn route(mut self, template: &'static str, methods: Methods<S>) -> Self {
+        let added = self.paths.insert(template, self.list.len());
+        assert!(added.is_ok(), "the path {template}: {added:?}");
+        self.list.push(Route { template, methods });
+        self
     }
 
-    pub(crate) fn into_router(self) -> Router<S> {
-        self.router
+    /// The route of a path.
+    pub(crate) fn find(&self, path: &str) -> Option<&Route<S>> {
+        self.paths.at(path).ok().and_then(|found| self.list.get(*found.value))
     }
 
-    /// Every path with its methods.
+    /// Every route.
     #[cfg(test)]
-    pub(crate) fn list(&self) -> &[(&'static str, Vec<Method>)] {
+    pub(crate) fn list(&self) -> &[Route<S>] {
         &self.list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn call() {}
+
+    #[test]
+    fn a_request_leads_to_the_call_of_its_path_and_method() {
+        let routes = Routes::<()>::new().route("/a/{name}", post(call).get(call)).route("/a/{name}/b", delete(call));
+        let has = |path, method| routes.find(path).map(|route| (route.template, route.call(&method).is_some()));
+        assert_eq!(has("/a/x%2Fy", Method::POST), Some(("/a/{name}", true)));
+        assert_eq!(has("/a/x", Method::HEAD), Some(("/a/{name}", true)), "HEAD is answered like GET");
+        assert_eq!(has("/a/x", Method::DELETE), Some(("/a/{name}", false)));
+        assert_eq!(has("/a/x/b", Method::HEAD), Some(("/a/{name}/b", false)));
+        assert_eq!(
+            [has("/a/", Method::GET), has("/a", Method::GET), has("/a/x/", Method::GET), has("*", Method::GET)],
+            [None; 4]
+        );
+        let allowed = |path| routes.find(path).and_then(Route::allowed).unwrap();
+        assert_eq!((allowed("/a/x"), allowed("/a/x/b")), ("POST,GET,HEAD".parse().unwrap(), "DELETE".parse().unwrap()));
     }
 }

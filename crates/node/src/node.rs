@@ -235,7 +235,12 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// The URL of the leader, if this node knows one.
     #[must_use]
     pub fn leader_url(&self) -> Option<String> {
-        self.0.replica.leader().map(|(_, member)| member.url)
+        self.with_leader_url(str::to_owned)
+    }
+
+    /// Passes the URL of the leader to `read`, if this node knows one. Be quick: it holds a lock.
+    pub fn with_leader_url<T>(&self, read: impl FnOnce(&str) -> T) -> Option<T> {
+        self.0.replica.with_leader_url(read)
     }
 
     /// Whether this node leads, as far as it knows.

@@ -226,6 +226,11 @@ impl<RT: AsyncRuntime> Replica<RT> {
         self.core.leader()
     }
 
+    /// Passes the leader's URL for clients to `read`, if this node knows a leader. Be quick: it holds a lock.
+    pub fn with_leader_url<T>(&self, read: impl FnOnce(&str) -> T) -> Option<T> {
+        self.core.with_leader_url(read)
+    }
+
     /// What this node knows about itself and its cluster.
     #[must_use]
     pub fn status(&self) -> ReplicaStatus {

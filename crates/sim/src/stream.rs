@@ -10,7 +10,6 @@ use fairhold_types::NodeId;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
-use tower::ServiceExt;
 
 /// The maximum number of pieces in flight: a server with a slow reader is not polled for more.
 const IN_FLIGHT_MAX: usize = 2;
@@ -44,7 +43,7 @@ impl World {
         let closed = sender.clone();
         drop(host.spawn(async move {
             let serve = async {
-                let Ok(response) = running.router.oneshot(crate::world::from_client(request)).await;
+                let response = running.api.call(crate::world::from_client(request)).await;
                 let (parts, mut body) = response.into_parts();
                 if head.send((parts.status, parts.headers)).is_err() {
                     return;

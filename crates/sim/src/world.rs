@@ -18,8 +18,7 @@ use crate::{
     plan::ScenarioPlan,
     trace,
 };
-use axum::Router;
-use fairhold_http::{Admin, Exposition, ServerInfo, router};
+use fairhold_http::{Admin, ApiService, Exposition, ServerInfo, router};
 use fairhold_node::{Node, NodeParts};
 use fairhold_raft::{FatalReason, MemberAddress, PeerService, Replica, ReplicaConfig, defect::NoDefectStore};
 use fairhold_types::{Incarnation, NodeId, dto::Host as HostView};
@@ -50,7 +49,7 @@ const LOG_KEPT: u64 = 3;
 pub(crate) struct RunningNode {
     pub(crate) replica: Replica<HostRuntime>,
     pub(crate) node: Node<HostRuntime>,
-    pub(crate) router: Router,
+    pub(crate) api: ApiService,
 }
 
 struct Slot {
@@ -284,10 +283,10 @@ impl World {
             node.offer_state_bytes(bytes * id);
         }
         let info = ServerInfo { version: "simulated", host: HostView::default };
-        let router = router(node.clone(), info, Admin::open(), Exposition::default());
+        let api = router(node.clone(), info, Admin::open(), Exposition::default());
         self.net.attach(member(id).address, Arc::clone(&host), replica.service());
         if let Some(slot) = self.locked().slots.get_mut(&id) {
-            slot.running = Some(RunningNode { replica: replica.clone(), node, router });
+            slot.running = Some(RunningNode { replica: replica.clone(), node, api });
         }
         let reason = replica.stopped().await;
         trace::event(&format!("node {id} stopped: {reason}"));

@@ -1,7 +1,7 @@
 //! Requests as callers send them and values as the node returns them, for the benchmarks of this crate.
 
 use axum::{body::Body, extract::Request};
-use fairhold_http::PeerAddress;
+use fairhold_http::Peer;
 use fairhold_node::api::GrantView;
 use fairhold_state::{
     record::{NodeKind, NodeRole, Znode},
@@ -41,7 +41,7 @@ fn post(uri: &str, body: Body) -> Request {
         .header("accept", "*/*")
         .header("content-type", "application/json")
         .header("idempotency-key", "01JD5TMZSW04HMASW9NF6YZR93")
-        .extension(PeerAddress(Ipv4Addr::LOCALHOST.into()))
+        .extension(Peer::at(Ipv4Addr::LOCALHOST.into()))
         .body(body)
         .expect("a request")
 }

@@ -252,7 +252,7 @@ pub(crate) async fn release<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edge::request::PeerAddress;
+    use crate::edge::request::Peer;
     use axum::body::Body;
     use openraft_rt_tokio::TokioRuntime;
     use std::time::Duration;
@@ -260,7 +260,7 @@ mod tests {
     const SESSION: &str = "0123456789abcdef0123456789abcdef";
 
     fn post(uri: &str) -> http::request::Builder {
-        Request::post(uri).extension(PeerAddress("::ffff:127.0.0.1".parse().unwrap())).header("user-agent", "curl/8.5.0")
+        Request::post(uri).extension(Peer::at("::ffff:127.0.0.1".parse().unwrap())).header("user-agent", "curl/8.5.0")
     }
 
     async fn call(request: Request) -> Result<AcquireCall, Problem> {

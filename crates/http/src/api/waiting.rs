@@ -3,6 +3,7 @@
 
 use crate::{
     edge::answer,
+    edge::api_service::ApiService,
     edge::params,
     edge::problem::{Problem, RETRY_AFTER_SECONDS},
 };
@@ -17,13 +18,14 @@ use http::{StatusCode, header};
 use std::sync::Arc;
 
 /// Answers in place of a node. The reason is for people: what the server waits for, and what they can do.
-pub fn waiting_router(reason: &str) -> Router {
+pub fn waiting_router(reason: &str) -> ApiService {
     let reason: Arc<str> = reason.into();
     let (of_ready, of_all) = (Arc::clone(&reason), reason);
-    Router::new()
+    let router = Router::new()
         .route("/livez", get(crate::api::cluster::live))
         .route("/readyz", get(move |RawQuery(query): RawQuery| async move { ready(&of_ready, query.as_deref()) }))
-        .fallback(move || async move { not_yet(&of_all) })
+        .fallback(move || async move { not_yet(&of_all) });
+    router.into()
 }
 
 fn ready(reason: &str, query: Option<&str>) -> Result<Response, Problem> {

@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_browser_that_reconnects_continues_after_its_last_event() {
         let start = |query: &str, last: Option<&str>| {
-            let headers = last.map(|last| (header::HeaderName::from_static(headers::LAST_EVENT_ID), last.parse().unwrap()));
+            let headers = last.map(|last| (headers::LAST_EVENT_ID, last.parse().unwrap()));
             start(&read(query)?, &headers.into_iter().collect())
         };
         assert_eq!(start("", None).unwrap(), WatchStart::Now);

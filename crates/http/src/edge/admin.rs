@@ -50,7 +50,7 @@ impl Admin {
                  --admin-token-file, or pass --auth-token-file FILE to the fairhold command",
             )
         };
-        let Some(credentials) = headers::text(request, header::AUTHORIZATION.as_str())? else { return Err(missing()) };
+        let Some(credentials) = headers::text(request, header::AUTHORIZATION)? else { return Err(missing()) };
         let (scheme, shown) = credentials.split_once(' ').ok_or_else(missing)?;
         if !scheme.eq_ignore_ascii_case(SCHEME) {
             return Err(missing());

@@ -18,6 +18,9 @@ use std::time::Duration;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// The headers of nearly every answer fit into this, so their map does not grow step by step.
+const HEADERS: usize = 8;
+
 /// An answer with a JSON body.
 pub(crate) fn json<T: Serialize>(status: StatusCode, revision: Revision, body: &T) -> Result<Response, Problem> {
     // Most answers fit into this, so the buffer does not grow step by step.
@@ -29,6 +32,7 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, revision: Revision, body: &
     let mut response = Response::new(Bytes::from(bytes).into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
+    headers.reserve(HEADERS);
     headers.insert(header::CONTENT_TYPE, JSON);
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     stamp(&mut response, revision);
@@ -39,6 +43,7 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, revision: Revision, body: &
 pub(crate) fn empty(status: StatusCode, revision: Revision) -> Response {
     let mut response = Response::default();
     *response.status_mut() = status;
+    response.headers_mut().reserve(HEADERS);
     stamp(&mut response, revision);
     response
 }

@@ -10,22 +10,22 @@ use fairhold_types::{
     FencingToken, GrantId, Path, Revision, duration,
     limits::{TIMEOUT_DEFAULT, TIMEOUT_MAX},
 };
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, header};
 use std::time::Duration;
 
-pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
-pub(crate) const CLUSTER: &str = "fairhold-cluster";
-pub(crate) const REVISION: &str = "fairhold-revision";
-pub(crate) const LEADER: &str = "fairhold-leader";
-pub(crate) const REQUEST_ID: &str = "fairhold-request-id";
-pub(crate) const ROUTE: &str = "fairhold-route";
-const TIMEOUT: &str = "fairhold-timeout";
-const MIN_REVISION: &str = "fairhold-min-revision";
-const FENCE: &str = "fairhold-fence";
-const PREFER: &str = "prefer";
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const CLUSTER: HeaderName = HeaderName::from_static("fairhold-cluster");
+pub(crate) const REVISION: HeaderName = HeaderName::from_static("fairhold-revision");
+pub(crate) const LEADER: HeaderName = HeaderName::from_static("fairhold-leader");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("fairhold-request-id");
+pub(crate) const ROUTE: HeaderName = HeaderName::from_static("fairhold-route");
+const TIMEOUT: HeaderName = HeaderName::from_static("fairhold-timeout");
+const MIN_REVISION: HeaderName = HeaderName::from_static("fairhold-min-revision");
+const FENCE: HeaderName = HeaderName::from_static("fairhold-fence");
+const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// The id of the last event that a browser received before its connection broke.
-pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
+pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The maximum length of a program name from `User-Agent`.
 const PROGRAM_BYTES_MAX: usize = 64;
@@ -33,8 +33,8 @@ const PROGRAM_BYTES_MAX: usize = 64;
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
 /// The value of a header that may be given only once.
-pub(crate) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Problem> {
-    let mut values = headers.get_all(name).iter();
+pub(crate) fn text(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Problem> {
+    let mut values = headers.get_all(&name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         return Err(Problem::bad_request(format!("the header {name} is given twice")));
@@ -102,7 +102,7 @@ pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<Fence>, Problem> {
 
 /// The condition of a write, from `If-Match` and `If-None-Match`.
 pub(crate) fn precondition(headers: &HeaderMap, path: &Path) -> Result<Option<Precondition>, Problem> {
-    match (text(headers, header::IF_MATCH.as_str())?, text(headers, header::IF_NONE_MATCH.as_str())?) {
+    match (text(headers, header::IF_MATCH)?, text(headers, header::IF_NONE_MATCH)?) {
         (None, None) => Ok(None),
         (Some("*"), None) => Ok(Some(Precondition::Exists(path.clone()))),
         (Some(tag), None) => {
@@ -118,7 +118,7 @@ pub(crate) fn precondition(headers: &HeaderMap, path: &Path) -> Result<Option<Pr
 
 /// Whether the caller already has this version.
 pub(crate) fn has_version(headers: &HeaderMap, version: i32) -> Result<bool, Problem> {
-    let Some(tags) = text(headers, header::IF_NONE_MATCH.as_str())? else { return Ok(false) };
+    let Some(tags) = text(headers, header::IF_NONE_MATCH)? else { return Ok(false) };
     let same = |tag: &str| {
         let tag = tag.trim();
         let tag = tag.strip_prefix("W/").unwrap_or(tag);

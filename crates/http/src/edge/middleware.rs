@@ -2,36 +2,41 @@
 //! cluster, the revision, the leader and the request's id.
 
 use crate::{
+    edge::admin::Admin,
     edge::answer,
     edge::cluster_header::ClusterHeader,
     edge::headers,
     edge::metrics::{HttpMetrics, Waits},
     edge::problem::Problem,
+    edge::request::CallFacts,
 };
 use axum::{
-    extract::{MatchedPath, Request, State},
-    middleware::Next,
+    body::Body,
+    extract::Request,
     response::{IntoResponse, Response},
 };
 use fairhold_node::Node;
 use fairhold_types::Code;
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use hyper::body::Body as _;
 use openraft_rt::{AsyncRuntime, Instant};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    fmt::Write as _,
+    sync::atomic::{AtomicU64, Ordering},
 };
 use tracing::Instrument;
 
 /// The methods that calls have.
 const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-/// What the middleware needs: the node, the cluster's id, the request ids and the metrics.
+/// What the middleware needs: the node, the cluster's id, the request ids, the metrics, and the rule for administrators.
 pub(crate) struct MiddlewareContext<RT: AsyncRuntime> {
-    node: Node<RT>,
+    pub(crate) node: Node<RT>,
     cluster: ClusterHeader,
-    request_ids: Arc<RequestIds>,
+    request_ids: RequestIds,
     metrics: HttpMetrics,
+    admin: Option<Admin>,
 }
 
 /// Makes request ids: the node, its start time, and the request's number.
@@ -40,22 +45,11 @@ struct RequestIds {
     taken: AtomicU64,
 }
 
-impl<RT: AsyncRuntime> Clone for MiddlewareContext<RT> {
-    fn clone(&self) -> Self {
-        MiddlewareContext {
-            node: self.node.clone(),
-            cluster: self.cluster.clone(),
-            request_ids: Arc::clone(&self.request_ids),
-            metrics: self.metrics.clone(),
-        }
-    }
-}
-
 impl<RT: AsyncRuntime> MiddlewareContext<RT> {
-    pub(crate) fn new(node: Node<RT>, metrics: HttpMetrics) -> Self {
-        let prefix = format!("{}-{:x}", node.cluster().id, node.wall_now().0);
-        let request_ids = Arc::new(RequestIds { prefix, taken: AtomicU64::new(0) });
-        MiddlewareContext { cluster: ClusterHeader::of(&node), node, request_ids, metrics }
+    pub(crate) fn new(node: Node<RT>, metrics: HttpMetrics, admin: Option<Admin>) -> Self {
+        let prefix = format!("{}-{:x}-", node.cluster().id, node.wall_now().0);
+        let request_ids = RequestIds { prefix, taken: AtomicU64::new(0) };
+        MiddlewareContext { cluster: ClusterHeader::of(&node), node, request_ids, metrics, admin }
     }
 }
 
@@ -66,25 +60,38 @@ impl RequestIds {
             return Ok(given.clone());
         }
         let number = self.taken.fetch_add(1, Ordering::Relaxed);
-        answer::header_value(format!("{}-{number:x}", self.prefix))
+        // With the exact capacity, the header takes the text over as it is.
+        let digits = (u64::BITS - (number | 1).leading_zeros()).div_ceil(4);
+        let mut id = String::with_capacity(self.prefix.len() + digits as usize);
+        id.push_str(&self.prefix);
+        // Writing into a string cannot fail.
+        write!(id, "{number:x}").ok();
+        answer::header_value(id)
     }
 }
 
-/// Wraps every call, and measures it.
+/// Wraps every call, and measures it. `route` is the path's pattern, if there is one.
 pub(crate) async fn wrap<RT: AsyncRuntime>(
-    State(context): State<MiddlewareContext<RT>>,
+    context: &MiddlewareContext<RT>,
+    route: Option<&'static str>,
     mut request: Request,
-    next: Next,
+    next: impl FnOnce(Request) -> BoxFuture<'static, Response>,
 ) -> Response {
     let start = RT::Instant::now();
     let in_flight = context.metrics.begin();
     let waits = Waits::default();
-    request.extensions_mut().insert(waits.clone());
-    let route = request.extensions().get::<MatchedPath>().cloned();
+    request.extensions_mut().insert(CallFacts { admin: context.admin.clone(), waits: waits.clone() });
     let method = request.method().clone();
-    let response = serve(&context, request, next).await;
+    let mut response = serve(context, route, request, next).await;
+    // hyper sets the length of other answers.
+    if method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED {
+        if let Some(length) = response.body().size_hint().exact() {
+            response.headers_mut().entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
+        }
+        *response.body_mut() = Body::empty();
+    }
     let waited = waits.is_set() || is_stream(&response);
-    in_flight.answer(route.as_ref().map(MatchedPath::as_str), &method, response.status(), waited, start.elapsed());
+    in_flight.answer(route, &method, response.status(), waited, start.elapsed());
     response
 }
 
@@ -94,21 +101,21 @@ fn is_stream(response: &Response) -> bool {
     kind.is_some_and(|kind| kind == b"application/x-ndjson" || kind.starts_with(b"text/event-stream"))
 }
 
-async fn serve<RT: AsyncRuntime>(context: &MiddlewareContext<RT>, request: Request, next: Next) -> Response {
+async fn serve<RT: AsyncRuntime>(
+    context: &MiddlewareContext<RT>,
+    route: Option<&'static str>,
+    request: Request,
+    next: impl FnOnce(Request) -> BoxFuture<'static, Response>,
+) -> Response {
     let id = match context.request_ids.of(request.headers()) {
         Ok(id) => id,
         Err(problem) => return problem.into_response(),
     };
     // The path may contain a secret, so only its pattern is logged.
-    let span = tracing::debug_span!(
-        "request",
-        id = ?id,
-        method = %request.method(),
-        route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str)
-    );
-    let routed = check_cluster(&request, context.cluster.value()).and_then(|()| redirect(&context.node, &request));
+    let span = tracing::debug_span!("request", id = ?id, method = %request.method(), route);
+    let routed = check_cluster(&request, context.cluster.value()).and_then(|()| redirect(&context.node, route, &request));
     let mut response = match routed {
-        Ok(None) => next.run(request).instrument(span).await,
+        Ok(None) => next(request).instrument(span).await,
         Ok(Some(redirect)) => redirect,
         Err(problem) => problem.into_response(),
     };
@@ -121,7 +128,7 @@ async fn serve<RT: AsyncRuntime>(context: &MiddlewareContext<RT>, request: Reque
     if let Some(cluster) = context.cluster.value() {
         headers.insert(headers::CLUSTER, cluster.clone());
     }
-    if let Some(leader) = context.node.leader_url().and_then(|url| HeaderValue::try_from(url).ok()) {
+    if let Some(Ok(leader)) = context.node.with_leader_url(HeaderValue::from_str) {
         headers.insert(headers::LEADER, leader);
     }
     response
@@ -145,8 +152,8 @@ fn needs_cluster(request: &Request) -> bool {
 }
 
 /// `Fairhold-Route: redirect`: the same resource at the leader, if another node is known to lead.
-fn redirect<RT: AsyncRuntime>(node: &Node<RT>, request: &Request) -> Result<Option<Response>, Problem> {
-    if !wants_redirect(request)? || is_served_here(request) || node.is_leader() {
+fn redirect<RT: AsyncRuntime>(node: &Node<RT>, route: Option<&str>, request: &Request) -> Result<Option<Response>, Problem> {
+    if !wants_redirect(request)? || is_served_here(route, request) || node.is_leader() {
         return Ok(None);
     }
     let Some(leader) = node.leader_url() else { return Ok(None) };
@@ -156,9 +163,9 @@ fn redirect<RT: AsyncRuntime>(node: &Node<RT>, request: &Request) -> Result<Opti
 }
 
 /// Requests that need no other node: unknown paths, and reads of this node's own state.
-fn is_served_here(request: &Request) -> bool {
+fn is_served_here(route: Option<&str>, request: &Request) -> bool {
     let mut query = request.uri().query().unwrap_or_default().split('&');
-    request.extensions().get::<MatchedPath>().is_none() || query.any(|parameter| parameter == "consistency=local")
+    route.is_none() || query.any(|parameter| parameter == "consistency=local")
 }
 
 fn wants_redirect(request: &Request) -> Result<bool, Problem> {
@@ -232,12 +239,9 @@ mod tests {
 
     #[test]
     fn a_request_keeps_its_own_id_if_that_is_safe_to_log() {
-        let request_ids = RequestIds { prefix: "1-abc".to_owned(), taken: AtomicU64::new(15) };
+        let request_ids = RequestIds { prefix: "1-abc-".to_owned(), taken: AtomicU64::new(15) };
         let id_of = |id: &[u8]| {
-            let headers = HeaderMap::from_iter([(
-                http::HeaderName::from_static(headers::REQUEST_ID),
-                HeaderValue::from_bytes(id).unwrap(),
-            )]);
+            let headers = HeaderMap::from_iter([(headers::REQUEST_ID, HeaderValue::from_bytes(id).unwrap())]);
             request_ids.of(&headers).unwrap()
         };
         assert_eq!(id_of(b"mine-1"), "mine-1");

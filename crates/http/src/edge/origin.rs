@@ -6,11 +6,11 @@
 
 use crate::{edge::headers, edge::problem::Problem};
 use fairhold_types::Code;
-use http::{HeaderMap, Method, Uri, header};
+use http::{HeaderMap, HeaderName, Method, Uri, header};
 use std::{net::Ipv6Addr, sync::Arc};
 
-const SEC_FETCH_SITE: &str = "sec-fetch-site";
-const SEC_FETCH_MODE: &str = "sec-fetch-mode";
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// The option that allows another host name.
 const OPTION: &str = "--allowed-host";
 
@@ -44,7 +44,7 @@ impl Hosts {
         }
         let host = match uri.authority() {
             Some(authority) => Some(authority.as_str()),
-            None => headers::text(headers, header::HOST.as_str())?,
+            None => headers::text(headers, header::HOST)?,
         };
         if !self.0.allowed.is_empty() && !host.is_some_and(|host| self.is_own(host)) {
             return Err(foreign_host(host));
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn check(hosts: &Hosts, method: &str, uri: &str, given: &[(&'static str, &str)]) -> Result<(), String> {
-        let headers = given.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap())).collect();
+        let headers = given.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect();
         let checked = hosts.check(&method.parse().unwrap(), &uri.parse().unwrap(), &headers);
         checked.map_err(|problem| {
             let problem = fairhold_types::problem::Problem::from(problem);

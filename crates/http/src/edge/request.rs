@@ -39,9 +39,35 @@ const BODY_DRAINED_MAX: usize = 64 * 1024 * 1024;
 /// The index of the name or id in a path that is split at its slashes: `/v1/locks/{x}`.
 const ID_SEGMENT: usize = 3;
 
-/// The address of the client. The listener attaches it to every request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerAddress(pub IpAddr);
+/// The client of a connection. The listener attaches it to every request.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// Its address, as text.
+    pub(crate) address: Arc<str>,
+    /// The memory that its connection may use; unbounded in the simulator.
+    memory: Option<Arc<ConnectionMemory>>,
+}
+
+/// What the middleware attaches to every request.
+#[derive(Debug, Clone)]
+pub(crate) struct CallFacts {
+    /// The rule for administrators' calls, if there are such calls.
+    pub(crate) admin: Option<Admin>,
+    pub(crate) waits: Waits,
+}
+
+impl Peer {
+    /// A client at this address, without a connection.
+    #[must_use]
+    pub fn at(address: IpAddr) -> Peer {
+        Peer { address: address.to_canonical().to_string().into(), memory: None }
+    }
+
+    /// The same, with the memory of its connection.
+    pub(crate) fn with_memory(self, memory: Arc<ConnectionMemory>) -> Peer {
+        Peer { memory: Some(memory), ..self }
+    }
+}
 
 /// A request whose body has arrived.
 pub(crate) struct Received {
@@ -128,7 +154,7 @@ impl Received {
     ) -> Result<(Received, ReceivedBody), Problem> {
         let (parts, body) = request.into_parts();
         let timeout = headers::timeout(&parts.headers)?;
-        let mut memory = parts.extensions.get::<Arc<ConnectionMemory>>().and_then(|memory| memory.body());
+        let mut memory = parts.extensions.get::<Peer>().and_then(|peer| peer.memory.as_ref()?.body());
         let bytes = if body.is_end_stream() {
             Bytes::new()
         } else {
@@ -160,8 +186,8 @@ impl Received {
 
     fn parse_params<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Problem> {
         let ParsedParams { params, has_wait } = params::parse(self.parts.uri.query(), body)?;
-        if has_wait && let Some(waits) = self.parts.extensions.get::<Waits>() {
-            waits.set();
+        if has_wait && let Some(facts) = self.parts.extensions.get::<CallFacts>() {
+            facts.waits.set();
         }
         Ok(params)
     }
@@ -204,7 +230,7 @@ impl Received {
 
     /// Refuses a caller that is not an administrator.
     pub(crate) fn require_admin(&self) -> Result<(), Problem> {
-        match self.parts.extensions.get::<Admin>() {
+        match self.parts.extensions.get::<CallFacts>().and_then(|facts| facts.admin.as_ref()) {
             Some(admin) => admin.check(self.headers()),
             None => Err(Problem::new(Code::Internal, "no rule for administrators is set")),
         }
@@ -212,7 +238,7 @@ impl Received {
 
     /// The memory that the connection may use; unbounded in the simulator.
     pub(crate) fn memory(&self) -> Option<&Arc<ConnectionMemory>> {
-        self.parts.extensions.get()
+        self.parts.extensions.get::<Peer>().and_then(|peer| peer.memory.as_ref())
     }
 
     pub(crate) fn uri(&self) -> &Uri {
@@ -222,8 +248,8 @@ impl Received {
     /// The client, as text: `curl@127.0.0.1`.
     pub(crate) fn caller(&self) -> String {
         let program = headers::program(self.headers());
-        match self.parts.extensions.get::<PeerAddress>() {
-            Some(PeerAddress(address)) => format!("{program}@{}", address.to_canonical()),
+        match self.parts.extensions.get::<Peer>() {
+            Some(peer) => [program, "@", &peer.address].concat(),
             None => program.to_owned(),
         }
     }
@@ -272,7 +298,7 @@ async fn read_body(mut body: axum::body::Body, bytes_max: usize, mut memory: Opt
 }
 
 fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(kind) = headers::text(headers, header::CONTENT_TYPE.as_str())? else { return Ok(()) };
+    let Some(kind) = headers::text(headers, header::CONTENT_TYPE)? else { return Ok(()) };
     let essence = kind.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
@@ -295,7 +321,7 @@ mod tests {
         let params = r#"{"ttl":"30s","wait":"600s"}"#;
         let body = format!("{}{params}", " ".repeat(bytes - params.len()));
         let mut request = Request::post("/v1/locks/a").body(RequestBody::from(body)).unwrap();
-        request.extensions_mut().insert(Arc::clone(memory));
+        request.extensions_mut().insert(Peer::at(IpAddr::from([10, 0, 0, 1])).with_memory(Arc::clone(memory)));
         request
     }
 

@@ -28,7 +28,7 @@ impl StreamFormat {
 
     /// The format of a stream, if the request is for a stream.
     pub(crate) fn requested(headers: &HeaderMap) -> Result<Option<StreamFormat>, Problem> {
-        let accepted = headers::text(headers, header::ACCEPT.as_str())?.unwrap_or_default();
+        let accepted = headers::text(headers, header::ACCEPT)?.unwrap_or_default();
         let types = accepted.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
         let types: Vec<&str> = types.collect();
         let names = |form: HeaderValue| types.iter().any(|kind| form.as_bytes().eq_ignore_ascii_case(kind.as_bytes()));

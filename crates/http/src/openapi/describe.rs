@@ -306,7 +306,7 @@ impl OperationBuilder<'_> {
             }
             let headers: Map<String, Value> = [headers::CLUSTER, headers::REVISION, headers::LEADER, headers::REQUEST_ID]
                 .into_iter()
-                .map(|name| (name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") })))
+                .map(|name| (name.to_string(), json!({ "$ref": format!("#/components/headers/{name}") })))
                 .collect();
             json!({ "description": about, "headers": headers })
         })

@@ -1,6 +1,6 @@
-//! Sockets: accepts connections, bounds what they may cost, and hands their requests to the router.
+//! Sockets: accepts connections, bounds what they may cost, and hands their requests to the API.
 //!
-//! Only this module uses real tasks and real time. The simulator calls the router directly.
+//! Only this module uses real tasks and real time. The simulator calls the API directly.
 #![expect(clippy::disallowed_methods, reason = "real sockets need real tasks and real time")]
 
 mod calls;
@@ -13,13 +13,13 @@ mod timed_stream;
 
 use self::context::{ConnectionContext, TIMEOUTS, Timeouts};
 use crate::{
+    edge::api_service::ApiService,
     edge::cluster_header::ClusterHeader,
     edge::metrics::HttpMetrics,
     edge::origin::Hosts,
     edge::quota::{Quota, Share},
     server::connection_slots::ClientSlots,
 };
-use axum::Router;
 use fairhold_types::limits::{ADDRESS_PART, ANSWERS_BYTES_MAX, BODIES_BYTES_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX};
 use hyper_util::server::graceful::GracefulShutdown;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -119,14 +119,14 @@ impl Listener {
     }
 
     /// Serves until `shutdown` resolves. Then it accepts no more connections, gives running requests a bounded time, and closes.
-    pub async fn serve(self, router: Router, shutdown: impl Future<Output = ()>) {
-        self.serve_with(TIMEOUTS, router, shutdown).await;
+    pub async fn serve(self, api: ApiService, shutdown: impl Future<Output = ()>) {
+        self.serve_with(TIMEOUTS, api, shutdown).await;
     }
 
-    async fn serve_with(self, timeouts: Timeouts, router: Router, shutdown: impl Future<Output = ()>) {
+    async fn serve_with(self, timeouts: Timeouts, api: ApiService, shutdown: impl Future<Output = ()>) {
         let Listener { socket, limits, metrics, cluster, hosts } = self;
         let context = ConnectionContext {
-            router,
+            api,
             timeouts,
             metrics,
             cluster,

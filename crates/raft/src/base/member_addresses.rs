@@ -28,6 +28,11 @@ impl MemberAddresses {
         }
     }
 
+    /// The URL of a member for clients.
+    pub(crate) fn url<'m>(&'m self, id: NodeId, replicated: &'m Member) -> &'m str {
+        self.0.get(&id).map_or(&replicated.url, |configured| &configured.url)
+    }
+
     /// A member as the transport addresses it.
     pub(crate) fn target(&self, id: NodeId, replicated: &Member) -> Target {
         let Member { address, incarnation, .. } = self.of(id, replicated);

@@ -7,7 +7,7 @@ use crate::{
 };
 use axum::body::Body;
 use bytes::Bytes;
-use fairhold_http::{PeerAddress, Undelivered};
+use fairhold_http::{Peer, Undelivered};
 use fairhold_types::NodeId;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -19,11 +19,10 @@ use std::{
     time::Duration,
 };
 use tokio::sync::oneshot;
-use tower::ServiceExt;
 
 /// Adds what the listener adds before the router.
 pub(crate) fn from_client(mut request: Request<Body>) -> Request<Body> {
-    request.extensions_mut().insert(PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    request.extensions_mut().insert(Peer::at(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     request
 }
 
@@ -78,7 +77,7 @@ impl World {
         let late = self.clone().report_if_late(&request);
         drop(host.spawn(async move {
             let serve = async {
-                let Ok(mut response) = running.router.oneshot(from_client(request)).await;
+                let mut response = running.api.call(from_client(request)).await;
                 let undelivered = response.extensions_mut().remove();
                 let (parts, body) = response.into_parts();
                 let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();

@@ -19,6 +19,9 @@ pub(super) fn decode_form(text: &str) -> Result<Cow<'_, str>, &'static str> {
 
 /// Decodes `%` and two digits to a byte, and refuses what is broken: half an escape, and bytes that are not UTF-8.
 pub(super) fn percent_decoded(text: &str) -> Result<Cow<'_, str>, &'static str> {
+    if !text.contains('%') {
+        return Ok(Cow::Borrowed(text));
+    }
     let bytes = text.as_bytes();
     let broken = |(index, byte): (usize, &u8)| {
         *byte == b'%' && !bytes.get(index + 1..index + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))

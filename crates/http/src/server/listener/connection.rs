@@ -1,4 +1,4 @@
-//! One connection: passes its requests to the router one at a time, and drops them when the client disconnects.
+//! One connection: passes its requests to the API one at a time, and drops them when the client disconnects.
 
 use super::{
     calls::ConnectionCalls,
@@ -13,7 +13,7 @@ use crate::{
     edge::memory_quota::{AlreadyCounted, ConnectionMemory, NoMemory, with_share},
     edge::problem::Problem,
     edge::quota::Share,
-    edge::request::PeerAddress,
+    edge::request::Peer,
     server::connection_slots::ClientSlot,
     server::counted::CountedStream,
 };
@@ -21,9 +21,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use fairhold_types::{
     Code,
-    limits::{CONNECTION_BUFFER_BYTES, HEAD_BYTES_MAX, HEADERS_MAX},
+    limits::{CONNECTION_BUFFER_BYTES, HEAD_BYTES_MAX},
     problem::{Effect, Facts},
 };
+use futures_util::FutureExt;
 use http::{HeaderValue, Method, header};
 use hyper::{
     body::{Body as _, Frame, Incoming, SizeHint},
@@ -36,6 +37,7 @@ use hyper_util::{
 };
 use socket2::{SockRef, TcpKeepalive};
 use std::{
+    future::poll_fn,
     io,
     net::SocketAddr,
     pin::Pin,
@@ -44,7 +46,6 @@ use std::{
     time::Duration,
 };
 use tokio::{io::Interest, net::TcpStream};
-use tower::Service as _;
 
 /// A silent connection is probed after this time. It is closed after `PROBES` unanswered probes.
 const PROBE_AFTER: Duration = Duration::from_secs(10);
@@ -71,18 +72,20 @@ pub(super) async fn serve_connection(
     }
     let memory = ConnectionMemory::new(&context.bodies, &context.answers, peer.ip());
     let stream = Arc::new(stream);
+    let client = Peer::at(peer.ip()).with_memory(Arc::clone(&memory));
     let calls = Arc::new(ConnectionCalls::new(memory, Arc::clone(&slot.slot_state)));
     let timed = TimedStream::new(Arc::clone(&stream), &context, Arc::clone(&calls));
     let counted = CountedStream::new(timed, context.metrics.clone());
-    let client = ClientConnection { peer, stream: Arc::clone(&stream), calls: Arc::clone(&calls), context };
-    let service = service_fn(move |request| client.clone().serve(request));
+    let connection = ClientConnection { peer, client, stream: Arc::clone(&stream), calls: Arc::clone(&calls), context };
+    let connection = Arc::new(connection);
+    let service = service_fn(move |request| Arc::clone(&connection).serve(request));
     // A client that shuts its side of the connection has disconnected: hyper then drops its request, because half-closing
-    // is off. `TimedStream` bounds heads and idle time.
+    // is off. `TimedStream` bounds heads and idle time. hyper's own limit on headers is `HEADERS_MAX`: to set it again would
+    // fill two tables for every request.
     let connection = http1::Builder::new()
         .half_close(false)
         .timer(TokioTimer::new())
         .header_read_timeout(None)
-        .max_headers(HEADERS_MAX)
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(CONNECTION_BUFFER_BYTES)
         .serve_connection(TokioIo::new(counted), service);
@@ -112,16 +115,16 @@ pub(super) async fn serve_connection(
 }
 
 /// One client's connection.
-#[derive(Clone)]
 struct ClientConnection {
     peer: SocketAddr,
+    client: Peer,
     stream: Arc<TcpStream>,
     calls: Arc<ConnectionCalls>,
     context: ConnectionContext,
 }
 
 impl ClientConnection {
-    async fn serve(mut self, mut request: http::Request<Incoming>) -> io::Result<http::Response<AnswerBody>> {
+    async fn serve(self: Arc<Self>, mut request: http::Request<Incoming>) -> io::Result<http::Response<AnswerBody>> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         if !self.calls.slot_state.begin(is_read) {
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -129,21 +132,14 @@ impl ClientConnection {
         if let Err(problem) = self.check_head(&request) {
             self.calls.begin();
             let response = self.refuse(problem);
-            return Ok(response.map(|body| AnswerBody {
-                body,
-                stream: self.stream,
-                calls: self.calls,
-                client_closed: None,
-                share: None,
-            }));
+            return Ok(response.map(|body| AnswerBody { body, connection: self, client_closed: None, share: None }));
         }
-        request.extensions_mut().insert(PeerAddress(self.peer.ip()));
-        request.extensions_mut().insert(Arc::clone(&self.calls.memory));
+        request.extensions_mut().insert(self.client.clone());
         self.calls.begin();
-        let answer = self.context.router.call(request);
+        let answer = self.context.api.call(request.map(axum::body::Body::new));
         let mut response = tokio::select! {
             biased;
-            answer = answer => answer.unwrap_or_else(|never| match never {}),
+            answer = answer => answer,
             () = client_closed(&self.stream, &self.calls) => return Err(io::ErrorKind::ConnectionAborted.into()),
         };
         if let Some(streamed) = response.extensions_mut().remove::<Streamed>() {
@@ -166,8 +162,7 @@ impl ClientConnection {
                 (out_of_memory_answer(&response, is_read), None)
             }
         };
-        let ClientConnection { stream, calls, .. } = self;
-        Ok(response.map(|body| AnswerBody { body, stream, calls, client_closed: None, share }))
+        Ok(response.map(|body| AnswerBody { body, connection: self, client_closed: None, share }))
     }
 }
 
@@ -214,7 +209,7 @@ fn out_of_memory_answer(response: &Response, is_read: bool) -> Response {
     };
     let mut refused = problem.into_response();
     for name in [headers::CLUSTER, headers::REVISION, headers::LEADER, headers::REQUEST_ID] {
-        if let Some(value) = response.headers().get(name) {
+        if let Some(value) = response.headers().get(&name) {
             refused.headers_mut().insert(name, value.clone());
         }
     }
@@ -223,8 +218,11 @@ fn out_of_memory_answer(response: &Response, is_read: bool) -> Response {
 
 /// Resolves when the client has closed its side. hyper notices that too, but not while unread bytes of a pipelined
 /// request come first.
+///
+/// It shares its place among the socket's wakers with hyper, which runs in the same task.
 async fn client_closed(stream: &TcpStream, calls: &ConnectionCalls) {
-    while let Ok(ready) = stream.ready(Interest::READABLE).await {
+    while poll_fn(|cx| stream.poll_read_ready(cx)).await.is_ok() {
+        let Some(Ok(ready)) = stream.ready(Interest::READABLE).now_or_never() else { continue };
         if ready.is_read_closed() {
             // The socket reports an error only once. The error shows whether the client ended the connection.
             if let Ok(Some(error)) = stream.take_error() {
@@ -272,8 +270,7 @@ fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
 /// disconnects.
 struct AnswerBody {
     body: axum::body::Body,
-    stream: Arc<TcpStream>,
-    calls: Arc<ConnectionCalls>,
+    connection: Arc<ClientConnection>,
     /// Resolves when the client disconnects. Set on the first poll of the body.
     client_closed: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     share: Option<Share>,
@@ -282,7 +279,7 @@ struct AnswerBody {
 impl AnswerBody {
     /// Counts the bytes handed over for writing. The share stays with the bytes and is released when they are written.
     fn hand_over(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
-        self.calls.memory.add_unwritten(frame.data_ref().map_or(0, Bytes::len));
+        self.connection.calls.memory.add_unwritten(frame.data_ref().map_or(0, Bytes::len));
         match self.share.take() {
             Some(share) => frame.map_data(|bytes| with_share(bytes, share)),
             None => frame,
@@ -292,7 +289,7 @@ impl AnswerBody {
 
 impl Drop for AnswerBody {
     fn drop(&mut self) {
-        self.calls.sent.fetch_add(1, Ordering::Relaxed);
+        self.connection.calls.sent.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -305,10 +302,10 @@ impl hyper::body::Body for AnswerBody {
         if frame.is_ready() {
             return frame.map_ok(|frame| self.hand_over(frame));
         }
-        let AnswerBody { stream, calls, client_closed: closed, .. } = &mut *self;
+        let AnswerBody { connection, client_closed: closed, .. } = &mut *self;
         let closed = closed.get_or_insert_with(|| {
-            let (stream, calls) = (Arc::clone(stream), Arc::clone(calls));
-            Box::pin(async move { client_closed(&stream, &calls).await })
+            let connection = Arc::clone(connection);
+            Box::pin(async move { client_closed(&connection.stream, &connection.calls).await })
         });
         closed.as_mut().poll(cx).map(|()| Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionAborted)))))
     }

@@ -1,10 +1,9 @@
 //! What all connections of a listener share.
 
 use crate::{
-    edge::cluster_header::ClusterHeader, edge::metrics::HttpMetrics, edge::origin::Hosts, edge::quota::Quota,
-    server::connection_slots::ClientSlots,
+    edge::api_service::ApiService, edge::cluster_header::ClusterHeader, edge::metrics::HttpMetrics, edge::origin::Hosts,
+    edge::quota::Quota, server::connection_slots::ClientSlots,
 };
-use axum::Router;
 use std::{sync::Arc, time::Duration};
 
 /// How long a server waits for its clients.
@@ -37,7 +36,7 @@ pub(super) const TIMEOUTS: Timeouts = Timeouts {
 /// What all connections of a listener share.
 #[derive(Clone)]
 pub(super) struct ConnectionContext {
-    pub(super) router: Router,
+    pub(super) api: ApiService,
     pub(super) timeouts: Timeouts,
     pub(super) metrics: HttpMetrics,
     pub(super) cluster: ClusterHeader,

@@ -1,10 +1,10 @@
 //! Tests of `listener`.
 
 use super::*;
-use crate::{edge::delivery::Undelivered, edge::request::PeerAddress};
-use axum::{Extension, extract::State, routing::get};
+use crate::{edge::delivery::Undelivered, edge::request::Peer};
+use axum::{Extension, Router, extract::State, routing::get};
 use bytes::Bytes;
-use fairhold_types::limits::HEAD_BYTES_MAX;
+use fairhold_types::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
 use std::sync::Arc;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -28,7 +28,7 @@ fn serve_at(listener: Listener, timeouts: Timeouts, router: Router) -> Server {
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async move { drop(stopped.await) };
-    Server { address, stop, task: tokio::spawn(listener.serve_with(timeouts, router, shutdown)) }
+    Server { address, stop, task: tokio::spawn(listener.serve_with(timeouts, router.into(), shutdown)) }
 }
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
@@ -174,8 +174,19 @@ async fn a_head_that_is_too_large_is_refused_with_a_problem() {
 }
 
 #[tokio::test]
+async fn a_head_with_too_many_headers_is_refused_with_a_problem() {
+    let server = serve(TIMEOUTS, Router::new().route("/", get(|| async { "ok" })));
+    for (count, status) in [(HEADERS_MAX, 200), (HEADERS_MAX + 1, 431)] {
+        let others = "A: a\r\n".repeat(count - 2);
+        let head = format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{others}\r\n");
+        let answer = read_all(&mut send(&server, &head).await).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{count} headers: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_carries_its_peer_address() {
-    let handler = |Extension(PeerAddress(address)): Extension<PeerAddress>| async move { address.to_string() };
+    let handler = |Extension(peer): Extension<Peer>| async move { peer.address.to_string() };
     let server = serve(TIMEOUTS, Router::new().route("/", get(handler)));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
     assert!(read_all(&mut client).await.ends_with("\r\n\r\n127.0.0.1"));

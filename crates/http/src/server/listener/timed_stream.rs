@@ -41,6 +41,7 @@ pub(super) struct TimedStream {
     reading: ReadDeadline,
     /// The number of requests started when `reading` was set.
     started_before: u64,
+    /// Rings at the deadline, or before it.
     read_alarm: Option<Pin<Box<Sleep>>>,
     write_alarm: Option<Pin<Box<Sleep>>>,
     /// Bytes that the client has taken since `write_alarm` was set.
@@ -85,7 +86,6 @@ impl TimedStream {
             self.started_before = started;
             let idle = if self.slots.is_crowded() { self.timeouts.idle_when_crowded } else { self.timeouts.idle };
             self.reading = ReadDeadline::Idle { until: Instant::now() + idle };
-            self.read_alarm = None;
         }
         false
     }
@@ -93,7 +93,18 @@ impl TimedStream {
     fn read_in_time(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let (ReadDeadline::Idle { until } | ReadDeadline::Head { until }) = self.reading;
         let alarm = self.read_alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-        alarm.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        // Nearly every deadline is later than the last one. The alarm is set again only when it rings, and not for every
+        // request.
+        if alarm.deadline() > until {
+            alarm.as_mut().reset(until);
+        }
+        while alarm.as_mut().poll(cx).is_ready() {
+            if alarm.deadline() >= until {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            alarm.as_mut().reset(until);
+        }
+        Poll::Pending
     }
 
     /// Records the result of a write, and gives up on a client that does not read.
@@ -160,7 +171,6 @@ impl AsyncRead for TimedStream {
             Poll::Ready(result) => {
                 if buffer.filled().len() > before && matches!(timed.reading, ReadDeadline::Idle { .. }) {
                     timed.reading = ReadDeadline::Head { until: Instant::now() + timed.timeouts.head };
-                    timed.read_alarm = None;
                 }
                 Poll::Ready(result)
             }
@@ -191,29 +201,23 @@ fn poll_read(
     }
     loop {
         ready!(stream.poll_read_ready(cx))?;
-        match read_available(stream, buffer.initialize_unfilled()) {
-            Ok(length) => {
-                buffer.advance(length);
-                return Poll::Ready(Ok(()));
-            }
+        match read_available(stream, buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Poll::Ready(Err(error)),
+            done => return Poll::Ready(done),
         }
     }
 }
 
 /// Reads. A short read means that the socket is empty, so readiness is cleared and the next poll needs no extra system
 /// call.
-fn read_available(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+fn read_available(stream: &TcpStream, buffer: &mut ReadBuf<'_>) -> io::Result<()> {
     let mut read = 0;
     let done = stream.try_io(Interest::READABLE, || {
-        read = (&*SockRef::from(stream)).read(buffer)?;
-        if read > 0 && read < buffer.len() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        // This does not clear the buffer first.
+        read = stream.try_read_buf(buffer)?;
+        if read > 0 && buffer.remaining() > 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     });
-    match done {
-        Err(error) if read == 0 => Err(error),
-        Ok(()) | Err(_) => Ok(read),
-    }
+    if read > 0 { Ok(()) } else { done }
 }
 
 /// Writes to a shared socket. This connection is its only writer.
