@@ -91,7 +91,9 @@ def measure(args, system, workload, clients, cluster, what, idle=()):
 def warmed(args, system, workload, clients, cluster, what):
     """Runs the load until its rate is flat, within the system's limits of time."""
     rates, began, is_flat, took = [], time.monotonic(), False, 0.0
-    while took < min(args.warm_at_most, cluster.warm_at_most) and not (is_flat and took >= cluster.warm_at_least):
+    # Opening many connections takes a while, in which nothing gets warm.
+    at_least = cluster.warm_at_least / (WINDOW_WARMUP + WINDOW)
+    while took < min(args.warm_at_most, cluster.warm_at_most) and not (is_flat and len(rates) >= at_least):
         figures = loaded(command_of(args, system, workload, clients, WINDOW, cluster.endpoints, WINDOW_WARMUP))
         rates.append(figures["per_second"])
         last, took = rates[-WINDOWS:], time.monotonic() - began
