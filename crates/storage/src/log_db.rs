@@ -4,8 +4,8 @@
 //! 'e' + index, big endian  → an entry                       'm' + name → vote, committed, purged, first, last, format
 //! ```
 //!
-//! `fairhold_codec` seals every value with a checksum, and an entry must have the index of its key. There is one column
-//! family, so that one write-ahead log and one memtable hold everything, and a flush frees the whole log.
+//! `fairhold_codec` seals every value with a checksum, and an entry must have the index of its key. The commands in an
+//! entry are sealed once more, by the leader: their bytes are the same on all nodes. There is one column family, so that one write-ahead log and one memtable hold everything, and a flush frees the whole log.
 //!
 //! **Recovery.** `record_file` verifies every write-ahead log and the manifest and cuts an incomplete tail. Then
 //! RocksDB opens in `AbsoluteConsistency` mode, which tolerates nothing. Then the whole log is read: the entries from
@@ -42,7 +42,7 @@ type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
 /// The version byte of all values in the log store, and of their layout.
-pub const LOG_STORE_FORMAT: u8 = 2;
+pub const LOG_STORE_FORMAT: u8 = 3;
 
 const ENTRY_PREFIX: u8 = b'e';
 const VOTE: &[u8] = b"mvote";
