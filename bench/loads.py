@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import subprocess
 import time
 
@@ -42,6 +43,8 @@ WARMUP = 2.0
 QUEUE_WARMUP_EACH = 0.003
 # A rate is flat when it differs by at most this share over so many windows of this length, each with a short warm-up.
 FLAT, WINDOWS, WINDOW, WINDOW_WARMUP = 0.1, 3, 2.0, 0.5
+# Before a measurement, idle servers use at most this much of a core for this long. An upper limit for the wait for that.
+SETTLED_CORES, SETTLED_SECONDS, SETTLED_WITHIN = 0.15, 1.0, 20.0
 
 
 def command_of(args, system, workload, clients, seconds, endpoints, warmup=WARMUP):
@@ -148,8 +151,22 @@ def one_turn(args, system, load, clusters, what, figures):
     if system not in warm:
         warm[system] = warmed(args, system, workload, clients, cluster, what)
     idle = {other for other in clusters.values() if other is not cluster}
+    settle(idle)
     run = measure(args, system, workload, clients, cluster, what, idle)
     figures["loads"].setdefault(name, {}).setdefault(system, []).append(run)
+
+
+def settle(idle):
+    """Waits until nothing of the previous system's load is left: writes in the kernel, and work of its servers."""
+    os.sync()
+    used = lambda: sum(cluster.cpu() for cluster in idle)
+    before, until = used(), time.monotonic() + SETTLED_WITHIN
+    while time.monotonic() < until:
+        time.sleep(SETTLED_SECONDS)
+        after = used()
+        if after - before <= SETTLED_CORES * SETTLED_SECONDS:
+            return
+        before = after
 
 
 def profiles(args, cluster, figures):
