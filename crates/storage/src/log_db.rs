@@ -5,7 +5,8 @@
 //! ```
 //!
 //! `fairhold_codec` seals every value with a checksum, and an entry must have the index of its key. The commands in an
-//! entry are sealed once more, by the leader: their bytes are the same on all nodes. There is one column family, so that one write-ahead log and one memtable hold everything, and a flush frees the whole log.
+//! entry are sealed once more, by the leader: their bytes are the same on all nodes. There is one column
+//! family, so that one write-ahead log and one memtable hold everything, and a flush frees the whole log.
 //!
 //! **Recovery.** `record_file` verifies every write-ahead log and the manifest and cuts an incomplete tail. Then
 //! RocksDB opens in `AbsoluteConsistency` mode, which tolerates nothing. Then the whole log is read: the entries from
