@@ -1,5 +1,5 @@
-//! The cost of encoding the commands of a log entry, of decoding the entry, and of the message that carries it to a follower: `cargo bench
-//! --workspace --bench entries`.
+//! The cost of encoding the commands of a log entry, of decoding the entry, and of the message that carries it to a
+//! follower: `cargo bench --workspace --bench entries`.
 
 use divan::{Bencher, black_box, counter::BytesCount};
 use fairhold_raft::types::{Batch, Types};

@@ -139,8 +139,8 @@ impl<RT: AsyncRuntime> Machine<RT> {
         Ok(BatchResults(answers))
     }
 
-    /// Applies the commands that have no answer yet, until they have taken `SLICE_STEPS` or a command has a recorded defect. Returns the
-    /// steps.
+    /// Applies the commands that have no answer yet, until they have taken `SLICE_STEPS` or a command has a recorded
+    /// defect. Returns the steps.
     fn apply_slice(&self, index: u64, suspects: &[u64], commands: &[Command], answers: &mut Vec<Answer>) -> io::Result<u64> {
         let mut done = 0;
         let slice = || {
