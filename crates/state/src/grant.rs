@@ -225,14 +225,12 @@ impl Change<'_> {
         let session = contender.session;
         // An ended session remembers nothing, even if one of its grants ends in another way before the pending work
         // ends it.
-        let in_session = match keeper {
-            TombstoneKeeper::Session => !contender.anonymous && self.state.sessions.contains_key(&session),
+        let may_keep = match keeper {
+            TombstoneKeeper::Session => !contender.anonymous,
             TombstoneKeeper::Table => false,
         };
         for id in contender.ids() {
-            if in_session {
-                self.remember_in_session(session, id, reason);
-            } else {
+            if !may_keep || !self.remember_in_session(session, id, reason) {
                 self.state.tombstones.remember(id, self.revision, Tombstone::Grant(reason));
             }
         }

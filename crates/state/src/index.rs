@@ -239,15 +239,19 @@ impl Index {
 
     /// Removes a contender that is no longer in the tree.
     pub(crate) fn remove_contender(&mut self, contender: &Contender) {
+        let waited = contender.granted_at.is_none();
         if let Some(queue) = self.queue_mut(&contender.lock) {
-            queue.remove_holder(contender);
+            if waited {
+                queue.remove_waiting(ServiceRank::of(contender));
+            } else {
+                queue.remove_holder(contender);
+            }
             queue.upgrading = queue.upgrading.filter(|upgrading| *upgrading != contender.number);
-            let waited = contender.granted_at.is_none() && queue.remove_waiting(ServiceRank::of(contender));
             if queue.is_empty() {
                 self.queues.remove(&contender.lock);
             }
-            self.waiting -= usize::from(waited && !contender.secondary);
         }
+        self.waiting -= usize::from(waited && !contender.secondary);
         if contender.secondary {
             self.secondaries.remove(&(contender.number, contender.lock.clone()));
             return;

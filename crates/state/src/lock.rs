@@ -14,7 +14,7 @@ use crate::{
     record::{Contender, LockSettings, NodeRole},
     service_rank::ServiceRank,
     tombstones::Tombstone,
-    tree::{NewNode, Tree},
+    tree::{NewNode, Tree, add_child},
     value::Value,
 };
 use fairhold_types::{
@@ -132,7 +132,7 @@ impl Change<'_> {
             unreachable!("{} gets a contender, but has no node", contender.lock);
         };
         let path = contender.lock.path().child(&contender_name(contender.session, lock.creates));
-        lock.add_child(self.revision);
+        add_child(lock, self.revision);
         index.add_contender(&contender, &path);
         self.events.push(Event::Queued { lock: contender.lock.clone(), grant: contender.number });
         tree.insert_contender(path, contender, value, self.revision);

@@ -84,9 +84,13 @@ impl Ended {
     /// Remembers one more grant. Returns the id that was dropped for it.
     pub(crate) fn remember(&mut self, grant: GrantId, reason: EndReason) -> Option<GrantId> {
         let ended = self.0.get_or_insert_default();
-        match ended.ids.binary_search_by_key(&grant, |(id, _)| *id) {
-            Ok(at) => ended.ids[at].1 = reason,
-            Err(at) => ended.ids.insert(at, (grant, reason)),
+        if ended.ids.back().is_none_or(|(newest, _)| *newest < grant) {
+            ended.ids.push_back((grant, reason));
+        } else {
+            match ended.ids.binary_search_by_key(&grant, |(id, _)| *id) {
+                Ok(at) => ended.ids[at].1 = reason,
+                Err(at) => ended.ids.insert(at, (grant, reason)),
+            }
         }
         if ended.ids.len() <= SESSION_TOMBSTONES_MAX {
             return None;
@@ -163,19 +167,6 @@ impl Znode {
     #[must_use]
     pub fn cversion(&self) -> i32 {
         self.creates.wrapping_mul(2).wrapping_sub(self.num_children).cast_signed()
-    }
-
-    /// Counts a child that was created.
-    pub(crate) fn add_child(&mut self, revision: Revision) {
-        self.pzxid = revision;
-        self.creates = self.creates.wrapping_add(1);
-        self.num_children += 1;
-    }
-
-    /// Counts a child that was removed.
-    pub(crate) fn remove_child(&mut self, revision: Revision) {
-        self.pzxid = revision;
-        self.num_children -= 1;
     }
 
     /// Whether the leader may sweep it once it has stayed unchanged for long enough: a container that has had children

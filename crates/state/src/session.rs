@@ -201,15 +201,17 @@ impl Change<'_> {
     }
 
     /// Remembers an ended grant in its session, which keeps the newest `SESSION_TOMBSTONES_MAX` by id and a floor.
-    pub(crate) fn remember_in_session(&mut self, number: SessionNumber, grant: GrantId, reason: EndReason) {
+    /// Returns false if the session is not open.
+    pub(crate) fn remember_in_session(&mut self, number: SessionNumber, grant: GrantId, reason: EndReason) -> bool {
         let remember = |session: &mut Arc<SessionRecord>| Arc::make_mut(session).ended.remember(grant, reason);
         let Some(dropped) = self.state.sessions.change(&number, |session| ended_weight(session), remember) else {
-            return;
+            return false;
         };
         self.state.tombstones.in_session.insert(grant, number);
         if let Some(dropped) = dropped {
             self.state.tombstones.in_session.remove(&dropped);
         }
+        true
     }
 
     pub(crate) fn require_session_room(&self) -> Result<(), Rejection> {

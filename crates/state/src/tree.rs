@@ -260,7 +260,7 @@ impl Tree {
         let parent = path.parent_str().and_then(|parent| self.get_mut(parent));
         assert!(parent.is_some(), "a node was created without its parent: {path}");
         if let Some(parent) = parent {
-            parent.add_child(revision);
+            add_child(parent, revision);
         }
         self.insert_new(path, create, revision, at);
     }
@@ -308,7 +308,7 @@ impl Tree {
         self.value_bytes -= node.value.len() as u64;
         assert!(node.num_children == 0, "a node with children was removed: {path}");
         if let Some(parent) = path.parent_str().and_then(|parent| self.get_mut(parent)) {
-            parent.remove_child(revision);
+            remove_child(parent, revision);
         }
         Some(Arc::unwrap_or_clone(node))
     }
@@ -320,10 +320,23 @@ impl Tree {
         self.value_bytes -= node.value.len() as u64;
         let NodeRole::Contender(contender) = Arc::unwrap_or_clone(node).role else { return None };
         if let Some(lock) = self.lock_mut(&contender.lock) {
-            lock.remove_child(revision);
+            remove_child(lock, revision);
         }
         Some(contender)
     }
+}
+
+/// Counts a child that is created.
+pub(crate) fn add_child(parent: &mut Znode, revision: Revision) {
+    parent.pzxid = revision;
+    parent.creates = parent.creates.wrapping_add(1);
+    parent.num_children += 1;
+}
+
+/// Counts a child that is removed.
+fn remove_child(parent: &mut Znode, revision: Revision) {
+    parent.pzxid = revision;
+    parent.num_children -= 1;
 }
 
 fn value_length(slot: &Slot) -> u64 {
