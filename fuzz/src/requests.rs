@@ -5,8 +5,8 @@
 //! things.
 
 use crate::memory::start_node;
-use axum::{Router, body::Body, response::Response};
-use fairhold_http::{Admin, Exposition, PeerAddress, ServerInfo, router};
+use axum::{body::Body, response::Response};
+use fairhold_http::{Admin, ApiService, Exposition, Peer, ServerInfo, router};
 use fairhold_raft::Replica;
 use fairhold_types::dto::Host;
 use http::{Method, Request, StatusCode, header::CONTENT_TYPE};
@@ -20,7 +20,6 @@ use std::{
     time::Duration,
 };
 use tokio::runtime::{Builder, Runtime};
-use tower::ServiceExt;
 
 /// A node is replaced after this many requests, so that results do not depend on all earlier requests.
 const REQUESTS_PER_NODE: usize = 2_000;
@@ -39,7 +38,7 @@ const VALUE_BYTES_MAX: usize = 200;
 
 struct Server {
     runtime: Runtime,
-    router: Router,
+    api: ApiService,
     replica: Replica<TokioRuntime>,
     served: usize,
     /// Ids, names, paths and numbers from answers, the newest first.
@@ -69,8 +68,8 @@ impl Server {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime can be had");
         let (node, replica) = runtime.block_on(start_node());
         let info = ServerInfo { version: "fuzz", host: Host::default };
-        let router = router(node, info, Admin::open(), Exposition::default());
-        Server { runtime, router, replica, served: 0, values: VecDeque::new() }
+        let api = router(node, info, Admin::open(), Exposition::default());
+        Server { runtime, api, replica, served: 0, values: VecDeque::new() }
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -79,14 +78,13 @@ impl Server {
         self.served += 1;
         let shown = format!("{} {}", request.method(), request.uri());
         let patience = if may_wait(&bytes) { PATIENCE } else { ANSWERED_WITHIN };
-        let answered = self.router.clone().oneshot(request);
+        let answered = self.api.call(request);
         let answer = self.runtime.block_on(async { tokio::time::timeout(patience, answered).await });
         match answer {
-            Ok(Ok(answer)) => {
+            Ok(answer) => {
                 let body = self.runtime.block_on(check(&shown, answer));
                 self.remember(&body);
             }
-            Ok(Err(never)) => match never {},
             Err(_) => assert_eq!(patience, PATIENCE, "{shown} was not answered"),
         }
         self.probe(&shown);
@@ -126,9 +124,9 @@ impl Server {
     fn probe(&self, after: &str) {
         let ask = |method: Method, target: &str| {
             let request = Request::builder().method(method).uri(target).extension(from_here());
-            let answered = self.router.clone().oneshot(request.body(Body::from("here")).expect("a fixed request"));
+            let answered = self.api.call(request.body(Body::from("here")).expect("a fixed request"));
             let answer = self.runtime.block_on(async { tokio::time::timeout(ANSWERED_WITHIN, answered).await });
-            let status = answer.map(|answer| answer.map_or_else(|never| match never {}, |answer| answer.status()));
+            let status = answer.map(|answer| answer.status());
             assert!(status.as_ref().is_ok_and(StatusCode::is_success), "after {after}: {target} was answered with {status:?}");
         };
         ask(Method::GET, "/livez");
@@ -140,8 +138,8 @@ impl Server {
     }
 }
 
-fn from_here() -> PeerAddress {
-    PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))
+fn from_here() -> Peer {
+    Peer::at(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 /// Whether the answer may take long, or be a stream. A meaningless word makes this true as well.

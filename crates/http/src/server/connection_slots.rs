@@ -4,16 +4,18 @@
 //! address can shut out all others by connecting first.
 
 use fairhold_types::{address::share_key, limits::FEW_CONNECTIONS};
+use futures_util::task::AtomicWaker;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, HashMap},
+    future::poll_fn,
     net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
     },
+    task::Poll,
 };
-use tokio::sync::Notify;
 
 /// The fraction (1/N) of all slots that is reserved for addresses with few connections.
 const RESERVED_PART: usize = 20;
@@ -38,7 +40,8 @@ struct Taken {
 #[derive(Debug, Default)]
 pub(crate) struct SlotState {
     state: AtomicU8,
-    given_up: Notify,
+    /// The connection's task, which closes the connection when it is given up.
+    task: AtomicWaker,
 }
 
 /// It is idle, or its request only reads: another connection may get its slot.
@@ -65,13 +68,17 @@ impl SlotState {
 
     /// Resolves when another connection gets the slot.
     pub(crate) async fn given_up(&self) {
-        self.given_up.notified().await;
+        poll_fn(|cx| {
+            self.task.register(cx.waker());
+            if self.state.load(Ordering::Acquire) == GIVEN_UP { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     fn give_up(&self) -> bool {
         let done = self.state.compare_exchange(REPLACEABLE, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if done {
-            self.given_up.notify_one();
+            self.task.wake();
         }
         done
     }
