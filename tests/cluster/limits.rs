@@ -312,9 +312,9 @@ fn code(result: Result<(), Rejection>) -> String {
 fn fill(limit: &'static str, most: usize, command: impl Fn(u128) -> Command, last: impl Fn(u128) -> Command) -> Row {
     let mut state = State::new();
     for number in 1..=most as u128 - 2 {
-        assert!(state.apply(command(number)).answer.result.is_ok(), "{limit}: {number}");
+        assert!(state.apply(&command(number)).answer.result.is_ok(), "{limit}: {number}");
     }
-    let seen = [most - 1, most, most + 1].map(|number| code(state.apply(last(number as u128)).answer.result.map(|_| ())));
+    let seen = [most - 1, most, most + 1].map(|number| code(state.apply(&last(number as u128)).answer.result.map(|_| ())));
     Row { limit, value: most.to_string(), seen }
 }
 

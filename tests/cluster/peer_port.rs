@@ -18,7 +18,7 @@ const NEW_KEY: &str = "another peer key, for the clusters that exchange theirs";
 /// Nodes check their key files every two seconds, so they use the new key by then.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(30);
 /// The version byte of requests between nodes.
-const WIRE_VERSION: u8 = 2;
+const WIRE_VERSION: u8 = 3;
 /// The numbers of a heartbeat, of a batch of commands, and of a refusal in a follower's answer.
 const APPEND: u8 = 0;
 const PROPOSE: u8 = 7;

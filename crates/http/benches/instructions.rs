@@ -13,7 +13,6 @@ mod world;
 
 use calls::{NOW, new_id};
 use fairhold_http::workbench;
-use fairhold_raft::types::Batch;
 use fairhold_state::command::{Answer, Command, LOG_FORMAT};
 use fairhold_types::{Path, Revision, SessionId};
 use openraft_rt_tokio::TokioRuntime;
@@ -72,7 +71,9 @@ fn case<T, R>(name: &str, warm_up: usize, mut prepare: impl FnMut() -> T, mut st
 /// Applies a command to the state machine repeatedly. `next` makes the command, and first restores the world.
 fn applied(name: &str, world: World, mut next: impl FnMut(&mut World) -> Command) -> io::Result<()> {
     let world = RefCell::new(world);
-    case(name, WARM_UP, || next(&mut world.borrow_mut()), |command| world.borrow_mut().state.apply(command))
+    // The log frees a command later.
+    let apply = |command: Command| (world.borrow_mut().state.apply(&command), command);
+    case(name, WARM_UP, || next(&mut world.borrow_mut()), apply)
 }
 
 fn commands() -> io::Result<()> {
@@ -148,10 +149,10 @@ fn bytes() -> io::Result<()> {
     round_trip("an acquire", &acquire)?;
     round_trip("a release", &end(&acquire))?;
     round_trip("a write of 100 bytes", &world.put(100))?;
-    let answer: Answer = world.state.apply(acquire).answer;
+    let answer: Answer = world.state.apply(&acquire).answer;
     round_trip("an acquire's answer", &answer)?;
-    let batch = (0..TOGETHER).map(|_| world.acquire(me, "ci-7", "orders/42"));
-    round_trip("32 acquires", &Batch(batch.collect()))
+    let batch: Vec<_> = (0..TOGETHER).map(|_| world.acquire(me, "ci-7", "orders/42")).collect();
+    round_trip("32 acquires", &batch)
 }
 
 fn round_trip<T: Serialize + DeserializeOwned>(name: &str, value: &T) -> io::Result<()> {

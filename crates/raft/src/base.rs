@@ -7,5 +7,6 @@ pub(crate) mod log_limit;
 pub(crate) mod lost_entries;
 pub(crate) mod member_addresses;
 pub mod peer;
+pub(crate) mod raw;
 pub mod types;
 pub(crate) mod wire;

@@ -119,7 +119,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
             return Ok(self.core.shared.defect_answer(fingerprint));
         }
         let (responder, completed) = ProgressResponder::<Types<RT>, ClientWriteResult<Types<RT>>>::complete_only();
-        let write = self.core.raft.write(Batch(vec![command])).with_leader(leadership.0).responder(responder);
+        let batch = Batch::new(vec![command]).map_err(|_| NotProposed::Overloaded)?;
+        let write = self.core.raft.write(batch).with_leader(leadership.0).responder(responder);
         if write.await.is_err() {
             return Err(NotProposed::ShuttingDown.into());
         }

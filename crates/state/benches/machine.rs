@@ -70,7 +70,7 @@ fn measure(
         command
     };
     // The answer is dropped after the sample.
-    bencher.with_inputs(prepare).bench_local_values(|command| world.borrow_mut().state.apply(command));
+    bencher.with_inputs(prepare).bench_local_values(|command| world.borrow_mut().state.apply(&command));
 }
 
 /// What else is in the state: nothing, or 100,000 held locks and 10,000 waiters that are unrelated to the command.
@@ -136,7 +136,7 @@ fn acquire_of_a_free_lock_beside_a_copy(bencher: Bencher<'_, '_>, around: &str) 
         (command, world.state.clone())
     };
     bencher.with_inputs(prepare).bench_local_values(|(command, copy)| {
-        let applied = world.borrow_mut().state.apply(command);
+        let applied = world.borrow_mut().state.apply(&command);
         drop(copy);
         applied
     });

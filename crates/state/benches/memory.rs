@@ -29,12 +29,12 @@ fn fill_with<const N: usize>(bencher: Bencher<'_, '_>, forgets: bool, commands: 
     let fill = |mut state: State| {
         for number in 0..THINGS as u128 {
             for command in commands(number) {
-                let answer = state.apply(command).answer;
+                let answer = state.apply(&command).answer;
                 assert!(answer.result.is_ok(), "{answer:?}");
             }
             if forgets {
                 let through = state.revision();
-                assert!(state.apply(Command::Forget { through }).answer.result.is_ok());
+                assert!(state.apply(&Command::Forget { through }).answer.result.is_ok());
             }
         }
         eprintln!("{} bytes are counted", state.bytes());

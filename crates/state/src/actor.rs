@@ -1,6 +1,6 @@
 //! Actors: the parties of the deadlock check.
 
-use crate::record::Contender;
+use crate::{record::Contender, small_set::SmallSet};
 use fairhold_types::{GrantNumber, SessionNumber};
 
 /// A party that waits and releases as one.
@@ -18,7 +18,7 @@ pub(crate) struct ActorWaits {
     /// How many live grants it has.
     pub(crate) grants: usize,
     /// Its grants that are queued or wait for an upgrade.
-    pub(crate) waiting: imbl::OrdSet<GrantNumber>,
+    pub(crate) waiting: SmallSet<GrantNumber, 2>,
 }
 
 impl Actor {

@@ -3,17 +3,18 @@
 use crate::{
     change::{Change, Effect},
     command::{Event, Outcome, Rejection, Revoke, SetLock},
+    contender::Locks,
     grant::TombstoneKeeper,
     pending::Pending,
     record::Revocation,
 };
-use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName};
+use fairhold_types::{EndReason, FencingToken, GrantNumber};
 use std::collections::BTreeSet;
 
 impl Change<'_> {
     /// Changes the given settings. No holder loses the lock. Waiters that no longer fit the limit end. The cluster
     /// keeps a lock that has a non-default setting.
-    pub(crate) fn set_lock(&mut self, request: SetLock) -> Result<Effect, Rejection> {
+    pub(crate) fn set_lock(&mut self, request: &SetLock) -> Result<Effect, Rejection> {
         // A contender's name is not a lock. A lock below a contender's node would outlive the contender.
         if request.lock.is_reserved() {
             return Err(Rejection::Unsupported { what: "a lock with a contender's name".to_owned() });
@@ -45,28 +46,28 @@ impl Change<'_> {
         self.events.push(Event::LockSet { lock: request.lock.clone(), by: request.by.clone() });
         let (locks, after) = self.end_unfit_waiters(&request.lock, None, &request.by);
         if after.is_some() {
-            self.defer(Pending::ApplyLimit { lock: request.lock, after, by: request.by });
+            self.defer(Pending::ApplyLimit { lock: request.lock.clone(), after, by: request.by.clone() });
         }
         self.grant_waiters(locks);
         Ok(Effect::Changed(Outcome::Done))
     }
 
     /// Asks the holders of a lock to release it. Ends no grant.
-    pub(crate) fn revoke(&mut self, request: Revoke) -> Result<Effect, Rejection> {
+    pub(crate) fn revoke(&mut self, request: &Revoke) -> Result<Effect, Rejection> {
         if let Some(key) = request.key {
             if self.was_written(key)? {
                 return Ok(Effect::Unchanged(Outcome::Nothing));
             }
             self.require_tombstone_room()?;
         }
-        let revocation = Revocation { revision: self.revision, by: request.by, reason: request.reason };
+        let revocation = Revocation { revision: self.revision, by: request.by.clone(), reason: request.reason.clone() };
         let holders = self.state.index.queues.get(&request.lock).map_or(0, |queue| queue.holders.len());
         self.state.require_room_for_revocations(holders, &revocation)?;
         request.key.into_iter().for_each(|key| self.remember_write(key));
         let rest = self.revoke_some(&request.lock, GrantNumber(0), &revocation);
         let changed = request.key.is_some() || !self.events.is_empty() || rest.is_some();
         if let Some(after) = rest {
-            self.defer(Pending::Revoke { lock: request.lock, after, revocation });
+            self.defer(Pending::Revoke { lock: request.lock.clone(), after, revocation });
         }
         Ok(if changed { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) })
     }
@@ -82,21 +83,19 @@ impl Change<'_> {
             }
             visited += 1;
             self.count_steps(1);
-            locks.extend(self.end_overdue(*number, *token));
+            locks.extend(self.end_overdue(*number, *token).into_iter().flatten());
         }
         self.grant_waiters(locks);
         self.judged(visited)
     }
 
-    fn end_overdue(&mut self, number: GrantNumber, token: FencingToken) -> Vec<LockName> {
+    fn end_overdue(&mut self, number: GrantNumber, token: FencingToken) -> Option<Locks> {
         let bounded = self.state.contender(number).filter(|contender| contender.hold_ms.is_some());
-        let Some(contender) = bounded.filter(|contender| self.state.token_of(contender) == Some(token)) else {
-            return Vec::new();
-        };
+        let contender = bounded.filter(|contender| self.state.token_of(contender) == Some(token))?;
         let session = contender.session;
         let anonymous = contender.anonymous;
         let delay = contender.lock_delay_ms;
-        let locks = self.state.locks_of(number);
+        let locks = self.locks_of(number);
         if delay > 0 {
             self.cool_contender(number, TombstoneKeeper::Session);
         } else {
@@ -106,6 +105,6 @@ impl Change<'_> {
             self.events.push(Event::SessionClosed { session });
             self.forget_session(session);
         }
-        locks
+        Some(locks)
     }
 }

@@ -6,13 +6,11 @@
 //! order.
 
 use crate::{change::Change, service_rank::ServiceRank};
-use fairhold_types::LockName;
+use fairhold_types::{GrantNumber, LockName};
 
 impl Change<'_> {
-    /// Counts a newcomer that is placed before the longest waiter.
-    pub(crate) fn count_overtaken(&mut self, lock: &LockName, newcomer: ServiceRank) {
-        let queue = self.state.index.queues.get(lock);
-        let Some(oldest) = queue.and_then(|queue| queue.by_age.get_min()).copied() else { return };
+    /// Counts a newcomer that is placed before the longest waiter, `oldest`.
+    pub(crate) fn count_overtaken(&mut self, lock: &LockName, oldest: GrantNumber, newcomer: ServiceRank) {
         let contender = self.contender_in(lock, oldest);
         let rank = ServiceRank::of(contender);
         if contender.cannot_be_overtaken() || newcomer > rank {

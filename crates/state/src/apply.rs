@@ -13,9 +13,9 @@ impl State {
     ///
     /// A `Rejection` means that nothing changed. Panics only if an invariant of the state itself is broken: continuing
     /// would spread the damage.
-    pub fn apply(&mut self, command: Command) -> Applied {
+    pub fn apply(&mut self, command: &Command) -> Applied {
         let revision = self.revision.next();
-        let budget_check = self.budget_check(&command);
+        let budget_check = self.budget_check(command);
         let mut change = Change {
             state: self,
             revision,
@@ -57,35 +57,35 @@ impl State {
 }
 
 impl Change<'_> {
-    fn run(&mut self, command: Command) -> Result<Effect, Rejection> {
+    fn run(&mut self, command: &Command) -> Result<Effect, Rejection> {
         match command {
-            Command::FormCluster { cluster } => Ok(self.form_cluster(cluster)),
+            Command::FormCluster { cluster } => Ok(self.form_cluster(*cluster)),
             Command::OpenSession(open) => self.open_session(open),
-            Command::CloseSession { session, at: _ } => self.close_session(session),
-            Command::ExpireSession { session, at: _ } => Ok(self.expire_session(session)),
+            Command::CloseSession { session, at: _ } => self.close_session(*session),
+            Command::ExpireSession { session, at: _ } => Ok(self.expire_session(*session)),
             Command::Acquire(acquire) => self.acquire(acquire),
-            Command::Withdraw { grant, attempt, at: _ } => self.withdraw(grant, attempt),
-            Command::Abandon { grant, attempt, at: _ } => Ok(self.abandon(grant, attempt)),
-            Command::Release { grant, session, at: _ } => self.release(grant, session),
-            Command::SetGrantTimeout { grant, timeout_ms, key, at: _ } => self.set_grant_timeout(grant, timeout_ms, key),
-            Command::EndCooling { grants, at: _ } => Ok(self.end_cooling(&grants)),
-            Command::Forget { through } => Ok(self.forget(through)),
+            Command::Withdraw { grant, attempt, at: _ } => self.withdraw(*grant, *attempt),
+            Command::Abandon { grant, attempt, at: _ } => Ok(self.abandon(*grant, *attempt)),
+            Command::Release { grant, session, at: _ } => self.release(*grant, *session),
+            Command::SetGrantTimeout { grant, timeout_ms, key, at: _ } => self.set_grant_timeout(*grant, *timeout_ms, *key),
+            Command::EndCooling { grants, at: _ } => Ok(self.end_cooling(grants)),
+            Command::Forget { through } => Ok(self.forget(*through)),
             Command::ForgetLocks { locks } => Ok(self.forget_locks(locks)),
             Command::Transact(transact) => self.transact(transact),
             Command::Break(request) => self.break_lock(request),
-            Command::EndSession { session, by, reason, at: _ } => self.end_session(session, by, reason),
+            Command::EndSession { session, by, reason, at: _ } => self.end_session(*session, by, reason),
             Command::Sweep { nodes, at: _ } => Ok(self.sweep(nodes)),
             Command::Proclaim(request) => self.proclaim(request),
-            Command::ForgetHistory { through } => Ok(self.forget_history(through)),
-            Command::Downgrade { grant, key, at: _ } => self.downgrade(grant, key),
-            Command::Upgrade { grant, if_busy, key, at: _ } => self.upgrade(grant, if_busy, key),
-            Command::EndUpgrade { grant, attempt, at: _ } => self.end_upgrade(grant, attempt),
+            Command::ForgetHistory { through } => Ok(self.forget_history(*through)),
+            Command::Downgrade { grant, key, at: _ } => self.downgrade(*grant, *key),
+            Command::Upgrade { grant, if_busy, key, at: _ } => self.upgrade(*grant, *if_busy, *key),
+            Command::EndUpgrade { grant, attempt, at: _ } => self.end_upgrade(*grant, *attempt),
             Command::SetLock(request) => self.set_lock(request),
             Command::Revoke(request) => self.revoke(request),
-            Command::EndHolds { holds, at: _ } => Ok(self.end_holds(&holds)),
+            Command::EndHolds { holds, at: _ } => Ok(self.end_holds(holds)),
             Command::ContinuePendingWork { at: _ } => Ok(self.continue_pending()),
-            Command::RecordKey { key, at: _ } => self.record_key(key),
-            Command::RecordCapacity { node, bytes } => Ok(self.record_capacity(node, bytes)),
+            Command::RecordKey { key, at: _ } => self.record_key(*key),
+            Command::RecordCapacity { node, bytes } => Ok(self.record_capacity(*node, *bytes)),
         }
     }
 

@@ -4,6 +4,7 @@
 use crate::{
     State,
     record::{Contender, NodeKind, NodeRole},
+    small_set::SmallSet,
 };
 use fairhold_types::{Mode, SessionNumber, limits};
 use std::collections::BTreeMap;
@@ -70,7 +71,10 @@ impl State {
             })
         };
         contenders().try_for_each(|contender| self.check_secondaries(contender))?;
-        for path in self.index.contenders.values().chain(self.index.secondaries.values()) {
+        if !self.tree.is_consistent() {
+            return Err("the tree shows other contenders than its table has".to_owned());
+        }
+        for path in self.index.secondaries.values() {
             if !matches!(self.tree.get(path).map(|node| &node.role), Some(NodeRole::Contender(_))) {
                 return Err(format!("{path} is not a contender"));
             }
@@ -107,7 +111,7 @@ impl State {
     fn check_sessions(&self) -> Result<(), String> {
         for session in self.sessions.values() {
             let number = session.number;
-            let grants = self.index.of_session.get(&number).map_or(0, imbl::OrdSet::len);
+            let grants = self.index.of_session.get(&number).map_or(0, SmallSet::len);
             if session.id.is_none() && grants != 1 {
                 return Err(format!("session {number} was made for one grant but has {grants}"));
             }

@@ -3,13 +3,18 @@
 use crate::{
     State,
     change::Change,
-    command::Acquire,
+    command::{Acquire, Want},
     keys::ChangeKeys,
     record::{Contender, NodeRole, Znode},
     service_rank::ServiceRank,
 };
 use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};
-use std::{ops::Deref, sync::Arc};
+use std::{
+    iter::{Chain, Once},
+    ops::Deref,
+    sync::Arc,
+    vec,
+};
 
 /// The contender of a new grant in one of its locks, by index in the request.
 pub(crate) fn new_contender(
@@ -66,7 +71,7 @@ impl Deref for SharedContender {
     fn deref(&self) -> &Contender {
         match contender_of(&self.0) {
             Some(contender) => contender,
-            None => unreachable!("the index has the path of a node that is not a contender"),
+            None => unreachable!("the node of a contender has none"),
         }
     }
 }
@@ -75,6 +80,44 @@ fn contender_of(node: &Znode) -> Option<&Contender> {
     match &node.role {
         NodeRole::Contender(contender) => Some(contender),
         NodeRole::Data | NodeRole::Lock(_) => None,
+    }
+}
+
+/// The locks of a grant, in the order of its request. A grant of one lock needs no list.
+#[derive(Debug, Clone)]
+pub(crate) struct Locks {
+    pub(crate) first: LockName,
+    others: Vec<LockName>,
+}
+
+impl Locks {
+    pub(crate) fn of(first: &Contender) -> Locks {
+        Locks { first: first.lock.clone(), others: first.others.iter().map(|other| other.lock.clone()).collect() }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &LockName> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+impl IntoIterator for Locks {
+    type Item = LockName;
+    type IntoIter = Chain<Once<LockName>, vec::IntoIter<LockName>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        std::iter::once(self.first).chain(self.others)
+    }
+}
+
+/// The contenders of a grant that has ended.
+pub(crate) struct RemovedContenders {
+    pub(crate) first: Box<Contender>,
+    others: Vec<Contender>,
+}
+
+impl RemovedContenders {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Contender> {
+        std::iter::once(&*self.first).chain(&self.others)
     }
 }
 
@@ -87,7 +130,7 @@ impl State {
 
     /// The node of that contender.
     fn contender_node(&self, lock: &LockName, number: GrantNumber) -> Option<&Arc<Znode>> {
-        let first = self.tree.get_shared(self.index.contenders.get(&number)?)?;
+        let first = self.tree.contender(number)?;
         if contender_of(first)?.lock == *lock {
             return Some(first);
         }
@@ -97,8 +140,14 @@ impl State {
     /// The locks of a grant, in the order of its request.
     #[must_use]
     pub fn locks_of(&self, number: GrantNumber) -> Vec<LockName> {
-        let Some(first) = self.contender(number) else { return Vec::new() };
-        std::iter::once(&first.lock).chain(first.others.iter().map(|other| &other.lock)).cloned().collect()
+        self.contender(number).map_or_else(Vec::new, |first| first.locks().cloned().collect())
+    }
+}
+
+impl Contender {
+    /// The locks of its grant, if it is the first contender.
+    pub(crate) fn locks(&self) -> impl Iterator<Item = &LockName> + Clone {
+        std::iter::once(&self.lock).chain(self.others.iter().map(|other| &other.lock))
     }
 }
 
@@ -107,35 +156,44 @@ impl Change<'_> {
     pub(crate) fn contender(&self, number: GrantNumber) -> &Contender {
         match self.state.contender(number) {
             Some(contender) => contender,
-            None => unreachable!("the index has grant #{number}, but the tree has no contender of it"),
+            None => unreachable!("an index has grant #{number}, but the tree has no contender of it"),
         }
+    }
+
+    /// The locks of a live grant, to keep while the state changes.
+    pub(crate) fn locks_of(&self, number: GrantNumber) -> Locks {
+        Locks::of(self.contender(number))
     }
 
     /// The contender of a grant with one lock, to change fields that do not count in its weight. `update_contenders`
     /// can change all fields.
     pub(crate) fn contender_mut(&mut self, number: GrantNumber) -> &mut Contender {
-        let path = self.state.index.contenders.get(&number);
-        match path.and_then(|path| self.state.tree.get_mut(path.as_str())).map(|node| &mut node.role) {
+        match self.state.tree.contender_mut(number).map(|node| &mut node.role) {
             Some(NodeRole::Contender(contender)) => contender,
             Some(NodeRole::Data | NodeRole::Lock(_)) | None => {
-                unreachable!("the index has grant #{number}, but the tree has no contender of it")
+                unreachable!("an index has grant #{number}, but the tree has no contender of it")
             }
         }
     }
 
-    /// The paths of a grant's contenders, the first contender's first.
-    pub(crate) fn paths_of(&self, number: GrantNumber) -> Vec<Path> {
-        let index = &self.state.index;
-        let others = self.contender(number).others.iter();
-        let others = others.filter_map(|other| index.secondaries.get(&(number, other.lock.clone())));
-        index.contenders.get(&number).into_iter().chain(others).cloned().collect()
+    /// The paths of a grant's contenders in its further locks.
+    pub(crate) fn secondary_paths(&self, first: &Contender) -> Vec<Path> {
+        let secondaries = &self.state.index.secondaries;
+        let path = |other: &Want| secondaries.get(&(first.number, other.lock.clone())).cloned();
+        first.others.iter().filter_map(path).collect()
     }
 
     /// Applies a change to all contenders of a grant.
     pub(crate) fn update_contenders(&mut self, number: GrantNumber, change: impl Fn(&mut Contender)) {
-        for path in self.paths_of(number) {
-            if self.state.tree.change_contender(&path, &change).is_none() {
-                unreachable!("the index has {path}, which is not a contender");
+        let changed = self.state.tree.change_contender(number, |first| {
+            change(first);
+            first.others.is_empty()
+        });
+        if changed == Some(false) {
+            for path in self.secondary_paths(self.contender(number)) {
+                if self.state.tree.change_secondary(&path, &change).is_none() {
+                    unreachable!("the index has {path}, which is not a contender");
+                }
             }
         }
     }
@@ -155,20 +213,25 @@ impl Change<'_> {
         }
     }
 
-    /// Removes all contenders of a grant from the tree. The first contender comes first.
-    pub(crate) fn remove_contenders(&mut self, number: GrantNumber) -> Vec<Contender> {
-        let paths = self.paths_of(number);
-        let taken = paths.iter().map(|path| {
-            let node = self.state.tree.remove(path, self.revision);
-            match node.map(|node| node.role) {
-                Some(NodeRole::Contender(contender)) => {
-                    self.state.index.remove_contender(&contender);
-                    self.state.unindex_holder(&contender);
-                    *contender
-                }
-                Some(NodeRole::Data | NodeRole::Lock(_)) | None => unreachable!("the index has {path}, which is not a contender"),
+    /// Removes all contenders of a grant from the tree.
+    pub(crate) fn remove_contenders(&mut self, number: GrantNumber) -> RemovedContenders {
+        let Some(first) = self.state.tree.remove_contender(number, self.revision) else {
+            unreachable!("an index has grant #{number}, but the tree has no contender of it");
+        };
+        self.remove_from_indexes(&first);
+        let paths = self.secondary_paths(&first);
+        let others = paths.iter().map(|path| match self.state.tree.remove(path, self.revision).map(|node| node.role) {
+            Some(NodeRole::Contender(contender)) => {
+                self.remove_from_indexes(&contender);
+                *contender
             }
+            Some(NodeRole::Data | NodeRole::Lock(_)) | None => unreachable!("the index has {path}, which is not a contender"),
         });
-        taken.collect()
+        RemovedContenders { others: others.collect(), first }
+    }
+
+    fn remove_from_indexes(&mut self, contender: &Contender) {
+        self.state.index.remove_contender(contender);
+        self.state.unindex_holder(contender);
     }
 }

@@ -31,6 +31,14 @@ pub struct Leading<'a> {
 }
 
 impl LockSettings {
+    /// Refuses the other use of a name.
+    pub(crate) fn refuse_other_use(&self, election: bool) -> Result<(), Rejection> {
+        match self.election {
+            Some(is_election) if is_election != election => Err(Rejection::OtherUse { election: is_election }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// The limit in force, if there is one. For an election it is 1, whatever an administrator sets.
     pub(crate) fn limit_in_force(&self) -> Option<u32> {
         if self.election == Some(true) { Some(1) } else { self.limit }
@@ -39,7 +47,7 @@ impl LockSettings {
 
 impl Change<'_> {
     /// Gives the leader's node a new value and emits it to watchers.
-    pub(crate) fn proclaim(&mut self, request: Proclaim) -> Result<Effect, Rejection> {
+    pub(crate) fn proclaim(&mut self, request: &Proclaim) -> Result<Effect, Rejection> {
         if let Some(outcome) = self.earlier_outcome(request.key)? {
             return Ok(Effect::Unchanged(outcome));
         }
@@ -50,8 +58,7 @@ impl Change<'_> {
         self.require_tombstone_room()?;
         let revision = self.revision;
         let at = self.at;
-        let path = self.state.index.contenders.get(&number).cloned();
-        let Some(node) = path.and_then(|path| self.state.tree.write(&path, request.value)) else {
+        let Some(node) = self.state.tree.write_contender(number, request.value.clone()) else {
             unreachable!("grant #{number} leads but has no node");
         };
         node.version = node.version.saturating_add(1);
@@ -94,7 +101,7 @@ impl State {
             return None;
         }
         let number = self.index.queues.get(name)?.holders.get_min()?;
-        let node = self.tree.get(self.index.contenders.get(number)?)?;
+        let node = self.tree.contender(*number)?;
         let contender = self.contender(*number)?;
         let token = self.token_of(contender)?;
         let since = Revision(token.0).max(node.mzxid);
@@ -107,14 +114,6 @@ impl State {
         self.settings(name)?.election
     }
 
-    /// Refuses the other use of a name.
-    pub(crate) fn refuse_other_use(&self, lock: &LockName, election: bool) -> Result<(), Rejection> {
-        match self.is_election(lock) {
-            Some(is_election) if is_election != election => Err(Rejection::OtherUse { election: is_election }),
-            Some(_) | None => Ok(()),
-        }
-    }
-
     /// Checks that an election has at most one leader, and that other contenders have no value.
     pub(crate) fn check_election(&self, lock: &LockName) -> Result<(), String> {
         let queue = self.index.queues.get(lock);
@@ -123,7 +122,7 @@ impl State {
             .flat_map(|queue| queue.holders.iter().copied().chain(queue.waiting.iter().map(|rank| rank.number())));
         let election = self.is_election(lock) == Some(true);
         for number in numbers {
-            let node = self.index.contenders.get(&number).and_then(|path| self.tree.get(path));
+            let node = self.tree.contender(number);
             if !election && node.is_some_and(|node| !node.value.is_empty() || node.version != 0) {
                 return Err(format!("#{number} of {lock} has a value, but {lock} is not an election"));
             }

@@ -3,6 +3,7 @@
 use crate::{
     change::{Change, Effect},
     command::{Break, Event, Outcome, Rejection},
+    contender::Locks,
     grant::TombstoneKeeper,
     pending::Pending,
     tombstones::Tombstone,
@@ -14,30 +15,30 @@ impl Change<'_> {
     /// Ends the holders of a lock and its cooling grants. The lock is granted again once the last of them is gone. The
     /// holders lose the lock at once; this command ends as many as it may, and later ones end the rest. The key is
     /// remembered even if the lock has no holder: a repeated request must not end later holders.
-    pub(crate) fn break_lock(&mut self, request: Break) -> Result<Effect, Rejection> {
+    pub(crate) fn break_lock(&mut self, request: &Break) -> Result<Effect, Rejection> {
         if self.was_written(request.key)? {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
         let Break { key, lock, token, by, reason, at: _ } = request;
         // A refusal need not be remembered: a stale token stays stale.
-        token.map_or(Ok(()), |token| self.state.verify_fence(&lock, token, None))?;
+        token.map_or(Ok(()), |token| self.state.verify_fence(lock, token, None))?;
         self.require_tombstone_room()?;
-        let breaking = self.state.index.breaking.contains_key(&lock);
-        let queue = self.state.index.queues.get(&lock).filter(|_| !breaking);
+        let breaking = self.state.index.breaking.contains_key(lock);
+        let queue = self.state.index.queues.get(lock).filter(|_| !breaking);
         let holders = queue.map_or(0, |queue| queue.holders.len());
         let named: Vec<GrantNumber> =
             queue.into_iter().flat_map(|queue| &queue.holders).copied().take(BROKEN_NAMED_MAX).collect();
         if holders > 0 {
-            self.emit_broken(&lock, &by, &reason);
-            let (mut locks, done) = self.break_some_holders(&lock, &by, &reason);
+            self.emit_broken(lock, by, reason);
+            let (mut locks, done) = self.break_some_holders(lock, by, reason);
             if done {
-                locks.insert(lock);
+                locks.insert(lock.clone());
             } else {
-                self.defer(Pending::Break { lock, by, reason });
+                self.defer(Pending::Break { lock: lock.clone(), by: by.clone(), reason: reason.clone() });
             }
             self.grant_waiters(locks);
         }
-        self.remember_write(key);
+        self.remember_write(*key);
         Ok(Effect::Changed(Outcome::Broken { holders: holders as u64, named }))
     }
 
@@ -56,20 +57,14 @@ impl Change<'_> {
     }
 
     /// Ends a grant: held, queued or cooling. Returns the locks that may have a next grant.
-    pub(crate) fn break_contender(
-        &mut self,
-        number: GrantNumber,
-        by: &str,
-        note: &str,
-        keeper: TombstoneKeeper,
-    ) -> Vec<LockName> {
+    pub(crate) fn break_contender(&mut self, number: GrantNumber, by: &str, note: &str, keeper: TombstoneKeeper) -> Locks {
         let contender = self.contender(number);
         if contender.cooling {
             return self.free_cooling(number);
         }
         let ids: Vec<_> = contender.ids().collect();
         let locks = self.end_contender(number, EndReason::Broken, keeper);
-        for lock in &locks {
+        for lock in locks.iter() {
             self.record_who_ended(lock, number, by, note);
         }
         if !note.is_empty() {

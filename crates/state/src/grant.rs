@@ -4,6 +4,7 @@ use crate::{
     State,
     change::{Change, Effect},
     command::{Event, Outcome, Rejection},
+    contender::Locks,
     holds::hold_outcome,
     key_use::KeyUse,
     keys::ChangeKeys,
@@ -12,7 +13,7 @@ use crate::{
     tombstones::Tombstone,
 };
 use fairhold_types::{
-    EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber,
+    EndReason, GrantId, GrantNumber, SessionId, SessionNumber,
     planted::{self, Bug},
 };
 use std::collections::BTreeSet;
@@ -142,10 +143,10 @@ impl Change<'_> {
     }
 
     /// Removes the contenders of a cooling grant. Returns its locks, which may have a next grant now.
-    pub(crate) fn free_cooling(&mut self, number: GrantNumber) -> Vec<LockName> {
-        let locks: Vec<LockName> = self.remove_contenders(number).into_iter().map(|contender| contender.lock).collect();
-        self.count_steps(END_STEPS * locks.len() as u64);
-        for lock in &locks {
+    pub(crate) fn free_cooling(&mut self, number: GrantNumber) -> Locks {
+        let locks = Locks::of(&self.remove_contenders(number).first);
+        for lock in locks.iter() {
+            self.count_steps(END_STEPS);
             self.events.push(Event::Cooled { lock: lock.clone(), grant: number });
         }
         locks
@@ -153,23 +154,22 @@ impl Change<'_> {
 
     /// Ends a live grant, with its contenders and its anonymous session. Returns its locks, which may
     /// have a next grant now.
-    pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: TombstoneKeeper) -> Vec<LockName> {
+    pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: TombstoneKeeper) -> Locks {
         let contenders = self.remove_contenders(number);
-        self.count_steps(END_STEPS * contenders.len() as u64);
-        for contender in &contenders {
+        for contender in contenders.iter() {
+            self.count_steps(END_STEPS);
             let lock = contender.lock.clone();
             self.events.push(Event::Ended { lock, grant: number, session: contender.session, reason });
             self.emit_vacated(contender);
             self.record_ended(contender, reason);
         }
-        if let Some(first) = contenders.first() {
-            self.remember_ended(first, reason, keeper);
-            if first.anonymous && reason != EndReason::Expired {
-                self.events.push(Event::SessionClosed { session: first.session });
-                self.forget_session(first.session);
-            }
+        let first = &contenders.first;
+        self.remember_ended(first, reason, keeper);
+        if first.anonymous && reason != EndReason::Expired {
+            self.events.push(Event::SessionClosed { session: first.session });
+            self.forget_session(first.session);
         }
-        contenders.into_iter().map(|contender| contender.lock).collect()
+        Locks::of(first)
     }
 
     /// Ends a held grant that expired. Its contenders stay and block its locks until the lock delay is over.
@@ -182,10 +182,13 @@ impl Change<'_> {
             contender.keys = ChangeKeys::default();
             contender.further_holds = Vec::new();
         });
-        for path in self.paths_of(number) {
+        for path in self.secondary_paths(&held) {
             if let Some(node) = self.state.tree.get_mut(path.as_str()) {
                 node.ephemeral_owner = SessionNumber(0);
             }
+        }
+        if let Some(node) = self.state.tree.contender_mut(number) {
+            node.ephemeral_owner = SessionNumber(0);
         }
         let contender = self.contender(number).clone();
         if held.upgrading {
@@ -193,7 +196,7 @@ impl Change<'_> {
         }
         self.state.index.cool(&held);
         self.remember_ended(&held, EndReason::Expired, keeper);
-        for lock in self.state.locks_of(number) {
+        for lock in self.locks_of(number) {
             self.count_steps(END_STEPS);
             let expired = self.contender_in(&lock, number).clone();
             self.state.unindex_cooling(&expired);
@@ -222,14 +225,12 @@ impl Change<'_> {
         let session = contender.session;
         // An ended session remembers nothing, even if one of its grants ends in another way before the pending work
         // ends it.
-        let in_session = match keeper {
-            TombstoneKeeper::Session => !contender.anonymous && self.state.sessions.contains_key(&session),
+        let may_keep = match keeper {
+            TombstoneKeeper::Session => !contender.anonymous,
             TombstoneKeeper::Table => false,
         };
         for id in contender.ids() {
-            if in_session {
-                self.remember_in_session(session, id, reason);
-            } else {
+            if !may_keep || !self.remember_in_session(session, id, reason) {
                 self.state.tombstones.remember(id, self.revision, Tombstone::Grant(reason));
             }
         }

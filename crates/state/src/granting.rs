@@ -4,15 +4,17 @@ use crate::{
     State,
     change::Change,
     command::Event,
+    contender::Locks,
+    index::Queue,
     pending::Pending,
     record::{Contender, LockSettings},
     service_rank::ServiceRank,
+    small_set::SmallSet,
 };
 use fairhold_types::{
     FencingToken, GrantNumber, LockName, Revision,
     planted::{self, Bug},
 };
-use imbl::OrdSet;
 
 /// The cost of granting one lock of a grant, in steps.
 const GRANT_STEPS: u64 = 8;
@@ -22,29 +24,45 @@ impl Change<'_> {
     /// or as many as have permits. A multi-lock grant takes all its locks together, and then the contenders behind it
     /// in its other locks may be granted too. Later commands grant the rest if one command has too few steps.
     pub(crate) fn grant_waiters(&mut self, locks: impl IntoIterator<Item = LockName>) {
-        // Sorted in reverse, so that `pop` returns the next lock. A set costs more for one lock, the usual case.
-        let mut locks: Vec<LockName> = locks.into_iter().collect();
-        locks.sort_unstable_by(|one, other| other.cmp(one));
-        locks.dedup();
-        while let Some(lock) = locks.pop() {
-            if self.is_being_broken(&lock) {
-                continue;
+        let mut locks = locks.into_iter();
+        let Some(first) = locks.next() else { return };
+        // Sorted in reverse, so that `pop` returns the next lock. One lock, the usual case, needs no list.
+        let mut rest: Vec<LockName> = locks.collect();
+        let mut next = Some(first);
+        if !rest.is_empty() {
+            rest.extend(next);
+            rest.sort_unstable_by(|one, other| other.cmp(one));
+            rest.dedup();
+            next = rest.pop();
+        }
+        while let Some(lock) = next {
+            if !self.grant_waiters_at(&lock, &mut rest) {
+                self.defer_granting(lock);
+                rest.into_iter().rev().for_each(|lock| self.defer_granting(lock));
+                return;
             }
-            self.finish_upgrade(&lock);
-            loop {
-                if !self.has_steps_left() {
-                    self.defer_granting(lock);
-                    locks.into_iter().rev().for_each(|lock| self.defer_granting(lock));
-                    return;
-                }
-                if let Some(dead) = self.state.first_dead(&lock) {
-                    add_others(&mut locks, self.end_dead(dead), &lock);
-                    self.finish_upgrade(&lock);
-                } else if let Some(number) = self.state.first_grantable(&lock) {
-                    add_others(&mut locks, self.grant(number), &lock);
-                } else {
-                    break;
-                }
+            next = rest.pop();
+        }
+    }
+
+    /// Grants the waiters of one lock. Adds to `rest` the other locks in which they are granted or end. Returns false if
+    /// too few steps are left.
+    fn grant_waiters_at(&mut self, lock: &LockName, rest: &mut Vec<LockName>) -> bool {
+        if self.is_being_broken(lock) {
+            return true;
+        }
+        self.finish_upgrade(lock);
+        loop {
+            if !self.has_steps_left() {
+                return false;
+            }
+            if let Some(dead) = self.state.first_dead(lock) {
+                add_others(rest, self.end_dead(dead), lock);
+                self.finish_upgrade(lock);
+            } else if let Some(number) = self.state.first_grantable(lock) {
+                add_others(rest, self.grant(number), lock);
+            } else {
+                return true;
             }
         }
     }
@@ -76,10 +94,10 @@ impl Change<'_> {
     }
 
     /// Grants all locks of a grant. Returns those locks.
-    fn grant(&mut self, number: GrantNumber) -> Vec<LockName> {
+    fn grant(&mut self, number: GrantNumber) -> Locks {
         let revision = self.revision;
         let at = self.at;
-        let locks = self.state.locks_of(number);
+        let locks = self.locks_of(number);
         let hold_ms = self.max_hold(number, &locks);
         self.update_contenders(number, |contender| {
             assert!(contender.granted_at.is_none(), "grant #{number} was granted twice");
@@ -90,7 +108,7 @@ impl Change<'_> {
         if hold_ms.is_some() {
             self.state.index.bounded.insert(number);
         }
-        for lock in &locks {
+        for lock in locks.iter() {
             self.count_steps(GRANT_STEPS);
             let granted = self.shared_contender(lock, number);
             self.count_granted(&granted);
@@ -104,14 +122,14 @@ impl Change<'_> {
     }
 
     /// The maximum hold time of a new grant: the smallest `max_hold` of its request and its locks.
-    fn max_hold(&self, number: GrantNumber, locks: &[LockName]) -> Option<u64> {
+    fn max_hold(&self, number: GrantNumber, locks: &Locks) -> Option<u64> {
         let lock_max_hold = |lock: &LockName| self.state.settings(lock).and_then(|settings| settings.max_hold_ms);
         locks.iter().filter_map(lock_max_hold).chain(self.contender(number).max_hold_ms).min()
     }
 
     /// Sets the maximum hold time of a grant that an upgrade has made new.
     pub(crate) fn set_max_hold(&mut self, number: GrantNumber) {
-        let hold_ms = self.max_hold(number, &self.state.locks_of(number));
+        let hold_ms = self.max_hold(number, &self.locks_of(number));
         self.update_contenders(number, |contender| contender.hold_ms = hold_ms);
         match hold_ms {
             Some(_) => self.state.index.bounded.insert(number),
@@ -132,7 +150,7 @@ impl Change<'_> {
 }
 
 /// Inserts locks that are not yet in the list, which is sorted in reverse.
-fn add_others(locks: &mut Vec<LockName>, more: Vec<LockName>, but: &LockName) {
+fn add_others(locks: &mut Vec<LockName>, more: Locks, but: &LockName) {
     for lock in more {
         if lock != *but
             && let Err(at) = locks.binary_search_by(|known| lock.cmp(known))
@@ -157,27 +175,32 @@ impl State {
 
     /// The first waiter, if it can be granted now.
     fn first_grantable(&self, lock: &LockName) -> Option<GrantNumber> {
-        let waiting = &self.index.queues.get(lock)?.waiting;
-        let number = next_waiter(waiting)?.number();
-        if !self.can_be_granted(lock, number) {
+        let queue = self.index.queues.get(lock)?;
+        let number = next_waiter(&queue.waiting)?.number();
+        let contender = self.contender_in(lock, number)?;
+        if !self.is_next_and_fits(queue, contender) {
             return None;
         }
-        let single_lock = self.contender_in(lock, number).is_some_and(|contender| !contender.is_multi_lock());
-        let all_ready = || self.locks_of(number).iter().all(|other| other == lock || self.can_be_granted(other, number));
-        (single_lock || all_ready()).then_some(number)
+        let ready = |other: &LockName| other == lock || self.can_be_granted(other, number);
+        let all_ready = || self.contender(number).is_some_and(|first| first.locks().all(ready));
+        (!contender.is_multi_lock() || all_ready()).then_some(number)
     }
 
     /// Whether it is the first waiter and compatible with the holders. A multi-lock contender that can be
     /// granted in only some of its locks is reserved there.
     pub(crate) fn can_be_granted(&self, lock: &LockName, number: GrantNumber) -> bool {
-        let Some(queue) = self.index.queues.get(lock) else { return false };
-        let Some(contender) = self.contender_in(lock, number) else { return false };
-        if self.index.breaking.contains_key(lock) || self.is_dead(contender) {
+        let contender = self.index.queues.get(lock).zip(self.contender_in(lock, number));
+        contender.is_some_and(|(queue, contender)| self.is_next_and_fits(queue, contender))
+    }
+
+    fn is_next_and_fits(&self, queue: &Queue, contender: &Contender) -> bool {
+        let lock = &contender.lock;
+        let first = queue.waiting.get_min().is_some_and(|rank| rank.number() == contender.number);
+        if !(first || planted_overtaking()) || self.index.breaking.contains_key(lock) || self.is_dead(contender) {
             return false;
         }
         let limit = self.settings(lock).and_then(LockSettings::limit_in_force).unwrap_or(1);
-        let first = queue.waiting.get_min().is_some_and(|rank| rank.number() == number);
-        (first || planted_overtaking()) && self.is_compatible(queue, contender.mode, contender.permits, limit)
+        self.is_compatible(queue, contender.mode, contender.permits, limit)
     }
 }
 
@@ -187,7 +210,7 @@ fn token_of_grant(revision: Revision, number: GrantNumber) -> FencingToken {
 }
 
 /// The first waiter; with the planted bug, the last.
-fn next_waiter(waiting: &OrdSet<ServiceRank>) -> Option<ServiceRank> {
+fn next_waiter(waiting: &SmallSet<ServiceRank, 2>) -> Option<ServiceRank> {
     let next = if planted_overtaking() { waiting.get_max() } else { waiting.get_min() };
     next.copied()
 }

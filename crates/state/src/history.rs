@@ -118,7 +118,7 @@ impl History {
         self.locks.get(lock).map_or(0, Vector::len)
     }
 
-    /// Adds an entry. `trim` enforces the bounds.
+    /// Adds an entry, and drops the oldest one of a lock that has too many. `trim` enforces the bounds over all locks.
     pub(crate) fn insert(&mut self, past: Arc<PastHolding>) {
         let key = past.key();
         let weight = past.weight();
@@ -126,7 +126,7 @@ impl History {
         let entries = self.locks.entry(lock.clone()).or_default();
         if entries.back().is_none_or(|newest| newest.key() < key) {
             if entries.is_empty() {
-                self.oldest.insert((key, lock));
+                self.oldest.insert((key, lock.clone()));
             }
             entries.push_back(past);
         } else {
@@ -142,7 +142,7 @@ impl History {
                         && let Some(first) = entries.front()
                     {
                         self.oldest.remove(&(first.key(), lock.clone()));
-                        self.oldest.insert((key, lock));
+                        self.oldest.insert((key, lock.clone()));
                     }
                     entries.insert(at, past);
                 }
@@ -150,6 +150,15 @@ impl History {
         }
         self.len += 1;
         self.bytes += weight;
+        if entries.len() > HISTORY_PER_LOCK_MAX
+            && let Some(dropped) = entries.pop_front()
+            && let Some(next) = entries.front()
+        {
+            self.oldest.remove(&(dropped.key(), lock.clone()));
+            self.oldest.insert((next.key(), lock));
+            self.len -= 1;
+            self.bytes -= dropped.weight();
+        }
     }
 
     /// Adds to an entry who ended the holding period, and why.
@@ -177,14 +186,9 @@ impl History {
 
     /// Drops the oldest entries beyond the bounds, and returns their locks. Beyond `bytes_max` it drops up to
     /// `TRIMMED_MAX` entries for each new one, so that the history shrinks step by step.
-    pub(crate) fn trim(&mut self, lock: &LockName, bytes_max: u64) -> Vec<LockName> {
+    pub(crate) fn trim(&mut self, bytes_max: u64) -> Vec<LockName> {
         let mut dropped = Vec::new();
-        while self.count(lock) > HISTORY_PER_LOCK_MAX {
-            self.drop_oldest_of(lock);
-            dropped.push(lock.clone());
-        }
-        let dropped_max = dropped.len() + TRIMMED_MAX;
-        while (self.len > HISTORY_MAX || (self.bytes > bytes_max && dropped.len() < dropped_max))
+        while (self.len > HISTORY_MAX || (self.bytes > bytes_max && dropped.len() < TRIMMED_MAX))
             && let Some((_, lock)) = self.oldest.get_min().cloned()
         {
             self.drop_oldest_of(&lock);
@@ -307,7 +311,7 @@ mod tests {
             ended += 1;
             let name = format!("lock-{}", index % locks);
             history.insert(past(&name, ended));
-            let dropped = history.trim(&LockName::parse(&name).unwrap(), u64::MAX);
+            let dropped = history.trim(u64::MAX);
             let expected: &[LockName] = if index < HISTORY_MAX { &[] } else { &[LockName::parse("lock-0").unwrap()] };
             assert_eq!(dropped, expected, "at {index}");
         }
@@ -319,9 +323,8 @@ mod tests {
     fn beyond_the_bound_in_bytes_a_few_entries_are_dropped_at_a_time() {
         let mut history = History::default();
         (2..12).for_each(|ended| history.insert(past("a", ended)));
-        let a = LockName::parse("a").unwrap();
-        assert_eq!((history.trim(&a, 0).len(), history.len()), (TRIMMED_MAX, 10 - TRIMMED_MAX));
-        assert_eq!((history.trim(&a, history.bytes()).len(), history.len()), (0, 10 - TRIMMED_MAX));
+        assert_eq!((history.trim(0).len(), history.len()), (TRIMMED_MAX, 10 - TRIMMED_MAX));
+        assert_eq!((history.trim(history.bytes()).len(), history.len()), (0, 10 - TRIMMED_MAX));
     }
 
     #[test]
@@ -375,10 +378,11 @@ mod tests {
                 history.insert(Arc::new(entry));
                 sorted.push((key, lock.clone()));
                 sorted.sort_unstable();
-                for dropped in history.trim(lock, u64::MAX) {
-                    let oldest = sorted.iter().position(|(_, name)| *name == dropped).unwrap();
+                if sorted.iter().filter(|(_, name)| name == lock).count() > HISTORY_PER_LOCK_MAX {
+                    let oldest = sorted.iter().position(|(_, name)| name == lock).unwrap();
                     sorted.remove(oldest);
                 }
+                assert!(history.trim(u64::MAX).is_empty(), "the bound over all locks is far away");
             }
             if revision % 100 == 0 {
                 history.check(Revision(revision)).unwrap();

@@ -29,7 +29,7 @@ impl Change<'_> {
         let contender = self.contender(number);
         let attempt = contender.attempt_of(&id);
         let outcome = hold_outcome(contender, &id);
-        for lock in self.state.locks_of(number) {
+        for lock in self.locks_of(number) {
             self.events.push(Event::Attached { lock, grant: number, attempt });
         }
         Ok(Effect::Changed(outcome))
@@ -93,7 +93,7 @@ impl Change<'_> {
 
     fn emit_holds(&mut self, number: GrantNumber) {
         let holds = self.contender(number).holds() as u64;
-        for lock in self.state.locks_of(number) {
+        for lock in self.locks_of(number) {
             self.events.push(Event::Holds { lock, grant: number, holds });
         }
     }

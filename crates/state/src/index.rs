@@ -7,6 +7,7 @@ use crate::{
     pending::Pending,
     record::{Contender, NodeKind, NodeRole, SessionRecord, Znode},
     service_rank::ServiceRank,
+    small_set::SmallSet,
 };
 use fairhold_types::{GrantId, GrantNumber, LockName, Mode, Path, SessionId, SessionNumber};
 use imbl::{OrdMap, OrdSet};
@@ -16,7 +17,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Queue {
     /// The holders and the cooling grants.
-    pub(crate) holders: OrdSet<GrantNumber>,
+    pub(crate) holders: SmallSet<GrantNumber, 2>,
     /// The permits of all holders together.
     pub(crate) permits: u64,
     /// How many holders are exclusive.
@@ -24,11 +25,11 @@ pub(crate) struct Queue {
     /// The holders by token and by owner, if there are many.
     pub(crate) by_holder: Option<Arc<HolderIndex>>,
     /// The waiters, in service order.
-    pub(crate) waiting: OrdSet<ServiceRank>,
+    pub(crate) waiting: SmallSet<ServiceRank, 2>,
     /// The waiters, the longest first.
-    pub(crate) by_age: OrdSet<GrantNumber>,
+    pub(crate) by_age: SmallSet<GrantNumber, 2>,
     /// The waiters that cannot be overtaken, in service order.
-    pub(crate) barriers: OrdSet<ServiceRank>,
+    pub(crate) barriers: SmallSet<ServiceRank, 1>,
     /// The shared holder that waits to be upgraded. There is never a second: the two would wait for each other.
     pub(crate) upgrading: Option<GrantNumber>,
 }
@@ -61,7 +62,7 @@ impl Queue {
     }
 
     fn remove_holder(&mut self, contender: &Contender) {
-        if self.holders.remove(&contender.number).is_some() {
+        if self.holders.remove(&contender.number) {
             self.permits -= u64::from(contender.permits);
             self.exclusive -= usize::from(contender.mode == Mode::Exclusive);
         }
@@ -80,7 +81,7 @@ impl Queue {
     fn remove_waiting(&mut self, rank: ServiceRank) -> bool {
         self.by_age.remove(&rank.number());
         self.barriers.remove(&rank);
-        self.waiting.remove(&rank).is_some()
+        self.waiting.remove(&rank)
     }
 }
 
@@ -88,11 +89,9 @@ impl Queue {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Index {
     /// Locks that have a holder or a waiter.
-    pub(crate) queues: OrdMap<LockName, Queue>,
+    pub(crate) queues: OrdMap<LockName, Arc<Queue>>,
     /// Used locks that still have a node, including locks without contenders.
     pub(crate) locks: OrdSet<LockName>,
-    /// The path of each grant's first contender.
-    pub(crate) contenders: OrdMap<GrantNumber, Path>,
     /// The paths of the other contenders of multi-lock grants.
     pub(crate) secondaries: OrdMap<(GrantNumber, LockName), Path>,
     /// Live grants by the ids of their holds: held or queued, but not cooling.
@@ -104,7 +103,7 @@ pub(crate) struct Index {
     /// Held grants with a maximum hold time.
     pub(crate) bounded: OrdSet<GrantNumber>,
     /// The live grants of each session that has any.
-    pub(crate) of_session: OrdMap<SessionNumber, OrdSet<GrantNumber>>,
+    pub(crate) of_session: OrdMap<SessionNumber, SmallSet<GrantNumber, 2>>,
     /// The grants and waits of each named actor.
     pub(crate) actors: OrdMap<Actor, ActorWaits>,
     /// Live grants by the keys of the requests that changed them.
@@ -127,9 +126,9 @@ pub(crate) struct Index {
 
 impl Index {
     /// Adds a contender, in any phase.
-    pub(crate) fn add_contender(&mut self, contender: &Contender, path: Path) {
+    pub(crate) fn add_contender(&mut self, contender: &Contender, path: &Path) {
         let number = contender.number;
-        let queue = self.queues.entry(contender.lock.clone()).or_default();
+        let queue = Arc::make_mut(self.queues.entry(contender.lock.clone()).or_default());
         if contender.granted_at.is_some() {
             queue.add_holder(contender);
         } else {
@@ -139,11 +138,10 @@ impl Index {
             queue.upgrading = Some(number);
         }
         if contender.secondary {
-            self.secondaries.insert((number, contender.lock.clone()), path);
+            self.secondaries.insert((number, contender.lock.clone()), path.clone());
             return;
         }
         self.waiting += usize::from(contender.granted_at.is_none());
-        self.contenders.insert(number, path);
         if contender.cooling {
             self.cooling.insert(number);
         } else {
@@ -160,9 +158,13 @@ impl Index {
             let waits = contender.granted_at.is_none() || contender.upgrading;
             self.update_actor(contender, |actor| {
                 actor.grants += 1;
-                actor.waiting.extend(waits.then_some(number));
+                waits.then(|| actor.waiting.insert(number));
             });
         }
+    }
+
+    pub(crate) fn queue_mut(&mut self, lock: &LockName) -> Option<&mut Queue> {
+        self.queues.get_mut(lock).map(Arc::make_mut)
     }
 
     /// Updates the entry of a grant's actor, if the actor is named.
@@ -184,7 +186,7 @@ impl Index {
 
     /// Turns a waiter into a holder. Returns how many holders there are now.
     pub(crate) fn grant(&mut self, contender: &Contender) -> usize {
-        let queue = self.queues.entry(contender.lock.clone()).or_default();
+        let Some(queue) = self.queue_mut(&contender.lock) else { return 0 };
         let waited = queue.remove_waiting(ServiceRank::of(contender));
         queue.add_holder(contender);
         let holders = queue.holders.len();
@@ -199,7 +201,7 @@ impl Index {
 
     /// Counts a holder that has changed to `mode`.
     pub(crate) fn count_mode_change(&mut self, lock: &LockName, mode: Mode) {
-        if let Some(queue) = self.queues.get_mut(lock) {
+        if let Some(queue) = self.queue_mut(lock) {
             match mode {
                 Mode::Exclusive => queue.exclusive += 1,
                 Mode::Shared => queue.exclusive -= 1,
@@ -209,7 +211,7 @@ impl Index {
 
     /// Marks a waiter that can no longer be overtaken.
     pub(crate) fn add_barrier(&mut self, lock: &LockName, rank: ServiceRank) {
-        if let Some(queue) = self.queues.get_mut(lock) {
+        if let Some(queue) = self.queue_mut(lock) {
             queue.barriers.insert(rank);
         }
     }
@@ -217,7 +219,7 @@ impl Index {
     /// Updates the entries of a holder whose `upgrading` flag has changed.
     pub(crate) fn update_upgrading(&mut self, contender: &Contender) {
         let number = contender.number;
-        if let Some(queue) = self.queues.get_mut(&contender.lock) {
+        if let Some(queue) = self.queue_mut(&contender.lock) {
             queue.upgrading = contender.upgrading.then_some(number);
         }
         self.update_actor(contender, |actor| {
@@ -237,20 +239,23 @@ impl Index {
 
     /// Removes a contender that is no longer in the tree.
     pub(crate) fn remove_contender(&mut self, contender: &Contender) {
-        if let Some(queue) = self.queues.get_mut(&contender.lock) {
-            queue.remove_holder(contender);
+        let waited = contender.granted_at.is_none();
+        if let Some(queue) = self.queue_mut(&contender.lock) {
+            if waited {
+                queue.remove_waiting(ServiceRank::of(contender));
+            } else {
+                queue.remove_holder(contender);
+            }
             queue.upgrading = queue.upgrading.filter(|upgrading| *upgrading != contender.number);
-            let waited = queue.remove_waiting(ServiceRank::of(contender));
-            self.waiting -= usize::from(waited && !contender.secondary);
             if queue.is_empty() {
                 self.queues.remove(&contender.lock);
             }
         }
+        self.waiting -= usize::from(waited && !contender.secondary);
         if contender.secondary {
             self.secondaries.remove(&(contender.number, contender.lock.clone()));
             return;
         }
-        self.contenders.remove(&contender.number);
         if self.cooling.remove(&contender.number).is_none() {
             self.remove_ownership(contender);
         }

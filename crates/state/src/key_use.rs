@@ -121,10 +121,7 @@ impl Change<'_> {
     /// Remembers, for the life of a grant, the key of a request that changed it. Returns whether there was a key.
     pub(crate) fn remember_change(&mut self, number: GrantNumber, key: Option<WriteKey>) -> bool {
         let Some(key) = key else { return false };
-        let path = self.state.index.contenders.get(&number).cloned();
-        let Some(dropped) =
-            path.and_then(|path| self.state.tree.change_contender(&path, |contender| contender.keys.remember(key)))
-        else {
+        let Some(dropped) = self.state.tree.change_contender(number, |contender| contender.keys.remember(key)) else {
             unreachable!("grant #{number} is live but has no contender");
         };
         self.state.index.change_keys.insert(key.key, number);
@@ -163,7 +160,7 @@ mod tests {
         let key = |id, fingerprint| WriteKey { key: GrantId::from_ulid(id), fingerprint: [fingerprint; 16] };
         let write =
             Transact { key: Some(key(1, 1)), conditions: Vec::new(), then: Vec::new(), otherwise: None, at: WallMillis(1) };
-        state.apply(Command::Transact(write)).answer.result.unwrap();
+        state.apply(&Command::Transact(write)).answer.result.unwrap();
         assert_eq!((state.was_written(key(1, 1)), state.was_written(key(2, 1))), (Ok(true), Ok(false)));
         assert!(state.was_written(key(1, 2)).is_err());
     }

@@ -69,6 +69,7 @@ mod request;
 mod service_rank;
 mod session;
 mod size;
+mod small_set;
 pub mod snapshot;
 mod state;
 pub mod statistics;

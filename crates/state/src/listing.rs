@@ -233,12 +233,12 @@ impl State {
     }
 
     fn cooling_in(&self, queue: &Queue) -> usize {
-        let (few, many) = if self.index.cooling.len() < queue.holders.len() {
-            (&self.index.cooling, &queue.holders)
+        let cooling = &self.index.cooling;
+        if cooling.len() < queue.holders.len() {
+            cooling.iter().filter(|number| queue.holders.contains(number)).count()
         } else {
-            (&queue.holders, &self.index.cooling)
-        };
-        few.iter().filter(|number| many.contains(*number)).count()
+            queue.holders.iter().filter(|number| cooling.contains(*number)).count()
+        }
     }
 
     fn rank(&self, name: &LockName, sort: LockSort) -> u64 {
@@ -246,7 +246,7 @@ impl State {
         match sort {
             LockSort::Name => 0,
             LockSort::Waiters => u64::MAX - queue().map_or(0, |queue| queue.waiting.len() as u64),
-            LockSort::LongestWait => queue().and_then(longest_waiter).map_or(u64::MAX, |number| number.0),
+            LockSort::LongestWait => queue().and_then(|queue| longest_waiter(queue)).map_or(u64::MAX, |number| number.0),
             LockSort::Wait => u64::MAX - self.statistics(name).map_or(0, |counted| counted.waited.sum_ms),
             LockSort::Hold => u64::MAX - self.statistics(name).map_or(0, |counted| counted.held.sum_ms),
             LockSort::Contention => u64::MAX - self.statistics(name).map_or(0, |counted| counted.hand_overs),
@@ -260,7 +260,7 @@ impl State {
         let holding = |number: &&GrantNumber| !self.index.cooling.contains(*number);
         let first = queue.and_then(|queue| queue.holders.iter().find(holding));
         let first = first.and_then(|number| self.contender_in(name, *number));
-        let oldest = queue.and_then(longest_waiter).and_then(|number| self.contender(number));
+        let oldest = queue.and_then(|queue| longest_waiter(queue)).and_then(|number| self.contender(number));
         let counted = self.statistics(name);
         LockEntry {
             name: name.clone(),
@@ -304,7 +304,7 @@ mod tests {
                 by: String::new(),
                 at: WallMillis(1),
             };
-            assert!(state.apply(Command::SetLock(set)).answer.result.is_ok());
+            assert!(state.apply(&Command::SetLock(set)).answer.result.is_ok());
         }
         state
     }

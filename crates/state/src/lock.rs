@@ -14,7 +14,7 @@ use crate::{
     record::{Contender, LockSettings, NodeRole},
     service_rank::ServiceRank,
     tombstones::Tombstone,
-    tree::{NewNode, Tree},
+    tree::{NewNode, Tree, add_child},
     value::Value,
 };
 use fairhold_types::{
@@ -32,34 +32,42 @@ impl Change<'_> {
     /// Grants, queues or refuses. A repeated request attaches to the grant that it created. Every refusal comes before
     /// the first change, in a fixed order: unsupported options, a used id, another use of the lock (a lock or an
     /// election), the session, the limit, a busy lock, a deadlock, too little room.
-    pub(crate) fn acquire(&mut self, acquire: Acquire) -> Result<Effect, Rejection> {
-        refuse_unsupported(&acquire)?;
+    pub(crate) fn acquire(&mut self, acquire: &Acquire) -> Result<Effect, Rejection> {
+        refuse_unsupported(acquire)?;
         if let Some(number) = self.state.index.grants.get(&acquire.grant).copied()
             && !grants_again()
         {
             self.live_grant(&acquire.grant)?;
-            return self.attach(number, &acquire);
+            return self.attach(number, acquire);
         }
         self.refuse_used(&acquire.grant)?;
-        for want in &acquire.wants {
-            self.state.refuse_other_use(&want.lock, acquire.value.is_some())?;
+        // Most requests have one lock, which is looked up once.
+        let first = self.state.lock_now(&acquire.wants[0].lock);
+        for (index, want) in acquire.wants.iter().enumerate() {
+            let now = if index == 0 { first } else { self.state.lock_now(&want.lock) };
+            now.settings.map_or(Ok(()), |settings| settings.refuse_other_use(acquire.value.is_some()))?;
         }
-        let named = self.find_claimant(&acquire)?;
+        let named = self.find_claimant(acquire)?;
         let mut busy = None;
-        for want in &acquire.wants {
-            let limit = self.state.limit_for(want, &acquire)?;
-            let rank = self.rank_in(&want.lock, acquire.priority);
-            if busy.is_none() && !self.state.can_grant_at_once(&want.lock, rank, want.mode, acquire.permits, limit) {
+        let mut has_waiters = false;
+        for (index, want) in acquire.wants.iter().enumerate() {
+            let now = if index == 0 { first } else { self.state.lock_now(&want.lock) };
+            let limit = now.limit_for(want, acquire)?;
+            let rank = rank_behind(now.queue, acquire.priority, GrantNumber(self.revision.0));
+            has_waiters |= now.queue.is_some_and(|queue| !queue.waiting.is_empty());
+            if busy.is_none() && !self.state.can_grant_at_once(now.queue, want, rank, acquire.permits, limit) {
                 busy = Some((&want.lock, rank));
             }
         }
-        if let Some(number) = named.and_then(|session| self.held_by_same_owner(session, &acquire)) {
-            return self.add_hold(number, &acquire);
+        if let Some(number) = named.and_then(|session| self.held_by_same_owner(session, acquire)) {
+            return self.add_hold(number, acquire);
         }
         if let Some((lock, rank)) = busy {
-            self.refuse_busy(&acquire, lock, rank)?;
+            self.refuse_busy(acquire, lock, rank)?;
         }
-        let checked = self.refuse_deadlock(&acquire, named, busy.is_none())?;
+        // A request that neither waits nor lets others wait cannot close a cycle.
+        let may_close_cycle = busy.is_some() || has_waiters;
+        let checked = !may_close_cycle || self.refuse_deadlock(acquire, named, busy.is_none())?;
         self.require_tombstone_room()?;
         if named.is_none() {
             self.require_session_room()?;
@@ -87,13 +95,12 @@ impl Change<'_> {
 
     /// The rank of a newcomer with this priority: behind every waiter that cannot be overtaken.
     fn rank_in(&self, lock: &LockName, priority: i32) -> ServiceRank {
-        let last = self.state.index.queues.get(lock).and_then(|queue| queue.barriers.get_max());
-        ServiceRank::new(last.map_or(priority, |last| priority.min(last.effective_priority())), GrantNumber(self.revision.0))
+        rank_behind(self.state.index.queues.get(lock).map(|queue| &**queue), priority, GrantNumber(self.revision.0))
     }
 
     /// Adds a contender to the queue of each lock, and grants what can be granted: a newcomer to a free lock, too, queues
     /// first.
-    fn enqueue(&mut self, acquire: Acquire, named: Option<SessionNumber>, deadlock_checked: bool) -> Outcome {
+    fn enqueue(&mut self, acquire: &Acquire, named: Option<SessionNumber>, deadlock_checked: bool) -> Outcome {
         let number = GrantNumber(self.revision.0);
         let at = acquire.at;
         let session = match (named, &acquire.claimant) {
@@ -103,10 +110,15 @@ impl Change<'_> {
         };
         let value = acquire.value.clone().map_or_else(Value::empty, Value::from);
         for (index, want) in acquire.wants.iter().enumerate() {
-            self.open_lock(&want.lock, acquire.limit, at).election = Some(acquire.value.is_some());
-            let rank = self.rank_in(&want.lock, acquire.priority);
-            let contender = Contender { deadlock_checked, ..new_contender(&acquire, index, session, named.is_none(), rank) };
-            self.count_overtaken(&want.lock, rank);
+            let lock = &want.lock;
+            self.open_lock(lock, acquire.limit, at).election = Some(acquire.value.is_some());
+            let queue = self.state.index.queues.get(lock).map(|queue| &**queue);
+            let rank = rank_behind(queue, acquire.priority, number);
+            if let Some(oldest) = queue.and_then(|queue| queue.by_age.get_min()).copied() {
+                self.count_overtaken(lock, oldest, rank);
+            }
+            let mut contender = new_contender(acquire, index, session, named.is_none(), rank);
+            contender.deadlock_checked = deadlock_checked;
             self.add_contender(contender, value.clone());
         }
         panic_if_planted(&acquire.wants[0].lock);
@@ -115,22 +127,15 @@ impl Change<'_> {
     }
 
     fn add_contender(&mut self, contender: Contender, value: Value) {
-        let lock = contender.lock.clone();
-        let number = contender.number;
-        let session = contender.session;
-        let at = contender.queued_at;
-        let path = lock.path();
-        let sequence = self.state.tree.get(&path).map_or(0, |node| node.creates);
-        let path = path.child(&contender_name(session, sequence));
-        self.state.index.add_contender(&contender, path.clone());
-        let create = NewNode {
-            kind: crate::record::NodeKind::Ephemeral,
-            owner: session,
-            value,
-            role: NodeRole::Contender(Box::new(contender)),
+        let State { tree, index, .. } = &mut *self.state;
+        let Some(lock) = tree.lock_mut(&contender.lock) else {
+            unreachable!("{} gets a contender, but has no node", contender.lock);
         };
-        self.state.tree.create(path, create, self.revision, at);
-        self.events.push(Event::Queued { lock, grant: number });
+        let path = contender.lock.path().child(&contender_name(contender.session, lock.creates));
+        add_child(lock, self.revision);
+        index.add_contender(&contender, &path);
+        self.events.push(Event::Queued { lock: contender.lock.clone(), grant: contender.number });
+        tree.insert_contender(path, contender, value, self.revision);
     }
 
     /// Refuses the id of an ended grant, and one that was used for something else.
@@ -178,10 +183,9 @@ impl Change<'_> {
 
     /// Creates the lock's node if it is missing, and sets its limit if it has none. Returns its settings.
     pub(crate) fn open_lock(&mut self, lock: &LockName, limit: Option<u32>, at: WallMillis) -> &mut LockSettings {
-        let path = lock.path();
-        if self.state.tree.get(&path).is_none() {
-            self.state.tree.create_parents(&path, NewNode::lock, self.revision, at);
-            self.state.tree.create(path.clone(), NewNode::lock(), self.revision, at);
+        if self.state.tree.lock(lock).is_none() {
+            self.state.tree.create_parents(&lock.path(), NewNode::lock, self.revision, at);
+            self.state.tree.create(lock.path(), NewNode::lock(), self.revision, at);
         }
         let State { tree, index, .. } = &mut *self.state;
         let settings = settings_in(tree, lock);
@@ -194,7 +198,7 @@ impl Change<'_> {
     }
 
     /// Removes the nodes of locks that have had no contenders since the given revisions.
-    pub(crate) fn forget_locks(&mut self, locks: Vec<(LockName, Revision)>) -> Effect {
+    pub(crate) fn forget_locks(&mut self, locks: &[(LockName, Revision)]) -> Effect {
         let mut judged = 0;
         for (lock, since) in locks {
             if !self.has_steps_left() {
@@ -202,24 +206,31 @@ impl Change<'_> {
             }
             judged += 1;
             self.count_steps(FORGET_STEPS);
-            if self.state.idle_since(&lock) != Some(since) {
+            if self.state.idle_since(lock) != Some(*since) {
                 continue;
             }
             self.state.tree.remove(&lock.path(), self.revision);
-            self.state.index.locks.remove(&lock);
+            self.state.index.locks.remove(lock);
             self.state.drop_statistics([lock.clone()]);
-            self.events.push(Event::LockForgotten { lock });
+            self.events.push(Event::LockForgotten { lock: lock.clone() });
         }
         self.judged(judged)
     }
 }
 
-impl State {
+/// A lock as a command finds it: its settings, if it has a node, and its queue, if it has contenders.
+#[derive(Clone, Copy)]
+struct LockNow<'a> {
+    settings: Option<&'a LockSettings>,
+    queue: Option<&'a Queue>,
+}
+
+impl LockNow<'_> {
     /// The limit in force for a new contender.
-    fn limit_for(&self, want: &Want, acquire: &Acquire) -> Result<u32, Rejection> {
-        let set = self.settings(&want.lock).and_then(LockSettings::limit_in_force);
+    fn limit_for(self, want: &Want, acquire: &Acquire) -> Result<u32, Rejection> {
+        let set = self.settings.and_then(LockSettings::limit_in_force);
         // A lock with contenders but without a limit is a mutex.
-        let implied = self.index.queues.contains_key(&want.lock).then_some(1);
+        let implied = self.queue.map(|_| 1);
         let limit = match (set.or(implied), acquire.limit) {
             (Some(limit), Some(requested)) if limit != requested => return Err(Rejection::LimitMismatch { limit }),
             (Some(limit), _) => limit,
@@ -233,17 +244,29 @@ impl State {
         }
         Ok(limit)
     }
+}
+
+/// The rank of a newcomer with this priority: behind every waiter that cannot be overtaken.
+fn rank_behind(queue: Option<&Queue>, priority: i32, number: GrantNumber) -> ServiceRank {
+    let last = queue.and_then(|queue| queue.barriers.get_max());
+    ServiceRank::new(last.map_or(priority, |last| priority.min(last.effective_priority())), number)
+}
+
+impl State {
+    fn lock_now(&self, lock: &LockName) -> LockNow<'_> {
+        LockNow { settings: self.settings(lock), queue: self.index.queues.get(lock).map(|queue| &**queue) }
+    }
 
     /// Whether a newcomer with this rank would be granted at once: no waiter is before it, and it is compatible with
     /// the holders.
-    fn can_grant_at_once(&self, lock: &LockName, rank: ServiceRank, mode: Mode, permits: u32, limit: u32) -> bool {
-        let Some(queue) = self.index.queues.get(lock) else {
+    fn can_grant_at_once(&self, queue: Option<&Queue>, want: &Want, rank: ServiceRank, permits: u32, limit: u32) -> bool {
+        let Some(queue) = queue else {
             return true;
         };
         let first = queue.waiting.get_min().is_none_or(|first| rank < *first);
         (first || planted_overtaking())
-            && !self.index.breaking.contains_key(lock)
-            && self.is_compatible(queue, mode, permits, limit)
+            && !self.index.breaking.contains_key(&want.lock)
+            && self.is_compatible(queue, want.mode, permits, limit)
     }
 
     /// Whether one more grant is compatible with the holders and the cooling grants.
@@ -278,7 +301,7 @@ impl State {
     }
 
     pub(crate) fn settings(&self, lock: &LockName) -> Option<&LockSettings> {
-        match &self.tree.get(&lock.path())?.role {
+        match &self.tree.lock(lock)?.role {
             NodeRole::Lock(settings) => Some(settings),
             NodeRole::Data | NodeRole::Contender(_) => None,
         }
@@ -290,7 +313,7 @@ impl State {
 }
 
 fn settings_in<'a>(tree: &'a mut Tree, lock: &LockName) -> &'a mut LockSettings {
-    match tree.get_mut(lock.path().as_str()).map(|node| &mut node.role) {
+    match tree.lock_mut(lock).map(|node| &mut node.role) {
         Some(NodeRole::Lock(settings)) => settings,
         Some(NodeRole::Data | NodeRole::Contender(_)) | None => unreachable!("{lock} has contenders but no lock node"),
     }

@@ -49,7 +49,7 @@ impl Change<'_> {
     }
 
     /// Removes the nodes that are unchanged since the leader's verdict.
-    pub(crate) fn sweep(&mut self, nodes: Vec<Sweepable>) -> Effect {
+    pub(crate) fn sweep(&mut self, nodes: &[Sweepable]) -> Effect {
         self.add_uncounted_steps(NODE_STEPS * nodes.len() as u64);
         for swept in nodes {
             if self.state.sweepable_at(&swept.path) == Some(swept.since) {

@@ -1,7 +1,7 @@
 //! Lists what a session owns, from any position on: its grants by number, with one entry for each of their locks, and
 //! its ephemeral nodes by path.
 
-use crate::{State, record::Contender};
+use crate::{State, record::Contender, small_set::SmallSet};
 use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -35,7 +35,7 @@ impl State {
     /// How many live grants a session has.
     #[must_use]
     pub fn grant_count(&self, session: SessionNumber) -> usize {
-        self.index.of_session.get(&session).map_or(0, imbl::OrdSet::len)
+        self.index.of_session.get(&session).map_or(0, SmallSet::len)
     }
 
     /// The ephemeral nodes of a session: those after a path, or all.
@@ -57,7 +57,7 @@ mod tests {
     const ID: SessionId = SessionId(7);
 
     fn applied(state: &mut State, command: Command) -> Outcome {
-        state.apply(command).answer.result.unwrap()
+        state.apply(&command).answer.result.unwrap()
     }
 
     fn acquire(state: &mut State, id: u128, locks: &[&str]) {

@@ -136,7 +136,7 @@ impl State {
     /// A contender by its number, in any phase.
     #[must_use]
     pub fn contender(&self, number: GrantNumber) -> Option<&Contender> {
-        match &self.tree.get(self.index.contenders.get(&number)?)?.role {
+        match &self.tree.contender(number)?.role {
             NodeRole::Contender(contender) => Some(contender),
             NodeRole::Data | NodeRole::Lock(_) => None,
         }
@@ -226,7 +226,7 @@ impl State {
         let cooling = self.index.cooling.len();
         Census {
             locks: self.index.queues.len(),
-            held: self.index.contenders.len() - waiting - cooling,
+            held: self.tree.grants() - waiting - cooling,
             waiting,
             cooling,
             sessions: self.sessions.len(),

@@ -84,9 +84,13 @@ impl Ended {
     /// Remembers one more grant. Returns the id that was dropped for it.
     pub(crate) fn remember(&mut self, grant: GrantId, reason: EndReason) -> Option<GrantId> {
         let ended = self.0.get_or_insert_default();
-        match ended.ids.binary_search_by_key(&grant, |(id, _)| *id) {
-            Ok(at) => ended.ids[at].1 = reason,
-            Err(at) => ended.ids.insert(at, (grant, reason)),
+        if ended.ids.back().is_none_or(|(newest, _)| *newest < grant) {
+            ended.ids.push_back((grant, reason));
+        } else {
+            match ended.ids.binary_search_by_key(&grant, |(id, _)| *id) {
+                Ok(at) => ended.ids[at].1 = reason,
+                Err(at) => ended.ids.insert(at, (grant, reason)),
+            }
         }
         if ended.ids.len() <= SESSION_TOMBSTONES_MAX {
             return None;

@@ -29,10 +29,9 @@ impl Change<'_> {
     }
 
     fn record(&mut self, holding: Holding, how: HoldingEnd) {
-        let lock = holding.lock.clone();
         let ending = Ending { to: self.moment(), how, by: String::new(), reason: String::new() };
         self.state.history.insert(Arc::new(PastHolding { holding, ending }));
-        let dropped = self.state.history.trim(&lock, self.state.budget.history_bytes_max());
+        let dropped = self.state.history.trim(self.state.budget.history_bytes_max());
         self.state.drop_statistics(dropped);
     }
 

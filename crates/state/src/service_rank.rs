@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
 /// The rank of a waiter: higher effective priority first, then first come, first served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct ServiceRank(Reverse<i32>, GrantNumber);
 
 impl ServiceRank {

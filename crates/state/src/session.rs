@@ -4,6 +4,7 @@
 use crate::{
     change::{Change, Effect},
     command::{Event, Meta, OpenSession, Outcome, Rejection, WriteKey},
+    contender::Locks,
     grant::TombstoneKeeper,
     key_use::{KeyUse, other_request},
     pending::{Pending, SessionEnd},
@@ -18,12 +19,12 @@ use std::{collections::BTreeSet, sync::Arc};
 const SMALL_SESSION: usize = 8;
 
 impl Change<'_> {
-    pub(crate) fn open_session(&mut self, open: OpenSession) -> Result<Effect, Rejection> {
+    pub(crate) fn open_session(&mut self, open: &OpenSession) -> Result<Effect, Rejection> {
         if let Some(key) = open.key {
             match self.state.use_of(&key) {
                 KeyUse::Free => self.require_tombstone_room()?,
                 KeyUse::Session(number) => {
-                    return self.state.session(number).map_or(Err(Rejection::SessionEnded), |session| reopened(session, &open));
+                    return self.state.session(number).map_or(Err(Rejection::SessionEnded), |session| reopened(session, open));
                 }
                 KeyUse::Tombstone(_, Tombstone::Session) => return Err(Rejection::SessionEnded),
                 KeyUse::Grant(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Tombstone(..) => return Err(other_request()),
@@ -31,7 +32,7 @@ impl Change<'_> {
         }
         // Without a key, the random id shows that the same command was proposed twice.
         if let Some(session) = self.state.session_by_id(&open.id) {
-            return reopened(session, &open);
+            return reopened(session, open);
         }
         self.require_session_room()?;
         let number = SessionNumber(self.revision.0);
@@ -40,8 +41,8 @@ impl Change<'_> {
             id: Some(open.id),
             key: open.key,
             timeout_ms: open.timeout_ms,
-            name: open.name.into(),
-            meta: open.meta,
+            name: open.name.as_str().into(),
+            meta: open.meta.clone(),
             opened_at: open.at,
             ended: Ended::default(),
         });
@@ -81,12 +82,12 @@ impl Change<'_> {
     }
 
     /// Ends a session by its number, with everything it owns. Grants that already cool are not affected.
-    pub(crate) fn end_session(&mut self, number: SessionNumber, by: String, reason: String) -> Result<Effect, Rejection> {
+    pub(crate) fn end_session(&mut self, number: SessionNumber, by: &str, reason: &str) -> Result<Effect, Rejection> {
         let session = self.state.sessions.get(&number).ok_or(Rejection::NoSession)?;
         if session.id.is_some() {
             self.events.push(Event::SessionClosed { session: number });
         }
-        Ok(self.end_session_by(number, SessionEnd::Ended { by, reason }))
+        Ok(self.end_session_by(number, SessionEnd::Ended { by: by.to_owned(), reason: reason.to_owned() }))
     }
 
     /// Removes the session now, and ends as many of its grants and nodes as one command may. Later commands end the
@@ -119,7 +120,7 @@ impl Change<'_> {
     }
 
     /// Ends a grant because its session has ended. Returns the locks that may have a next grant.
-    fn end_grant_of(&mut self, grant: GrantNumber, how: &SessionEnd) -> Vec<LockName> {
+    fn end_grant_of(&mut self, grant: GrantNumber, how: &SessionEnd) -> Locks {
         let contender = self.contender(grant);
         let held = contender.granted_at.is_some();
         match how {
@@ -128,7 +129,7 @@ impl Change<'_> {
             }
             SessionEnd::Expired if held && contender.lock_delay_ms > 0 => {
                 // A waiting upgrade of this grant no longer stops new readers.
-                let locks = self.state.locks_of(grant);
+                let locks = self.locks_of(grant);
                 self.cool_contender(grant, TombstoneKeeper::Table);
                 locks
             }
@@ -145,7 +146,7 @@ impl Change<'_> {
 
     /// Ends a grant of an ended session ahead of the pending work that would end it. Returns the locks that may have a
     /// next grant.
-    pub(crate) fn end_dead(&mut self, grant: GrantNumber) -> Vec<LockName> {
+    pub(crate) fn end_dead(&mut self, grant: GrantNumber) -> Locks {
         let pending = self.state.index.ending.get(&self.contender(grant).session);
         match pending.and_then(|number| self.state.pending.get(*number)) {
             Some(Pending::EndSession { how, .. }) => {
@@ -200,15 +201,17 @@ impl Change<'_> {
     }
 
     /// Remembers an ended grant in its session, which keeps the newest `SESSION_TOMBSTONES_MAX` by id and a floor.
-    pub(crate) fn remember_in_session(&mut self, number: SessionNumber, grant: GrantId, reason: EndReason) {
+    /// Returns false if the session is not open.
+    pub(crate) fn remember_in_session(&mut self, number: SessionNumber, grant: GrantId, reason: EndReason) -> bool {
         let remember = |session: &mut Arc<SessionRecord>| Arc::make_mut(session).ended.remember(grant, reason);
         let Some(dropped) = self.state.sessions.change(&number, |session| ended_weight(session), remember) else {
-            return;
+            return false;
         };
         self.state.tombstones.in_session.insert(grant, number);
         if let Some(dropped) = dropped {
             self.state.tombstones.in_session.remove(&dropped);
         }
+        true
     }
 
     pub(crate) fn require_session_room(&self) -> Result<(), Rejection> {

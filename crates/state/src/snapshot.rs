@@ -301,7 +301,7 @@ impl State {
         for (path, node) in self.tree.iter() {
             index.update_node(path, node);
             match &node.role {
-                NodeRole::Contender(contender) => index.add_contender(contender, path.clone()),
+                NodeRole::Contender(contender) => index.add_contender(contender, path),
                 NodeRole::Lock(settings) if settings.used => {
                     index.locks.extend(path.lock_name());
                 }
@@ -364,7 +364,7 @@ mod tests {
             let key = Some(WriteKey { key: GrantId::from_ulid(key), fingerprint: [0; 16] });
             let then = vec![create; TRANSACTION_STEPS_MAX];
             let write = Transact { key, conditions: Vec::new(), then, otherwise: None, at: WallMillis(0) };
-            state.apply(Command::Transact(write)).answer.result.unwrap();
+            state.apply(&Command::Transact(write)).answer.result.unwrap();
         }
         let blocks: Vec<Vec<u8>> = state.snapshot_blocks().collect();
         let largest = blocks.iter().map(Vec::len).max().unwrap_or(0);
@@ -381,7 +381,7 @@ mod tests {
             write.key = Some(WriteKey { key: GrantId::from_ulid(number), fingerprint: [0; 16] });
             let Operation::Put { path, .. } = &mut write.then[0] else { panic!("no put") };
             *path = Path::root().child(&format!("{number}"));
-            state.apply(Command::Transact(write)).answer.result.unwrap();
+            state.apply(&Command::Transact(write)).answer.result.unwrap();
         }
         let has: usize = state.snapshot_blocks().map(|block| block.len()).sum();
         let estimate = state.snapshot_bytes();
@@ -409,7 +409,7 @@ mod tests {
             let before = state.snapshot_weight();
             let command = writes(count, bytes);
             let weight: u64 = (0..count).map(|_| writes(1, bytes).snapshot_weight()).sum();
-            state.apply(command).answer.result.unwrap();
+            state.apply(&command).answer.result.unwrap();
             let grown = state.snapshot_weight() - before;
             assert!(
                 grown.abs_diff(weight) < weight / 100 + 2 * ITEM_WEIGHT,

@@ -13,7 +13,7 @@ use fairhold_types::{
 };
 
 impl Change<'_> {
-    pub(crate) fn transact(&mut self, transact: Transact) -> Result<Effect, Rejection> {
+    pub(crate) fn transact(&mut self, transact: &Transact) -> Result<Effect, Rejection> {
         if let Some(key) = transact.key {
             if let Some(outcome) = self.earlier_outcome(key)?
                 && !writes_again()
@@ -27,8 +27,8 @@ impl Change<'_> {
             let reason = self.state.verify(condition).err()?;
             Some(Rejection::Step { part: Part::Conditions, index, reason: Box::new(reason) })
         });
-        let (part, operations) = match (failed, transact.otherwise) {
-            (None, _) => (Part::Then, transact.then),
+        let (part, operations) = match (failed, &transact.otherwise) {
+            (None, _) => (Part::Then, &transact.then),
             (Some(_), Some(otherwise)) => (Part::Otherwise, otherwise),
             (Some(rejection), None) => return Err(rejection),
         };
@@ -47,12 +47,12 @@ impl Change<'_> {
 
     /// Does all operations or none. An operation sees the changes of the earlier ones. The first refusal reverts them
     /// all.
-    fn operate_all(&mut self, part: Part, operations: Vec<Operation>) -> Result<Vec<OperationResult>, Rejection> {
+    fn operate_all(&mut self, part: Part, operations: &[Operation]) -> Result<Vec<OperationResult>, Rejection> {
         // A refused operation has changed nothing, so a single one needs no copy for the rollback.
         let saved = (operations.len() > 1).then(|| self.state.clone());
         let mut results = Vec::with_capacity(operations.len());
-        for (operation, index) in operations.into_iter().zip(0_u32..) {
-            match self.operate(operation) {
+        for (operation, index) in operations.iter().zip(0_u32..) {
+            match self.operate(operation.clone()) {
                 Ok(result) => results.push(result),
                 Err(reason) => {
                     if let Some(saved) = saved {

@@ -5,16 +5,34 @@ use crate::{
     value::Value,
     weighed::Weighed,
 };
-use fairhold_types::{Path, Revision, SessionNumber, time::WallMillis};
+use fairhold_types::{GrantNumber, LockName, Path, Revision, SessionNumber, time::WallMillis};
 use std::{ops::Bound, sync::Arc};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tree {
-    // A record is far larger than a pointer, and half of a map's slots are empty, so records are stored outside the
-    // map.
-    nodes: Weighed<Path, Arc<Znode>>,
+    nodes: Weighed<Path, Slot>,
+    /// The node of the first contender of each grant. A command looks a grant up several times, and a number is found
+    /// faster than a path.
+    contenders: Weighed<GrantNumber, ContenderNode>,
     /// The bytes of all values together.
     value_bytes: u64,
+}
+
+/// A node in the order of the tree.
+// A record is far larger than a pointer, and half of a map's slots are empty, so records are stored outside the maps.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Slot {
+    /// The node itself.
+    Node(Arc<Znode>),
+    /// The first contender of a grant, which `Tree::contenders` has.
+    Contender(GrantNumber),
+}
+
+/// The node of the first contender of a grant.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ContenderNode {
+    path: Path,
+    pub(crate) node: Arc<Znode>,
 }
 
 /// A node to be created.
@@ -46,66 +64,140 @@ impl Tree {
         let mut tree = Tree::empty();
         let at = WallMillis(0);
         let first = Revision(0);
-        tree.nodes.insert(Path::root(), Arc::new(znode(NewNode::persistent(), first, at)));
+        tree.put(Path::root(), znode(NewNode::persistent(), first, at));
         tree.create(Path::root().child("locks"), NewNode::persistent(), first, at);
         tree
     }
 
     pub(crate) fn empty() -> Tree {
-        Tree { nodes: Weighed::default(), value_bytes: 0 }
+        Tree { nodes: Weighed::default(), contenders: Weighed::default(), value_bytes: 0 }
     }
 
     /// Inserts a node from a snapshot, with its stat.
     pub(crate) fn restore(&mut self, path: Path, node: Znode) {
         self.value_bytes += node.value.len() as u64;
-        self.nodes.insert(path, Arc::new(node));
+        self.put(path, node);
+    }
+
+    /// Puts a node into the tables. Returns whether it replaced one.
+    fn put(&mut self, path: Path, node: Znode) -> bool {
+        let slot = match &node.role {
+            NodeRole::Contender(contender) if !contender.secondary => {
+                let number = contender.number;
+                self.contenders.insert(number, ContenderNode { path: path.clone(), node: Arc::new(node) });
+                Slot::Contender(number)
+            }
+            NodeRole::Contender(_) | NodeRole::Data | NodeRole::Lock(_) => Slot::Node(Arc::new(node)),
+        };
+        self.nodes.insert(path, slot).is_some()
     }
 
     pub(crate) fn get(&self, path: &Path) -> Option<&Znode> {
-        self.nodes.get(path).map(|node| &**node)
+        self.nodes.get(path).map(|slot| &**self.in_slot(slot))
+    }
+
+    fn in_slot<'a>(&'a self, slot: &'a Slot) -> &'a Arc<Znode> {
+        match slot {
+            Slot::Node(node) => node,
+            Slot::Contender(number) => match self.contenders.get(number) {
+                Some(contender) => &contender.node,
+                None => unreachable!("the tree shows grant #{number}, which has no contender"),
+            },
+        }
     }
 
     /// A node that a clone keeps while other nodes change.
     pub(crate) fn get_shared(&self, path: &Path) -> Option<&Arc<Znode>> {
-        self.nodes.get(path)
+        self.nodes.get(path).map(|slot| self.in_slot(slot))
     }
 
-    /// A node, to change fields that do not count in its weight. `write` changes its value, `change_contender` its
-    /// contender.
+    /// The node of the first contender of a grant.
+    pub(crate) fn contender(&self, number: GrantNumber) -> Option<&Arc<Znode>> {
+        self.contenders.get(&number).map(|contender| &contender.node)
+    }
+
+    /// The same, to change fields that do not count in its weight.
+    pub(crate) fn contender_mut(&mut self, number: GrantNumber) -> Option<&mut Znode> {
+        self.contenders.get_mut(&number).map(|contender| Arc::make_mut(&mut contender.node))
+    }
+
+    /// How many grants have contenders.
+    pub(crate) fn grants(&self) -> usize {
+        self.contenders.len()
+    }
+
+    /// A node that is not the first contender of a grant, to change fields that do not count in its weight. `write`
+    /// changes its value, `change_contender` its contender.
     pub(crate) fn get_mut(&mut self, path: &str) -> Option<&mut Znode> {
-        self.nodes.get_mut(path).map(Arc::make_mut)
+        match self.nodes.get_mut(path)? {
+            Slot::Node(node) => Some(Arc::make_mut(node)),
+            Slot::Contender(_) => None,
+        }
     }
 
-    /// Replaces the value of a node. Returns the node, to change fields that do not count in its weight.
+    /// The node of a lock.
+    pub(crate) fn lock(&self, lock: &LockName) -> Option<&Znode> {
+        self.nodes.get(lock.path_str()).map(|slot| &**self.in_slot(slot))
+    }
+
+    /// The same, to change fields that do not count in its weight.
+    pub(crate) fn lock_mut(&mut self, lock: &LockName) -> Option<&mut Znode> {
+        self.get_mut(lock.path_str())
+    }
+
+    /// Replaces the value of a node that is not a contender. Returns the node, to change fields that do not count in its
+    /// weight.
     pub(crate) fn write(&mut self, path: &Path, value: Value) -> Option<&mut Znode> {
-        let length = |node: &Arc<Znode>| node.value.len() as u64;
-        let node = self.nodes.reweigh(path, length, value.len() as u64)?;
-        self.value_bytes = self.value_bytes - length(node) + value.len() as u64;
+        let slot = self.nodes.reweigh(path, value_length, value.len() as u64)?;
+        let Slot::Node(node) = slot else { return None };
+        self.value_bytes = self.value_bytes - node.value.len() as u64 + value.len() as u64;
         let node = Arc::make_mut(node);
         node.value = value;
         Some(node)
     }
 
-    /// Changes a contender, including fields that count in its weight. `None` if the node has no contender.
-    pub(crate) fn change_contender<T>(&mut self, path: &Path, change: impl FnOnce(&mut Contender) -> T) -> Option<T> {
-        let weight = |node: &Arc<Znode>| match &node.role {
-            NodeRole::Contender(contender) => contender.changing_weight(),
-            NodeRole::Data | NodeRole::Lock(_) => 0,
-        };
-        self.nodes.change(path, weight, |node| match &mut Arc::make_mut(node).role {
-            NodeRole::Contender(contender) => Some(change(contender)),
-            NodeRole::Data | NodeRole::Lock(_) => None,
-        })?
+    /// Replaces the value of the first contender of a grant.
+    pub(crate) fn write_contender(&mut self, number: GrantNumber, value: Value) -> Option<&mut Znode> {
+        let length = |contender: &ContenderNode| contender.node.value.len() as u64;
+        let contender = self.contenders.reweigh(&number, length, value.len() as u64)?;
+        self.value_bytes = self.value_bytes - length(contender) + value.len() as u64;
+        let node = Arc::make_mut(&mut contender.node);
+        node.value = value;
+        Some(node)
+    }
+
+    /// Changes the first contender of a grant, including fields that count in its weight.
+    pub(crate) fn change_contender<T>(&mut self, number: GrantNumber, change: impl FnOnce(&mut Contender) -> T) -> Option<T> {
+        let weight = |contender: &ContenderNode| changing_weight(&contender.node);
+        self.contenders.change(&number, weight, |contender| changed(&mut contender.node, change))?
+    }
+
+    /// The same for a contender in a further lock.
+    pub(crate) fn change_secondary<T>(&mut self, path: &Path, change: impl FnOnce(&mut Contender) -> T) -> Option<T> {
+        let weight = |slot: &Slot| if let Slot::Node(node) = slot { changing_weight(node) } else { 0 };
+        self.nodes.change(path, weight, |slot| if let Slot::Node(node) = slot { changed(node, change) } else { None })?
     }
 
     /// The total weight in bytes, including locks and contenders.
     pub(crate) fn bytes(&self) -> u64 {
-        self.nodes.bytes()
+        self.nodes.bytes() + self.contenders.bytes()
     }
 
     /// The same weight, recomputed by a walk over all nodes.
     pub(crate) fn recounted(&self) -> u64 {
-        self.nodes.recounted()
+        self.nodes.recounted() + self.contenders.recounted()
+    }
+
+    /// Whether the nodes show each grant once, at its path.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let shown = || {
+            self.nodes.iter().filter_map(|(path, slot)| match slot {
+                Slot::Contender(number) => Some((path, number)),
+                Slot::Node(_) => None,
+            })
+        };
+        let at_its_path = |(path, number): (&Path, &GrantNumber)| self.contenders.get(number).is_some_and(|it| it.path == *path);
+        shown().count() == self.contenders.len() && shown().all(at_its_path)
     }
 
     /// The bytes of all values together.
@@ -118,7 +210,7 @@ impl Tree {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Path, &Znode)> {
-        self.nodes.iter().map(|(path, node)| (path, &**node))
+        self.nodes.iter().map(|(path, slot)| (path, &**self.in_slot(slot)))
     }
 
     /// The nodes below a path, in the order of their paths' bytes, so parents come before their children. With `after`,
@@ -155,11 +247,11 @@ impl Tree {
     fn below_from<'a>(&'a self, path: &Path, from: Bound<&str>) -> impl Iterator<Item = (&'a Path, &'a Znode)> + use<'a> {
         let first = path.prefix_below();
         let rows = self.nodes.range::<_, str>((from, Bound::Unbounded));
-        rows.take_while(move |(path, _)| path.as_str().starts_with(&first)).map(|(path, node)| (path, &**node))
+        rows.take_while(move |(path, _)| path.as_str().starts_with(&first)).map(|(path, slot)| (path, &**self.in_slot(slot)))
     }
 
     pub(crate) fn range(&self, range: (Bound<Path>, Bound<Path>)) -> impl Iterator<Item = (&Path, &Znode)> {
-        self.nodes.range(range).map(|(path, node)| (path, &**node))
+        self.nodes.range(range).map(|(path, slot)| (path, &**self.in_slot(slot)))
     }
 
     /// Creates a node that does not exist yet, below a parent that does. Updates the parent's `pzxid` and child
@@ -168,13 +260,22 @@ impl Tree {
         let parent = path.parent_str().and_then(|parent| self.get_mut(parent));
         assert!(parent.is_some(), "a node was created without its parent: {path}");
         if let Some(parent) = parent {
-            parent.pzxid = revision;
-            parent.creates = parent.creates.wrapping_add(1);
-            parent.num_children += 1;
+            add_child(parent, revision);
         }
+        self.insert_new(path, create, revision, at);
+    }
+
+    /// Creates the node of a contender. The caller has counted it in the node of its lock.
+    pub(crate) fn insert_contender(&mut self, path: Path, contender: Contender, value: Value, revision: Revision) {
+        let (owner, at) = (contender.session, contender.queued_at);
+        let role = NodeRole::Contender(Box::new(contender));
+        self.insert_new(path, NewNode { kind: NodeKind::Ephemeral, owner, value, role }, revision, at);
+    }
+
+    fn insert_new(&mut self, path: Path, create: NewNode, revision: Revision, at: WallMillis) {
         self.value_bytes += create.value.len() as u64;
-        let displaced = self.nodes.insert(path, Arc::new(znode(create, revision, at)));
-        assert!(displaced.is_none(), "a node was created twice");
+        let displaced = self.put(path, znode(create, revision, at));
+        assert!(!displaced, "a node was created twice");
     }
 
     /// Creates the missing ancestors of a path, each by `make`.
@@ -203,14 +304,57 @@ impl Tree {
 
     /// Removes a node without children. Updates the parent's `pzxid` and child counter.
     pub(crate) fn remove(&mut self, path: &Path, revision: Revision) -> Option<Znode> {
-        let node = self.nodes.remove(path)?;
+        let Slot::Node(node) = self.nodes.remove(path)? else { unreachable!("{path} is the contender of a grant") };
         self.value_bytes -= node.value.len() as u64;
         assert!(node.num_children == 0, "a node with children was removed: {path}");
         if let Some(parent) = path.parent_str().and_then(|parent| self.get_mut(parent)) {
-            parent.pzxid = revision;
-            parent.num_children -= 1;
+            remove_child(parent, revision);
         }
         Some(Arc::unwrap_or_clone(node))
+    }
+
+    /// Removes the first contender of a grant, with its node.
+    pub(crate) fn remove_contender(&mut self, number: GrantNumber, revision: Revision) -> Option<Box<Contender>> {
+        let ContenderNode { path, node } = self.contenders.remove(&number)?;
+        self.nodes.remove(&path);
+        self.value_bytes -= node.value.len() as u64;
+        let NodeRole::Contender(contender) = Arc::unwrap_or_clone(node).role else { return None };
+        if let Some(lock) = self.lock_mut(&contender.lock) {
+            remove_child(lock, revision);
+        }
+        Some(contender)
+    }
+}
+
+/// Counts a child that is created.
+pub(crate) fn add_child(parent: &mut Znode, revision: Revision) {
+    parent.pzxid = revision;
+    parent.creates = parent.creates.wrapping_add(1);
+    parent.num_children += 1;
+}
+
+/// Counts a child that is removed.
+fn remove_child(parent: &mut Znode, revision: Revision) {
+    parent.pzxid = revision;
+    parent.num_children -= 1;
+}
+
+fn value_length(slot: &Slot) -> u64 {
+    if let Slot::Node(node) = slot { node.value.len() as u64 } else { 0 }
+}
+
+/// The part of a node's weight that changes with its contender.
+fn changing_weight(node: &Znode) -> u64 {
+    match &node.role {
+        NodeRole::Contender(contender) => contender.changing_weight(),
+        NodeRole::Data | NodeRole::Lock(_) => 0,
+    }
+}
+
+fn changed<T>(node: &mut Arc<Znode>, change: impl FnOnce(&mut Contender) -> T) -> Option<T> {
+    match &mut Arc::make_mut(node).role {
+        NodeRole::Contender(contender) => Some(change(contender)),
+        NodeRole::Data | NodeRole::Lock(_) => None,
     }
 }
 

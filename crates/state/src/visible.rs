@@ -38,7 +38,9 @@ impl State {
         let index = &self.index;
         let broken = || {
             let held = !index.breaking.is_empty() && contender.granted_at.is_some();
-            held && self.locks_of(contender.number).iter().any(|lock| index.breaking.contains_key(lock))
+            held && self
+                .contender(contender.number)
+                .is_some_and(|first| first.locks().any(|lock| index.breaking.contains_key(lock)))
         };
         (!index.ending.is_empty() && self.is_ending(contender.session)) || broken()
     }

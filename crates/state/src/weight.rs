@@ -9,9 +9,10 @@ use crate::{
     command::{Meta, OperationResult},
     record::{Contender, NodeRole, Revocation, SessionRecord, Znode},
     tombstones::Tombstone,
+    tree::{ContenderNode, Slot},
     weighed::Weigh,
 };
-use fairhold_types::{GrantId, LockName, Path, Revision, SessionNumber};
+use fairhold_types::{GrantId, GrantNumber, LockName, Path, Revision, SessionNumber};
 use std::sync::Arc;
 
 /// A node, without its path and its value.
@@ -62,20 +63,39 @@ fn meta_weight(meta: &Meta) -> u64 {
     if meta.is_empty() { 0 } else { META_BYTES + pairs.sum::<u64>() }
 }
 
-impl Weigh<Path> for Arc<Znode> {
+impl Weigh<Path> for Slot {
     /// A node below `/locks` stores the name of its lock a second time.
     fn key_weight(path: &Path) -> u64 {
         len(path.as_str()) * if path.is_under_locks() { 2 } else { 1 }
     }
 
     fn weight(&self) -> u64 {
-        let role = match &self.role {
-            NodeRole::Data => 0,
-            NodeRole::Lock(_) => LOCK_BYTES,
-            NodeRole::Contender(contender) => contender.weight(),
-        };
-        NODE_BYTES + self.value.len() as u64 + role
+        match self {
+            Slot::Node(node) => node_weight(node),
+            // Its own table counts it.
+            Slot::Contender(_) => 0,
+        }
     }
+}
+
+impl Weigh<GrantNumber> for ContenderNode {
+    /// `Slot` counts its path.
+    fn key_weight(_: &GrantNumber) -> u64 {
+        0
+    }
+
+    fn weight(&self) -> u64 {
+        node_weight(&self.node)
+    }
+}
+
+fn node_weight(node: &Znode) -> u64 {
+    let role = match &node.role {
+        NodeRole::Data => 0,
+        NodeRole::Lock(_) => LOCK_BYTES,
+        NodeRole::Contender(contender) => contender.weight(),
+    };
+    NODE_BYTES + node.value.len() as u64 + role
 }
 
 impl Contender {

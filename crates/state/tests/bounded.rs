@@ -75,10 +75,10 @@ fn worst() -> BTreeMap<&'static str, (u64, u64, &'static str, String)> {
         // While other work is pending, a large session does nothing at once.
         if ["CloseSession", "EndSession", "ExpireSession"].contains(&name) {
             while state.has_pending() {
-                state.apply(Command::ContinuePendingWork { at: AT });
+                state.apply(&Command::ContinuePendingWork { at: AT });
             }
         }
-        let steps = state.apply(command).steps;
+        let steps = state.apply(&command).steps;
         assert!(steps <= bound, "{name} took {steps} steps ({scene}), but only {bound} are allowed");
         let known: &mut (u64, u64, &'static str, String) = worst.entry(name).or_insert((bound, 0, of, String::new()));
         if steps > known.1 || known.3.is_empty() {
@@ -114,13 +114,13 @@ fn each_command_stays_within_its_bound_in_a_very_large_state() {
 fn a_deadlock_is_refused_behind_many_waiters_and_reported_as_unchecked_behind_more() {
     let mut crowd = Crowd::new();
     for (scene, command) in crowd.scenes() {
-        let result = crowd.state.clone().apply(command.clone()).answer.result;
+        let result = crowd.state.clone().apply(&command).answer.result;
         match scene {
             crowd::REFUSED => assert!(matches!(result, Err(Rejection::WouldDeadlock { .. })), "{result:?}"),
             crowd::UNCHECKED => {
                 let Ok(Outcome::Queued(queued)) = result else { panic!("{result:?}") };
                 let mut state = crowd.state.clone();
-                state.apply(command);
+                state.apply(&command);
                 assert!(!state.contender(queued.number).unwrap().deadlock_checked);
             }
             _ => {}
@@ -132,12 +132,12 @@ fn a_deadlock_is_refused_behind_many_waiters_and_reported_as_unchecked_behind_mo
 fn each_piece_of_the_largest_ends_stays_within_its_bound() {
     let mut crowd = Crowd::new();
     for session in [crowd.locks_of.0, crowd.nodes_of.0] {
-        let closed = crowd.state.apply(Command::CloseSession { session, at: AT });
+        let closed = crowd.state.apply(&Command::CloseSession { session, at: AT });
         assert_eq!(closed.answer.result, Ok(Outcome::Done));
     }
     let (mut pieces, mut most) = (0, 0);
     while crowd.state.has_pending() {
-        most = most.max(crowd.state.apply(Command::ContinuePendingWork { at: AT }).steps);
+        most = most.max(crowd.state.apply(&Command::ContinuePendingWork { at: AT }).steps);
         pieces += 1;
     }
     assert!(most <= BASE + PIECE, "a piece took {most} steps");

@@ -85,7 +85,7 @@ fn delete(at: &str) -> Operation {
 }
 
 fn done(state: &mut State, command: Command) -> Outcome {
-    let applied = state.apply(command);
+    let applied = state.apply(&command);
     state.check().expect("it is sound");
     applied.answer.result.expect("it is done")
 }
@@ -252,7 +252,7 @@ fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
             let mut state = populated.clone();
             done(&mut state, Command::RecordCapacity { node: 1, bytes: max });
             let before = state.clone();
-            let applied = state.apply(command.clone());
+            let applied = state.apply(&command);
             state.check().unwrap();
             assert_eq!(is_full(&applied), expected == Expected::NoRoom, "{what} at {used} of {max}: {:?}", applied.answer.result);
             if is_full(&applied) {
@@ -264,8 +264,8 @@ fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
             // Without a budget, and with a far larger one, it is executed.
             for max in [None, Some(u64::MAX), Some(used * 100)] {
                 let mut roomy = populated.clone();
-                max.into_iter().for_each(|bytes| drop(roomy.apply(Command::RecordCapacity { node: 1, bytes })));
-                assert!(roomy.apply(command.clone()).answer.result.is_ok(), "{what} with {max:?}");
+                max.into_iter().for_each(|bytes| drop(roomy.apply(&Command::RecordCapacity { node: 1, bytes })));
+                assert!(roomy.apply(&command).answer.result.is_ok(), "{what} with {max:?}");
             }
         }
     }
@@ -278,16 +278,16 @@ fn values_cannot_use_up_the_budget_of_locks() {
     let max = 4_000_000;
     done(&mut state, Command::RecordCapacity { node: 1, bytes: max });
     let fill = |number: u64| write(None, vec![put(&format!("/fill-{number}"), 10_000)]);
-    let filled = (0..1_000).take_while(|number| !is_full(&state.apply(fill(*number)))).count();
+    let filled = (0..1_000).take_while(|number| !is_full(&state.apply(&fill(*number)))).count();
     assert!(filled > 200 && state.bytes() <= max / 100 * 75, "{filled} values, {} of {max} bytes", state.bytes());
-    assert!(is_full(&state.apply(write(None, vec![put("/data", 20_000)]))), "a value that grows is refused too");
+    assert!(is_full(&state.apply(&write(None, vec![put("/data", 20_000)]))), "a value that grows is refused too");
     done(&mut state, open(7));
     for number in 0..50 {
         done(&mut state, Command::Acquire(acquire(&format!("lock-{number}"), 10_000 + number, Mode::Exclusive)));
     }
     // Locks do not fill the part for keys.
     let mut acquired = (50..).map(|number| acquire(&format!("lock-{number}"), 10_000 + number, Mode::Exclusive));
-    while !is_full(&state.apply(Command::Acquire(acquired.next().unwrap()))) {}
+    while !is_full(&state.apply(&Command::Acquire(acquired.next().unwrap()))) {}
     assert!(state.bytes() > max / 100 * 90 && state.bytes() <= max / 100 * 95, "{} of {max} bytes", state.bytes());
     done(&mut state, write(Some(key(900)), vec![put("/data", 1_000)]));
     state.check().unwrap();
@@ -337,7 +337,7 @@ fn the_smallest_capacity_is_the_budget_and_snapshots_keep_it() {
     let mut loaded = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).unwrap();
     assert!(loaded == state);
     assert_eq!((loaded.bytes(), loaded.bytes_max()), (state.bytes(), Some(500_000)));
-    assert!(is_full(&loaded.apply(write(None, vec![put("/b", 400_000)]))));
+    assert!(is_full(&loaded.apply(&write(None, vec![put("/b", 400_000)]))));
 }
 
 /// The log of a cluster whose budget was once larger is applied again at each start.
@@ -354,10 +354,10 @@ fn a_command_from_before_the_budget_was_lowered_is_still_applied() {
         write(Some(key(2)), vec![put("/b", 1)]),
     ];
     let (mut first, mut again) = (State::new(), State::new());
-    let answers: Vec<bool> = log.iter().map(|command| is_full(&first.apply(command.clone()))).collect();
+    let answers: Vec<bool> = log.iter().map(|command| is_full(&first.apply(command))).collect();
     assert_eq!(answers, [false, false, false, true, false, false, false, false]);
     for command in log {
-        again.apply(command);
+        again.apply(&command);
     }
     assert!(again == first);
     first.check().unwrap();
@@ -369,11 +369,11 @@ fn a_refused_transaction_is_undone_as_a_whole_and_does_not_stop_the_next_one() {
     done(&mut state, Command::RecordCapacity { node: 1, bytes: 50_000 });
     let before = state.clone();
     let many = write(Some(key(1)), (0..10).map(|number| put(&format!("/n/{number}"), 10_000)).collect());
-    assert!(is_full(&state.apply(many.clone())));
+    assert!(is_full(&state.apply(&many)));
     assert!(state == before);
     // The other commands of its log entry behave as if it were not there.
     done(&mut state, write(Some(key(2)), vec![put("/small", 100)]));
-    assert!(is_full(&state.apply(many.clone())), "it was not remembered as done");
+    assert!(is_full(&state.apply(&many)), "it was not remembered as done");
     done(&mut state, Command::RecordCapacity { node: 1, bytes: 500_000 });
     assert!(matches!(done(&mut state, many), Outcome::Written { .. }));
 }
@@ -385,8 +385,8 @@ fn a_refused_command_is_not_remembered() {
     let bytes = state.bytes();
     done(&mut state, Command::RecordCapacity { node: 1, bytes });
     for number in 0..1_000 {
-        assert!(is_full(&state.apply(write(Some(key(10_000 + number)), vec![put("/new", 1)]))));
-        assert!(is_full(&state.apply(Command::Acquire(acquire("new", 20_000 + number, Mode::Exclusive)))));
+        assert!(is_full(&state.apply(&write(Some(key(10_000 + number)), vec![put("/new", 1)]))));
+        assert!(is_full(&state.apply(&Command::Acquire(acquire("new", 20_000 + number, Mode::Exclusive)))));
     }
     assert_eq!(state.bytes(), bytes);
 }
@@ -421,9 +421,9 @@ fn the_history_forgets_its_oldest_entries_before_it_fills_the_budget() {
     done(&mut state, open(1));
     done(&mut state, Command::RecordCapacity { node: 1, bytes: 400_000 });
     for number in 0..3_000 {
-        let taken = state.apply(Command::Acquire(acquire("busy", 10_000 + number, Mode::Exclusive)));
+        let taken = state.apply(&Command::Acquire(acquire("busy", 10_000 + number, Mode::Exclusive)));
         assert!(taken.answer.result.is_ok(), "{number}: {:?}", taken.answer.result);
-        state.apply(Command::Release { grant: id(10_000 + number), session: None, at: AT });
+        state.apply(&Command::Release { grant: id(10_000 + number), session: None, at: AT });
         state.check().unwrap();
     }
     assert!((50..100).contains(&state.census().history), "{} are kept", state.census().history);
@@ -455,7 +455,7 @@ fn the_byte_count_equals_a_full_count_and_stays_within_the_budget() {
                 done(&mut state, Command::RecordCapacity { node: seed % 3, bytes });
             }
             let (command, before) = (commands.next(&state), state.clone());
-            let applied = state.apply(command.clone());
+            let applied = state.apply(&command);
             commands.learn(&state, &applied);
             state.check().unwrap_or_else(|error| panic!("{}: {error} after {command:?}", at()));
             if is_full(&applied) {
@@ -486,10 +486,10 @@ fn a_small_node_can_be_removed_in_a_full_state() {
     assert!(matches!(done(&mut state, write(Some(key(1)), vec![delete("/a")])), Outcome::Written { .. }));
     assert!(matches!(done(&mut state, write(Some(key(2)), vec![delete("/b"), delete("/c")])), Outcome::Written { .. }));
     // A command that only reads, or does nothing, frees nothing: it waits until there is room for its key.
-    assert!(is_full(&state.apply(write(Some(key(3)), Vec::new()))));
+    assert!(is_full(&state.apply(&write(Some(key(3)), Vec::new()))));
     let check = Operation::Check { path: path("/"), version: None };
-    assert!(is_full(&state.apply(write(Some(key(4)), vec![check]))));
-    assert!(matches!(state.apply(write(Some(key(5)), vec![delete("/a")])).answer.result, Err(Rejection::Step { .. })));
+    assert!(is_full(&state.apply(&write(Some(key(4)), vec![check]))));
+    assert!(matches!(state.apply(&write(Some(key(5)), vec![delete("/a")])).answer.result, Err(Rejection::Step { .. })));
 }
 
 /// A state with one grant of the lock `a`, which has 21 holds, with the ids 10 to 30, and 16 keys of changes.
@@ -555,7 +555,7 @@ fn a_mode_change_without_a_key_works_in_a_full_state() {
         assert!(matches!(upgraded, Outcome::Held(_)), "{upgraded:?}");
         done(&mut state, Command::Downgrade { grant: id(10), key: None, at: AT });
     }
-    assert!(is_full(&state.apply(Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key: Some(key(3)), at: AT })));
+    assert!(is_full(&state.apply(&Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key: Some(key(3)), at: AT })));
 }
 
 /// Only the first piece of a command is checked against the budget, so the command itself must be.
@@ -577,7 +577,7 @@ fn a_revoke_of_many_holders_is_refused_unless_all_of_it_has_room() {
             at: AT,
         })
     };
-    let refused = is_full(&state.apply(order(256, 1)));
+    let refused = is_full(&state.apply(&order(256, 1)));
     while state.has_pending() {
         done(&mut state, Command::ContinuePendingWork { at: AT });
     }

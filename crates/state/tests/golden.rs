@@ -414,7 +414,7 @@ fn small_state() -> State {
         // It cools in `orders/42`; its key is remembered.
         Command::ExpireSession { session: SessionNumber(2), at: AT },
     ] {
-        let applied = state.apply(command);
+        let applied = state.apply(&command);
         assert!(applied.answer.result.is_ok(), "{applied:?}");
     }
     state.check().unwrap();

@@ -114,9 +114,9 @@ impl Run {
             self.ids.push(acquire.grant);
         }
         let before = self.state.clone();
-        let applied = catch_unwind(AssertUnwindSafe(|| self.state.apply(command.clone())));
+        let applied = catch_unwind(AssertUnwindSafe(|| self.state.apply(command)));
         let applied = applied.map_err(|panic| format!("it panicked: {:?}", panic.downcast_ref::<String>()))?;
-        ensure(self.replica.apply(command.clone()) == applied, || "two machines answer differently".to_owned())?;
+        ensure(self.replica.apply(command) == applied, || "two machines answer differently".to_owned())?;
         if let Err(Rejection::StateFull { .. }) = applied.answer.result {
             self.check_refusal(before, command)?;
         } else {
@@ -163,8 +163,8 @@ impl Run {
         ensure(self.state == before, || "a refused command changed something".to_owned())?;
         let (used, most) = (before.bytes(), before.bytes_max().unwrap_or(u64::MAX));
         let mut roomy = before;
-        (1..3).for_each(|node| drop(roomy.apply(Command::RecordCapacity { node, bytes: u64::MAX })));
-        let allowed = roomy.apply(command.clone());
+        (1..3).for_each(|node| drop(roomy.apply(&Command::RecordCapacity { node, bytes: u64::MAX })));
+        let allowed = roomy.apply(command);
         let grows = roomy.bytes() > used || matches!(command, Command::Revoke(_));
         let (bytes, result) = (roomy.bytes(), allowed.answer.result);
         ensure(result.is_ok() && grows && bytes > most / 2, || {

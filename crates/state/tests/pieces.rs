@@ -209,7 +209,7 @@ fn check_pending(state: &State) -> Checked {
 fn drain(state: &mut State, steps: u64) -> Result<usize, String> {
     let mut left = 10_000;
     while state.has_pending() {
-        let applied = state.apply(Command::ContinuePendingWork { at: WallMillis(0) });
+        let applied = state.apply(&Command::ContinuePendingWork { at: WallMillis(0) });
         bounded("ContinuePendingWork", applied.steps, steps)?;
         check_pending(state)?;
         left -= 1;
@@ -247,10 +247,10 @@ fn same_in_the_end(seed: u64, steps: usize) -> Result<usize, String> {
         if let Command::Acquire(acquire) = &command {
             ids.insert(acquire.grant);
         }
-        let at_once = whole.apply(command);
+        let at_once = whole.apply(&command);
         let done = || {
             ensure(!whole.has_pending(), || "the whole command should have fitted".to_owned())?;
-            let first = pieces.apply(other);
+            let first = pieces.apply(&other);
             bounded("it", first.steps, piece_steps)?;
             let (one, result) =
                 (at_once.answer.result.map_err(|error| kind(&error)), first.answer.result.map_err(|error| kind(&error)));
@@ -279,7 +279,7 @@ fn right_in_between(seed: u64, steps: usize) -> Result<usize, String> {
             commands.next(&state)
         };
         trace.push(serde_json::to_string(&command).expect("a command can be printed"));
-        let applied = state.apply(command);
+        let applied = state.apply(&command);
         commands.learn(&state, &applied);
         with_pending += usize::from(state.has_pending());
         let checked = || {
@@ -354,7 +354,7 @@ fn many_ends_at_once(seed: u64, steps: usize) -> Result<usize, String> {
             share(acquire, lock);
         }
         trace.push(serde_json::to_string(&command).expect("a command can be printed"));
-        let applied = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| state.apply(command)));
+        let applied = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| state.apply(&command)));
         let checked = || {
             let applied = applied.map_err(|_| "it panicked".to_owned())?;
             bounded("it", applied.steps, piece_steps)?;

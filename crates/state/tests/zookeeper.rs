@@ -92,7 +92,7 @@ impl World {
                 at,
             }),
         };
-        let applied = self.state.apply(command);
+        let applied = self.state.apply(&command);
         self.state.check().unwrap_or_else(|wrong| panic!("{text}: {wrong}"));
         if let ("open", name) = text.split_once(' ').unwrap_or_default() {
             self.sessions.insert(name.to_owned(), SessionNumber(applied.answer.revision.0));

@@ -49,7 +49,7 @@ impl Bench {
         let grant = GrantId::from_ulid(u128::from(self.index) << 64);
         let command = Command::Withdraw { grant, attempt: 1, at: WallMillis(1_800_000_000_000) };
         let log_id = LogIdOf::<TypeConfig>::new(LeaderId { term: 1, node_id: 1 }, self.index);
-        Entry::new(log_id, EntryPayload::Normal(Batch(vec![command; commands])))
+        Entry::new(log_id, EntryPayload::Normal(Batch::new(vec![command; commands]).expect("they are small")))
     }
 
     /// Appends an entry: the log has it in memory when this returns, and on disk when the future resolves.

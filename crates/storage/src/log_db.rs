@@ -4,8 +4,9 @@
 //! 'e' + index, big endian  → an entry                       'm' + name → vote, committed, purged, first, last, format
 //! ```
 //!
-//! `fairhold_codec` seals every value with a checksum, and an entry must have the index of its key. There is one column
-//! family, so that one write-ahead log and one memtable hold everything, and a flush frees the whole log.
+//! `fairhold_codec` seals every value with a checksum, and an entry must have the index of its key. The leader has sealed
+//! the commands in an entry before: their bytes are the same on all nodes. There is one column family, so that one
+//! write-ahead log and one memtable hold everything, and a flush frees the whole log.
 //!
 //! **Recovery.** `record_file` verifies every write-ahead log and the manifest and cuts an incomplete tail. Then
 //! RocksDB opens in `AbsoluteConsistency` mode, which tolerates nothing. Then the whole log is read: the entries from
@@ -42,7 +43,7 @@ type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
 /// The version byte of all values in the log store, and of their layout.
-pub const LOG_STORE_FORMAT: u8 = 2;
+pub const LOG_STORE_FORMAT: u8 = 3;
 
 const ENTRY_PREFIX: u8 = b'e';
 const VOTE: &[u8] = b"mvote";
@@ -311,8 +312,8 @@ impl Batch {
     }
 
     /// Alone, this needs no sync: it only bounds how far the state machine applies right after a start. An older value
-    /// is also safe, because the leader sends the newer one. It never names a missing entry: it is written after the
-    /// entry in the same log, which can lose only its tail.
+    /// is also safe, because the leader sends the newer one. It never names a missing entry: it is written with the
+    /// entry or after it in the same log, which can lose only its tail.
     pub(crate) fn put_committed(&mut self, committed: Option<&LogId>) -> io::Result<()> {
         self.put(COMMITTED, &committed)
     }

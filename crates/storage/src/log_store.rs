@@ -78,15 +78,24 @@ impl LogStore {
 
     /// Starts the writer thread, which writes with `write`.
     pub(crate) fn start(db: Arc<LogDb>, write: WriteBatchFn) -> io::Result<LogStore> {
-        let tail = Arc::new(Mutex::new(db.recover()?));
+        let tail = db.recover()?;
+        let committed = tail.state.committed;
+        let tail = Arc::new(Mutex::new(tail));
         let faults = Faults::default();
         let (sender, requests) = mpsc::channel(REQUESTS_MAX);
         let metrics = StorageMetrics::default();
         let (purged, purges) = std::sync::mpsc::sync_channel(PURGES_MAX);
         let sweeper = Sweeper { db: Arc::clone(&db), purges, tail: Arc::clone(&tail), faults: faults.clone() };
         let sweeper = std::thread::Builder::new().name("log-sweeper".to_owned()).spawn(move || sweeper.run())?;
-        let writer =
-            Writer { requests, tail: Arc::clone(&tail), faults: faults.clone(), write, purged, metrics: metrics.clone() };
+        let writer = Writer {
+            requests,
+            tail: Arc::clone(&tail),
+            faults: faults.clone(),
+            write,
+            purged,
+            metrics: metrics.clone(),
+            committed,
+        };
         let writer = std::thread::Builder::new().name("log-writer".to_owned()).spawn(move || writer.run())?;
         Ok(LogStore {
             shared: Arc::new(LogStoreInner { db, tail, faults }),
@@ -154,8 +163,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
         failpoint!(StorageCommittedSave)?;
+        // The writer records it with the next batch.
         self.shared.tail()?.state.committed = committed;
-        self.send(WriteRequest::Committed(committed)).await
+        Ok(())
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {

@@ -11,8 +11,8 @@ type Entry = EntryOf<TypeConfig>;
 type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
-/// Beyond this many bytes, entries leave memory when they are on disk. The bytes are encoded sizes; the values take
-/// more memory.
+/// Beyond this many bytes, entries leave memory when they are on disk. The bytes are encoded sizes; the decoded commands
+/// come on top.
 pub(crate) const TAIL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The bounds of the current log and its newest entries, on disk or not. Only openraft's core changes it, and the writer

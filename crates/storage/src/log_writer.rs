@@ -1,5 +1,9 @@
 //! The thread that writes the log: it takes all queued requests, writes them in one batch with one sync, and notifies
 //! their callers in order.
+//!
+//! The commit index has no request of its own. Each batch records it, as far as the entries of the log reach. So after a
+//! crash the recorded index may be older. This is harmless: it only bounds how far the state machine applies right after
+//! a start, and the leader sends the newer one.
 
 use crate::{
     TypeConfig,
@@ -51,7 +55,6 @@ pub(crate) enum WriteRequest {
         vote: Vote,
         done: oneshot::Sender<io::Result<()>>,
     },
-    Committed(Option<LogId>),
     Truncate {
         change: u64,
         removed: Range<u64>,
@@ -79,6 +82,8 @@ pub(crate) struct Writer {
     /// The queue of the sweeper.
     pub(crate) purged: std::sync::mpsc::SyncSender<u64>,
     pub(crate) metrics: StorageMetrics,
+    /// The commit index on disk.
+    pub(crate) committed: Option<LogId>,
 }
 
 /// A batch that is being assembled.
@@ -86,6 +91,8 @@ pub(crate) struct Writer {
 struct PendingBatch {
     batch: Batch,
     change: u64,
+    /// The log's last entry after this batch, if the batch changes the log.
+    last: Option<LogId>,
     waiters: Vec<WriteWaiter>,
 }
 
@@ -101,11 +108,25 @@ impl Writer {
             }
             self.finish(pending, added);
         }
+        self.finish_log();
+    }
+
+    /// Records the commit index of a log that gets no more entries. After an error this does nothing: the index is not
+    /// needed.
+    fn finish_log(&mut self) {
+        let last = self.tail.lock().ok().and_then(|tail| tail.state.last);
+        let recorded = self.committed;
+        let mut batch = Batch::default();
+        if self.put_committed(&mut batch, last).is_ok() && self.committed != recorded {
+            let result = self.write(batch);
+            drop(self.record(&result, 0, &[]));
+        }
     }
 
     fn finish(&mut self, pending: PendingBatch, added: io::Result<()>) {
-        let PendingBatch { batch, change, waiters } = pending;
-        let result = added.and_then(|()| self.check()).and_then(|()| failpoint!(StorageLogWrite));
+        let PendingBatch { mut batch, change, last, waiters } = pending;
+        let result = added.and_then(|()| self.put_committed(&mut batch, last));
+        let result = result.and_then(|()| failpoint!(StorageLogWrite));
         let result = result.and_then(|()| self.write(batch)).and_then(|()| failpoint!(StorageLogSynced));
         let failure = self.record(&result, change, &waiters).err();
         for waiter in waiters {
@@ -139,9 +160,20 @@ impl Writer {
         Ok(())
     }
 
-    /// After the first error, nothing is written any more: the content of the disk is unknown until the next start.
-    fn check(&self) -> io::Result<()> {
-        self.tail.lock().map_err(|_| poisoned())?.check()
+    /// Adds the commit index to a batch, at most the last entry of the log after this batch. An error if the store has
+    /// failed: then nothing is written any more, because the content of the disk is unknown until the next start.
+    fn put_committed(&mut self, batch: &mut Batch, last: Option<LogId>) -> io::Result<()> {
+        let committed = {
+            let tail = self.tail.lock().map_err(|_| poisoned())?;
+            tail.check()?;
+            // Entries after the last one may be committed too. The queue has them.
+            tail.state.committed.min(last)
+        };
+        if committed > self.committed {
+            batch.put_committed(committed.as_ref())?;
+            self.committed = committed;
+        }
+        Ok(())
     }
 
     /// Makes the result visible before any caller is notified.
@@ -170,6 +202,7 @@ impl PendingBatch {
             WriteRequest::Append { change, entries, first, last, flushed, room } => {
                 self.waiters.push(WriteWaiter::Append(flushed, room));
                 self.change = change;
+                self.last = last;
                 self.batch.put_entries(&entries);
                 self.batch.put_bounds(first, last.as_ref())
             }
@@ -181,14 +214,15 @@ impl PendingBatch {
                 self.waiters.push(WriteWaiter::Vote(vote, done));
                 self.batch.put_vote(&vote)
             }
-            WriteRequest::Committed(committed) => self.batch.put_committed(committed.as_ref()),
             WriteRequest::Truncate { .. } if planted::has(Bug::ForgetsTruncation) => Ok(()),
             WriteRequest::Truncate { change, removed, last } => {
                 self.change = change;
+                self.last = last;
                 self.batch.delete_entries(&removed);
                 self.batch.put_last(last.as_ref())
             }
             WriteRequest::Purge { removed, purged, last } => {
+                self.last = last;
                 self.batch.purge_entries(&removed);
                 self.batch.put_bounds(removed.end, last.as_ref())?;
                 self.batch.put_purged(&purged)

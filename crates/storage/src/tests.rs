@@ -39,7 +39,7 @@ fn vote(term: u64) -> Vote {
 /// An entry of about `commands` times 25 bytes. Its content depends on its index.
 fn entry(term: u64, index: u64, commands: usize) -> Entry {
     let command = Command::Abandon { grant: GrantId::from_ulid(u128::MAX), attempt: index, at: WallMillis(1_800_000_000_000) };
-    Entry { log_id: log_id(term, index), payload: EntryPayload::Normal(Batch(vec![command; commands])) }
+    Entry { log_id: log_id(term, index), payload: EntryPayload::Normal(Batch::new(vec![command; commands]).unwrap()) }
 }
 
 fn entries(term: u64, indexes: std::ops::Range<u64>) -> Vec<Entry> {

@@ -155,6 +155,12 @@ impl LockName {
         Path(self.0.clone())
     }
 
+    /// The same path as text.
+    #[must_use]
+    pub fn path_str(&self) -> &str {
+        &self.0
+    }
+
     /// Whether a level of the name has the form of a contender's node, `<session number>-lock-<ten digits>`. No lock may have
     /// such a name: it would be a contender's node, or below one.
     #[must_use]

@@ -32,8 +32,8 @@ use tokio::{
 const HTTP_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long any other service may take to stop.
 const SERVICE_STOP_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often the node checks whether the cluster has its id. After a restart, the first check finds it.
-const CLUSTER_ID_CHECK_EVERY: Duration = Duration::from_millis(100);
+/// How often the node checks for the id of its cluster, once it is part of one. Until then the directory is not bound.
+const CLUSTER_ID_CHECK_EVERY: Duration = Duration::from_millis(5);
 
 /// A running node.
 pub(super) struct Server {
@@ -159,9 +159,11 @@ impl NodeServices {
             .members
             .iter()
             .map(|(id, member)| (*id, MemberAddress { url: member.url.clone(), address: member.peer.clone() }));
-        let proposal_bytes = config.proposal_bytes;
-        let replica_config =
-            ReplicaConfig { proposal_bytes, ..ReplicaConfig::new(config.id, members.collect(), data_dir.incarnation()) };
+        let replica_config = ReplicaConfig {
+            proposal_bytes: config.proposal_bytes,
+            cluster: data_dir.cluster(),
+            ..ReplicaConfig::new(config.id, members.collect(), data_dir.incarnation())
+        };
         let peer_service = PeerService::new(&replica_config);
         let peer = Arc::new(TcpPeer::new(Handle::current(), keys.clone()));
         let server = server.with_metrics(peer.metrics()).with_keys(keys);
@@ -187,6 +189,8 @@ impl NodeServices {
 
 /// Keeps the directory locked, and binds it to its cluster once the cluster has an id.
 async fn keep_directory(replica: Replica<TokioRuntime>, mut directory: DataDir) -> ServeError {
+    // If the cluster cannot form, the program ends for this reason elsewhere.
+    drop(replica.formed().await);
     let cluster = loop {
         match replica.read(|state| state.cluster()) {
             Some(cluster) => break cluster,

@@ -219,7 +219,7 @@ mod tests {
     const ID: SessionId = SessionId(7);
 
     fn applied(state: &mut State, command: Command) -> Outcome {
-        state.apply(command).answer.result.unwrap()
+        state.apply(&command).answer.result.unwrap()
     }
 
     /// A session that holds this many locks.

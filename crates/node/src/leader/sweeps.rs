@@ -82,7 +82,7 @@ mod tests {
         }
 
         fn apply(&mut self, command: Command, now: u64) {
-            let applied = self.state.apply(command);
+            let applied = self.state.apply(&command);
             assert!(applied.answer.result.is_ok(), "{applied:?}");
             self.state.check().unwrap();
             applied.events.iter().for_each(|event| self.sweeps.observe(&self.state, event, AtOffset(now)));

@@ -1,6 +1,6 @@
 //! The configuration of a replica, and openraft's configuration derived from it.
 
-use fairhold_types::{Incarnation, NodeId, duration, limits::PROPOSALS_BYTES_MAX};
+use fairhold_types::{ClusterId, Incarnation, NodeId, duration, limits::PROPOSALS_BYTES_MAX};
 use openraft::{Config, ConfigError, SnapshotPolicy};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -44,6 +44,8 @@ pub struct ReplicaConfig {
     pub members: BTreeMap<NodeId, MemberAddress>,
     /// This node's data directory.
     pub incarnation: Incarnation,
+    /// The cluster to which the data directory is bound, if any. Right after a start the state may not name it yet.
+    pub cluster: Option<ClusterId>,
     /// The two election timeouts. A follower that receives nothing from a leader for the longer one plus a random time
     /// between the two starts an election.
     pub election_timeout_ms: (u64, u64),
@@ -71,6 +73,7 @@ impl ReplicaConfig {
             id,
             members,
             incarnation,
+            cluster: None,
             election_timeout_ms: (150, 300),
             heartbeat_ms: 50,
             snapshot_every: SNAPSHOT_EVERY,

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol between nodes. Nodes with different versions refuse each other.
-pub const WIRE_VERSION: u16 = 2;
+pub const WIRE_VERSION: u16 = 3;
 
 /// Requests of one lane keep their order and share a connection. Lanes do not delay each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,10 +1,12 @@
 //! openraft's type configuration. It is generic over the runtime, so that a simulator can run the same node.
 
-use fairhold_state::command::{Answer, Command};
+use crate::base::raw;
+use fairhold_codec::EncodeError;
+use fairhold_state::command::{Answer, Command, LOG_FORMAT};
 use fairhold_types::{Incarnation, NodeId};
 use openraft::{AsyncRuntime, EntryPayload, RaftTypeConfig};
-use serde::{Deserialize, Serialize};
-use std::{fmt, marker::PhantomData};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 /// The types that Fairhold configures openraft with.
 pub struct Types<RT>(PhantomData<fn() -> RT>);
@@ -32,12 +34,49 @@ impl<RT: AsyncRuntime> RaftTypeConfig for Types<RT> {
 }
 
 /// The commands of one log entry, in order. Each gets its own answer and revision.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Batch(pub Vec<Command>);
+///
+/// The leader encodes them, once: every node stores and sends the same bytes. Clones share the commands and their bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch(Arc<EncodedCommands>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct EncodedCommands {
+    commands: Vec<Command>,
+    /// The codec's envelope of the commands.
+    bytes: Box<[u8]>,
+}
+
+impl Batch {
+    /// Encodes these commands. Fails only if they are larger than `fairhold_codec::BYTES_MAX`.
+    pub fn new(commands: Vec<Command>) -> Result<Batch, EncodeError> {
+        let bytes = fairhold_codec::encode(LOG_FORMAT, &commands)?.into();
+        Ok(Batch(Arc::new(EncodedCommands { commands, bytes })))
+    }
+
+    /// The commands, in order.
+    #[must_use]
+    pub fn commands(&self) -> &[Command] {
+        &self.0.commands
+    }
+}
+
+impl Serialize for Batch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        raw::serialize(&self.0.bytes, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Batch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Batch, D::Error> {
+        let bytes = raw::deserialize(deserializer)?;
+        let commands = fairhold_codec::decode(LOG_FORMAT, &bytes).map_err(D::Error::custom)?;
+        Ok(Batch(Arc::new(EncodedCommands { commands, bytes: bytes.into() })))
+    }
+}
 
 impl fmt::Display for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} commands", self.0.len())
+        write!(f, "{} commands", self.commands().len())
     }
 }
 

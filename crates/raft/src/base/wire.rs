@@ -7,6 +7,7 @@ use crate::base::{
     aliases::{LeaderId, LogId, Members},
     error::{HandoverError, NotProposed, ProposeError},
     peer::{Refusal, WIRE_VERSION},
+    raw,
     types::Types,
 };
 use bytes::Bytes;
@@ -22,7 +23,7 @@ use openraft::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-const WIRE_FORMAT: u8 = 2;
+const WIRE_FORMAT: u8 = 3;
 const _: () = assert!(WIRE_FORMAT as u16 == WIRE_VERSION, "the version byte must be the version that nodes compare");
 
 /// A request. `peer::Lane` documents which lane carries it.
@@ -162,38 +163,6 @@ pub(crate) fn encode<T: Serialize>(message: &T) -> Result<Bytes, EncodeError> {
 /// Decodes a request or a reply.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     fairhold_codec::decode(WIRE_FORMAT, bytes)
-}
-
-/// Encodes bytes as one piece. As a plain `Vec<u8>`, serde would encode them one by one.
-mod raw {
-    use serde::{Deserializer, Serializer, de};
-    use std::fmt;
-
-    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(bytes)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        struct Raw;
-
-        impl de::Visitor<'_> for Raw {
-            type Value = Vec<u8>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("bytes")
-            }
-
-            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
-                Ok(bytes.to_vec())
-            }
-
-            fn visit_byte_buf<E: de::Error>(self, bytes: Vec<u8>) -> Result<Vec<u8>, E> {
-                Ok(bytes)
-            }
-        }
-
-        deserializer.deserialize_byte_buf(Raw)
-    }
 }
 
 #[cfg(test)]

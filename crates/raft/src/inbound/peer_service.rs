@@ -22,7 +22,7 @@ use crate::{
 };
 use bytes::Bytes;
 use fairhold_state::command::Command;
-use fairhold_types::{Incarnation, NodeId, failpoint};
+use fairhold_types::{ClusterId, Incarnation, NodeId, failpoint};
 use futures_util::{
     FutureExt,
     future::{BoxFuture, ready},
@@ -43,6 +43,8 @@ pub struct PeerService<RT: AsyncRuntime>(Arc<ServiceInner<RT>>);
 struct ServiceInner<RT: AsyncRuntime> {
     id: NodeId,
     incarnation: Incarnation,
+    /// The cluster to which the data directory was bound at the start.
+    bound_to: Option<ClusterId>,
     /// The nodes that may connect until this node knows a membership.
     configured: BTreeSet<NodeId>,
     /// The replica, once it has started.
@@ -73,6 +75,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         PeerService(Arc::new(ServiceInner {
             id: config.id,
             incarnation: config.incarnation,
+            bound_to: config.cluster,
             configured: config.members.keys().copied().collect(),
             replica: OnceLock::new(),
             introduced: Mutex::new(BTreeMap::new()),
@@ -104,8 +107,13 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         self.replica().map(|(core, _)| core)
     }
 
+    /// The cluster of this node, if it has one.
+    fn cluster(&self, core: &Core<RT>) -> Option<ClusterId> {
+        core.shared.read().cluster().or(self.0.bound_to)
+    }
+
     fn check_introduction(&self, core: &Core<RT>, other: &Introduction) -> Result<(), Refusal> {
-        if let (Some(ours), Some(theirs)) = (core.shared.read().cluster(), other.cluster)
+        if let (Some(ours), Some(theirs)) = (self.cluster(core), other.cluster)
             && ours != theirs
         {
             return Err(Refusal::Cluster { theirs, ours });
@@ -155,7 +163,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
             None => Introduction { id, cluster: None, incarnation, empty: false, members: Vec::new() },
             Some(core) => Introduction {
                 id,
-                cluster: core.shared.read().cluster(),
+                cluster: self.cluster(&core),
                 incarnation,
                 empty: core.with_metrics(is_uninitialized),
                 members: core.with_metrics(incarnations).into_iter().collect(),

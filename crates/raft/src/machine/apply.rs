@@ -4,7 +4,7 @@
 use crate::{
     base::{
         aliases::{LogId, Members},
-        types::{Batch, BatchResults, Types},
+        types::{BatchResults, Types},
     },
     machine::{
         defect::{DefectAction, Defects, catch_panic},
@@ -28,6 +28,7 @@ use openraft::{
     storage::{EntryResponder, RaftStateMachine},
 };
 use std::{
+    borrow::Cow,
     io,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
@@ -109,23 +110,21 @@ impl<RT: AsyncRuntime> Machine<RT> {
 
     /// Applies one entry's commands. Each gets its own answer, and the observer gets its events before any reader can
     /// see the change.
-    async fn apply_batch(&self, index: u64, batch: Batch) -> io::Result<BatchResults> {
-        let mut answers = Vec::with_capacity(batch.0.len());
+    async fn apply_batch(&self, index: u64, commands: &[Command]) -> io::Result<BatchResults> {
+        let mut answers = Vec::with_capacity(commands.len());
         let mut suspects = self.shared.defects.in_entry(index);
         let mut retried = Vec::new();
-        let mut commands = batch.0.into_iter();
         loop {
-            let steps = self.apply_slice(index, &suspects, &mut commands, &mut answers)?;
+            let steps = self.apply_slice(index, &suspects, commands, &mut answers)?;
             let pace = self.observer.pace(steps);
             if !pace.is_zero() {
                 RT::sleep(pace).await;
             }
-            let Some(next) = commands.as_slice().first() else { break };
+            let Some(next) = commands.get(answers.len()) else { break };
             let position = answers.len() as u64;
             if suspects.contains(&position) {
                 match self.shared.defects.decide(index, position, next) {
                     DefectAction::Skip { fingerprint, checked } => {
-                        commands.next();
                         answers.push(self.skip(index, position, fingerprint, checked).await?);
                     }
                     DefectAction::Try => {
@@ -140,20 +139,14 @@ impl<RT: AsyncRuntime> Machine<RT> {
         Ok(BatchResults(answers))
     }
 
-    /// Applies the next commands, until they have taken `SLICE_STEPS` or a command has a recorded defect. Returns the
-    /// steps.
-    fn apply_slice(
-        &self,
-        index: u64,
-        suspects: &[u64],
-        commands: &mut std::vec::IntoIter<Command>,
-        answers: &mut Vec<Answer>,
-    ) -> io::Result<u64> {
+    /// Applies the commands that have no answer yet, until they have taken `SLICE_STEPS` or a command has a recorded
+    /// defect. Returns the steps.
+    fn apply_slice(&self, index: u64, suspects: &[u64], commands: &[Command], answers: &mut Vec<Answer>) -> io::Result<u64> {
         let mut done = 0;
         let slice = || {
             let mut state = self.shared.write();
             while done < SLICE_STEPS && !suspects.contains(&(answers.len() as u64)) {
-                let Some(command) = commands.next() else { break };
+                let Some(command) = commands.get(answers.len()) else { break };
                 let before = state.revision();
                 match catch_panic(|| state.apply(command)) {
                     Ok(Applied { answer, events, steps }) => {
@@ -229,11 +222,11 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             let answers = match entry.payload {
                 EntryPayload::Blank => BatchResults(Vec::new()),
                 EntryPayload::Normal(batch) => {
-                    let batch = with_planted_bugs(batch, log_id.index, responder.is_none());
-                    let written = batch.0.iter().map(Command::snapshot_weight).sum::<u64>();
+                    let commands = with_planted_bugs(batch.commands(), log_id.index, responder.is_none());
+                    let written = commands.iter().map(Command::snapshot_weight).sum::<u64>();
                     let before = self.shared.read().snapshot_weight();
-                    self.shared.log_bytes().add(log_id.index, batch.0.iter().map(Command::size).sum::<usize>() as u64);
-                    let answers = self.apply_batch(log_id.index, batch).await?;
+                    self.shared.log_bytes().add(log_id.index, commands.iter().map(Command::size).sum::<usize>() as u64);
+                    let answers = self.apply_batch(log_id.index, &commands).await?;
                     // Removals count as well: they make the next snapshot smaller.
                     let removed = before.saturating_sub(self.shared.read().snapshot_weight());
                     self.work += written.max(removed);
@@ -328,13 +321,13 @@ fn replace_state(current: &mut State, state: State) -> State {
     std::mem::replace(current, state)
 }
 
-/// The unchanged batch, unless a planted bug changes it on the nodes that do not answer its callers.
-fn with_planted_bugs(mut batch: Batch, index: u64, has_no_caller: bool) -> Batch {
+/// The unchanged commands, unless a planted bug changes them on the nodes that do not answer their callers.
+fn with_planted_bugs(commands: &[Command], index: u64, has_no_caller: bool) -> Cow<'_, [Command]> {
     if planted::has(Bug::LosesAnEntry) && has_no_caller && index.is_multiple_of(16) {
-        return Batch(Vec::new());
+        return Cow::Borrowed(&[]);
     }
     if planted::has(Bug::AppliesOutOfOrder) && has_no_caller {
-        batch.0.reverse();
+        return commands.iter().rev().cloned().collect();
     }
-    batch
+    Cow::Borrowed(commands)
 }

@@ -154,17 +154,7 @@ fn encode<RT: AsyncRuntime>(request: &mut AppendEntriesRequest<Types<RT>>) -> Re
     let mut cut = false;
     loop {
         let count = request.entries.len();
-        let message = PeerRequest::<RT>::Append(AppendEntriesRequest {
-            vote: request.vote,
-            prev_log_id: request.prev_log_id,
-            entries: std::mem::take(&mut request.entries),
-            leader_commit: request.leader_commit,
-        });
-        let encoded = wire::encode(&message);
-        if let PeerRequest::Append(back) = message {
-            request.entries = back.entries;
-        }
-        match encoded {
+        match wire::encode(&PeerRequest::<RT>::Append(request.clone())) {
             Ok(bytes) if bytes.len() <= REQUEST_BYTES_MAX || count <= 1 => return Ok((bytes, cut)),
             Err(error) if count <= 1 => return Err(unreachable_error(&error)),
             Ok(_) | Err(_) => {
@@ -209,7 +199,7 @@ mod tests {
             lifetime: Lifetime::Persistent,
         };
         let transact = Transact { key: None, conditions: vec![], then: vec![put], otherwise: None, at: WallMillis(0) };
-        let payload = EntryPayload::Normal(Batch(vec![Command::Transact(transact)]));
+        let payload = EntryPayload::Normal(Batch::new(vec![Command::Transact(transact)]).unwrap());
         let entry = |index| EntryOf::<Types<TokioRuntime>> { log_id: log_id(index), payload: payload.clone() };
         let vote = Vote { leader_id: LEADER, committed: true };
         AppendEntriesRequest { vote, prev_log_id: None, entries: (0..entries).map(entry).collect(), leader_commit: None }

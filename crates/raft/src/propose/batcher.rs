@@ -148,7 +148,11 @@ async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
         return answer_all(callers, Err(NotProposed::Overloaded.into()));
     }
     let (responder, completed) = ProgressResponder::<Types<RT>, ClientWriteResult<Types<RT>>>::complete_only();
-    if core.raft.client_write_ff(Batch(commands), Some(responder)).await.is_err() {
+    // The queues' limits keep a batch far below the largest size.
+    let Ok(batch) = Batch::new(commands) else {
+        return answer_all(callers, Err(NotProposed::Overloaded.into()));
+    };
+    if core.raft.client_write_ff(batch, Some(responder)).await.is_err() {
         return answer_all(callers, Err(NotProposed::ShuttingDown.into()));
     }
     match core.until_leader_changes(completed).await {

@@ -31,7 +31,7 @@ mod tests {
         assert!(Endings.finished(&state).is_ok());
         let (name, meta, at) = (String::new(), Meta::new(), WallMillis(0));
         let open = OpenSession { key: None, id: SessionId(1), timeout_ms: 1_000, name, meta, at };
-        state.apply(Command::OpenSession(open));
+        state.apply(&Command::OpenSession(open));
         assert!(Endings.finished(&state).is_err());
     }
 }

@@ -37,7 +37,7 @@ struct Stage {
 impl Stage {
     /// Applies a command, and shows the change to the invariant.
     fn apply(&mut self, command: Command) -> Judged {
-        let events = self.state.apply(command).events;
+        let events = self.state.apply(&command).events;
         self.show(&events)
     }
 
@@ -60,7 +60,7 @@ impl Stage {
     fn acquire(&mut self, id: u128, change: impl FnOnce(&mut Acquire)) -> GrantNumber {
         let mut acquire = acquire(id);
         change(&mut acquire);
-        let applied = self.state.apply(Command::Acquire(acquire));
+        let applied = self.state.apply(&Command::Acquire(acquire));
         self.show(&applied.events).unwrap();
         let outcome = applied.answer.result.unwrap();
         if let Outcome::Held(held) = &outcome {
@@ -124,7 +124,7 @@ fn unsound() -> State {
     let blocks = |first: [Command; 2]| {
         let (mut state, ephemeral) = (State::new(), Lifetime::Ephemeral { session: SessionId(1) });
         let nodes = [create("/a-block", BLOCK, Lifetime::Persistent), create("/z", 1, ephemeral)];
-        first.into_iter().chain(nodes).for_each(|command| drop(state.apply(command).answer.result.unwrap()));
+        first.into_iter().chain(nodes).for_each(|command| drop(state.apply(&command).answer.result.unwrap()));
         state.check().unwrap();
         let blocks: Vec<Vec<u8>> = state.snapshot_blocks().collect();
         assert_eq!(blocks.len(), 2, "the sessions are in the first, and the ephemeral node is in the second");
@@ -147,7 +147,7 @@ fn holders(stage: &mut Stage) -> Judged {
     // The invariant does not see the administrator's limit: it sees two grants that hold a lock with a limit of 1.
     let (key, by) = (None, "an administrator".to_owned());
     let set = SetLock { key, lock: lock(), limit: Some(1), max_waiters: None, max_hold_ms: None, by, at: AT };
-    stage.state.apply(Command::SetLock(set)).answer.result.unwrap();
+    stage.state.apply(&Command::SetLock(set)).answer.result.unwrap();
     assert_eq!(stage.state.lock(&lock()).holders.len(), 2);
     let silent = Event::Holds { lock: lock(), grant: first, holds: 1 };
     stage.show(&[silent]).unwrap_err();
@@ -169,7 +169,7 @@ fn tokens(stage: &mut Stage) -> Judged {
 
 fn agreement(stage: &mut Stage) -> Judged {
     let before = stage.state.clone();
-    let events = stage.state.apply(Command::Acquire(acquire(1))).events;
+    let events = stage.state.apply(&Command::Acquire(acquire(1))).events;
     stage.show(&events).unwrap();
     let state = stage.state.clone();
     stage.show_as(2, false, &state, state.revision(), &events).unwrap();

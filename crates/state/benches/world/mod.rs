@@ -27,7 +27,7 @@ impl World {
     }
 
     pub(crate) fn apply(&mut self, command: Command) -> Outcome {
-        self.state.apply(command).answer.result.unwrap_or_else(|refused| panic!("refused: {refused:?}"))
+        self.state.apply(&command).answer.result.unwrap_or_else(|refused| panic!("refused: {refused:?}"))
     }
 
     fn id(&mut self) -> GrantId {

@@ -19,7 +19,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let mut state = State::new();
-        let opened = state.apply(Command::OpenSession(OpenSession {
+        let opened = state.apply(&Command::OpenSession(OpenSession {
             key: None,
             id: SESSION,
             timeout_ms: 10_000,
@@ -57,17 +57,17 @@ impl World {
             value: None,
             at: WallMillis(1),
         };
-        assert!(self.state.apply(Command::Acquire(acquire)).answer.result.is_ok());
+        assert!(self.state.apply(&Command::Acquire(acquire)).answer.result.is_ok());
         grant
     }
 
     fn upgrade(&mut self, grant: GrantId) {
         // Refused while another upgrade waits, or if the grant is queued. Both cases are wanted.
-        drop(self.state.apply(Command::Upgrade { grant, if_busy: IfBusy::Queue, key: None, at: WallMillis(1) }));
+        drop(self.state.apply(&Command::Upgrade { grant, if_busy: IfBusy::Queue, key: None, at: WallMillis(1) }));
     }
 
     fn release(&mut self, grant: GrantId) {
-        assert!(self.state.apply(Command::Release { grant, session: None, at: WallMillis(1) }).answer.result.is_ok());
+        assert!(self.state.apply(&Command::Release { grant, session: None, at: WallMillis(1) }).answer.result.is_ok());
     }
 }
 

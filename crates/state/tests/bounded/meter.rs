@@ -41,7 +41,7 @@ impl Meter {
     /// Applies a command, and compares each thousand of them with the first.
     pub(crate) fn apply(&mut self, state: &mut State, command: Command) -> fairhold_state::command::Applied {
         let begun = processor_time();
-        let applied = state.apply(command);
+        let applied = state.apply(&command);
         self.time += processor_time() - begun;
         self.steps += applied.steps + BASE;
         self.commands += 1;
@@ -59,7 +59,7 @@ impl Meter {
     /// Returns a complaint if a command costs too much.
     pub(crate) fn complaint(&self, state: &State, command: &Command) -> Option<String> {
         let measure = |_| {
-            let (mut state, command) = (state.clone(), command.clone());
+            let mut state = state.clone();
             let begun = processor_time();
             let applied = state.apply(command);
             (processor_time() - begun, applied.steps)

@@ -168,7 +168,7 @@ impl Machine {
 
     fn apply(&mut self, command: Command) -> String {
         let before = self.state.revision();
-        let applied = self.state.apply(command);
+        let applied = self.state.apply(&command);
         printer::applied(&self.names, before, &applied)
     }
 
@@ -204,7 +204,7 @@ impl Machine {
             at: self.at(),
         };
         let (before, asked) = (self.state.revision(), open.id);
-        let applied = self.state.apply(Command::OpenSession(open));
+        let applied = self.state.apply(&Command::OpenSession(open));
         if let Ok(Outcome::SessionOpened { id, number, .. }) = &applied.answer.result
             && *id == asked
         {
@@ -218,7 +218,7 @@ impl Machine {
         let id = args.take_key("id").unwrap_or(&fresh);
         let acquire = self.read_acquire(id, args)?;
         let before = self.state.revision();
-        let applied = self.state.apply(Command::Acquire(acquire));
+        let applied = self.state.apply(&Command::Acquire(acquire));
         self.note_grant(id, &applied);
         Ok(printer::applied(&self.names, before, &applied))
     }
@@ -354,7 +354,7 @@ impl Machine {
             }
             for command in commands {
                 let before = self.state.revision();
-                let applied = self.state.apply(command);
+                let applied = self.state.apply(&command);
                 self.note_grant(&id, &applied);
                 last = printer::applied(&self.names, before, &applied);
                 if applied.answer.result.is_err() {

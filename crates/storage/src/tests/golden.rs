@@ -38,13 +38,13 @@ fn the_bytes_of_an_identity() {
 
 #[test]
 fn the_bytes_of_a_log_entry() {
-    check("storage_log_entry_v2.hex", &log_db::seal(&entry(3, 1000, 2)).unwrap());
+    check("storage_log_entry_v3.hex", &log_db::seal(&entry(3, 1000, 2)).unwrap());
 }
 
 #[test]
 fn the_bytes_of_a_vote_and_a_log_id() {
-    check("storage_vote_v2.hex", &log_db::seal(&vote(3)).unwrap());
-    check("storage_log_id_v2.hex", &log_db::seal(&Some(log_id(3, 1000))).unwrap());
+    check("storage_vote_v3.hex", &log_db::seal(&vote(3)).unwrap());
+    check("storage_log_id_v3.hex", &log_db::seal(&Some(log_id(3, 1000))).unwrap());
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Fixture {
     }
 
     fn apply(&mut self, command: Command, second: u64) -> Answer {
-        let Applied { answer, events, .. } = self.state.apply(command);
+        let Applied { answer, events, .. } = self.state.apply(&command);
         let now = self.started + Duration::from_secs(second);
         events.iter().for_each(|event| self.timers.observe(&self.state, event, now));
         answer
