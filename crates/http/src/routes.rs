@@ -14,7 +14,7 @@ pub(crate) struct Methods<S>(Vec<(Method, Call<S>)>);
 
 /// A path with its methods.
 pub(crate) struct Route<S> {
-    /// The path, with the names of its variable parts.
+    /// The path, with a placeholder for each variable part: `/v1/locks/{name}`.
     pub(crate) template: &'static str,
     methods: Methods<S>,
 }
@@ -59,6 +59,7 @@ impl<S: 'static> Methods<S> {
     where
         H: Handler<T, S, Future = BoxFuture<'static, Response>>,
     {
+        assert!(self.0.iter().all(|(of, _)| *of != method), "{method} is given twice");
         self.0.push((method, Box::new(move |request, state| handler.clone().call(request, state))));
         self
     }

@@ -65,9 +65,9 @@ impl Change<'_> {
         if let Some((lock, rank)) = busy {
             self.refuse_busy(acquire, lock, rank)?;
         }
-        // A request that neither waits nor lets others wait cannot close a cycle.
-        let may_close_cycle = busy.is_some() || has_waiters;
-        let checked = !may_close_cycle || self.refuse_deadlock(acquire, named, busy.is_none())?;
+        // A request that neither waits nor makes others wait cannot close a cycle.
+        let must_check = busy.is_some() || has_waiters;
+        let checked = !must_check || self.refuse_deadlock(acquire, named, busy.is_none())?;
         self.require_tombstone_room()?;
         if named.is_none() {
             self.require_session_room()?;

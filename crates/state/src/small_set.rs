@@ -18,8 +18,8 @@ pub(crate) struct SmallSet<T: Ord, const FEW: usize>(Form<T, FEW>);
 enum Form<T: Ord, const FEW: usize> {
     /// The number of items, and the items in order. The rest of the array has no meaning.
     Few(usize, [T; FEW]),
-    /// More items. It stays in this form until it is empty, so that a set around the bound does not change forms again
-    /// and again.
+    /// More items. It stays in this form until it is empty, so that a set whose size is near the bound does not change
+    /// forms again and again.
     Many(OrdSet<T>),
 }
 

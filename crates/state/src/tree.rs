@@ -10,7 +10,7 @@ use std::{ops::Bound, sync::Arc};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tree {
-    nodes: Weighed<Path, Slot>,
+    nodes: Weighed<Path, TreeSlot>,
     /// The node of the first contender of each grant. A command looks a grant up several times, and a number is found
     /// faster than a path.
     contenders: Weighed<GrantNumber, ContenderNode>,
@@ -21,7 +21,7 @@ pub(crate) struct Tree {
 /// A node in the order of the tree.
 // A record is far larger than a pointer, and half of a map's slots are empty, so records are stored outside the maps.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Slot {
+pub(crate) enum TreeSlot {
     /// The node itself.
     Node(Arc<Znode>),
     /// The first contender of a grant, which `Tree::contenders` has.
@@ -85,9 +85,9 @@ impl Tree {
             NodeRole::Contender(contender) if !contender.secondary => {
                 let number = contender.number;
                 self.contenders.insert(number, ContenderNode { path: path.clone(), node: Arc::new(node) });
-                Slot::Contender(number)
+                TreeSlot::Contender(number)
             }
-            NodeRole::Contender(_) | NodeRole::Data | NodeRole::Lock(_) => Slot::Node(Arc::new(node)),
+            NodeRole::Contender(_) | NodeRole::Data | NodeRole::Lock(_) => TreeSlot::Node(Arc::new(node)),
         };
         self.nodes.insert(path, slot).is_some()
     }
@@ -96,10 +96,10 @@ impl Tree {
         self.nodes.get(path).map(|slot| &**self.in_slot(slot))
     }
 
-    fn in_slot<'a>(&'a self, slot: &'a Slot) -> &'a Arc<Znode> {
+    fn in_slot<'a>(&'a self, slot: &'a TreeSlot) -> &'a Arc<Znode> {
         match slot {
-            Slot::Node(node) => node,
-            Slot::Contender(number) => match self.contenders.get(number) {
+            TreeSlot::Node(node) => node,
+            TreeSlot::Contender(number) => match self.contenders.get(number) {
                 Some(contender) => &contender.node,
                 None => unreachable!("the tree shows grant #{number}, which has no contender"),
             },
@@ -130,8 +130,8 @@ impl Tree {
     /// changes its value, `change_contender` its contender.
     pub(crate) fn get_mut(&mut self, path: &str) -> Option<&mut Znode> {
         match self.nodes.get_mut(path)? {
-            Slot::Node(node) => Some(Arc::make_mut(node)),
-            Slot::Contender(_) => None,
+            TreeSlot::Node(node) => Some(Arc::make_mut(node)),
+            TreeSlot::Contender(_) => None,
         }
     }
 
@@ -148,8 +148,10 @@ impl Tree {
     /// Replaces the value of a node that is not a contender. Returns the node, to change fields that do not count in its
     /// weight.
     pub(crate) fn write(&mut self, path: &Path, value: Value) -> Option<&mut Znode> {
-        let slot = self.nodes.reweigh(path, value_length, value.len() as u64)?;
-        let Slot::Node(node) = slot else { return None };
+        if matches!(self.nodes.get(path)?, TreeSlot::Contender(_)) {
+            return None;
+        }
+        let TreeSlot::Node(node) = self.nodes.reweigh(path, value_length, value.len() as u64)? else { return None };
         self.value_bytes = self.value_bytes - node.value.len() as u64 + value.len() as u64;
         let node = Arc::make_mut(node);
         node.value = value;
@@ -174,8 +176,8 @@ impl Tree {
 
     /// The same for a contender in a further lock.
     pub(crate) fn change_secondary<T>(&mut self, path: &Path, change: impl FnOnce(&mut Contender) -> T) -> Option<T> {
-        let weight = |slot: &Slot| if let Slot::Node(node) = slot { changing_weight(node) } else { 0 };
-        self.nodes.change(path, weight, |slot| if let Slot::Node(node) = slot { changed(node, change) } else { None })?
+        let weight = |slot: &TreeSlot| if let TreeSlot::Node(node) = slot { changing_weight(node) } else { 0 };
+        self.nodes.change(path, weight, |slot| if let TreeSlot::Node(node) = slot { changed(node, change) } else { None })?
     }
 
     /// The total weight in bytes, including locks and contenders.
@@ -192,8 +194,8 @@ impl Tree {
     pub(crate) fn is_consistent(&self) -> bool {
         let shown = || {
             self.nodes.iter().filter_map(|(path, slot)| match slot {
-                Slot::Contender(number) => Some((path, number)),
-                Slot::Node(_) => None,
+                TreeSlot::Contender(number) => Some((path, number)),
+                TreeSlot::Node(_) => None,
             })
         };
         let at_its_path = |(path, number): (&Path, &GrantNumber)| self.contenders.get(number).is_some_and(|it| it.path == *path);
@@ -304,7 +306,7 @@ impl Tree {
 
     /// Removes a node without children. Updates the parent's `pzxid` and child counter.
     pub(crate) fn remove(&mut self, path: &Path, revision: Revision) -> Option<Znode> {
-        let Slot::Node(node) = self.nodes.remove(path)? else { unreachable!("{path} is the contender of a grant") };
+        let TreeSlot::Node(node) = self.nodes.remove(path)? else { unreachable!("{path} is the contender of a grant") };
         self.value_bytes -= node.value.len() as u64;
         assert!(node.num_children == 0, "a node with children was removed: {path}");
         if let Some(parent) = path.parent_str().and_then(|parent| self.get_mut(parent)) {
@@ -339,8 +341,8 @@ fn remove_child(parent: &mut Znode, revision: Revision) {
     parent.num_children -= 1;
 }
 
-fn value_length(slot: &Slot) -> u64 {
-    if let Slot::Node(node) = slot { node.value.len() as u64 } else { 0 }
+fn value_length(slot: &TreeSlot) -> u64 {
+    if let TreeSlot::Node(node) = slot { node.value.len() as u64 } else { 0 }
 }
 
 /// The part of a node's weight that changes with its contender.

@@ -9,7 +9,7 @@ use crate::{
     command::{Meta, OperationResult},
     record::{Contender, NodeRole, Revocation, SessionRecord, Znode},
     tombstones::Tombstone,
-    tree::{ContenderNode, Slot},
+    tree::{ContenderNode, TreeSlot},
     weighed::Weigh,
 };
 use fairhold_types::{GrantId, GrantNumber, LockName, Path, Revision, SessionNumber};
@@ -63,7 +63,7 @@ fn meta_weight(meta: &Meta) -> u64 {
     if meta.is_empty() { 0 } else { META_BYTES + pairs.sum::<u64>() }
 }
 
-impl Weigh<Path> for Slot {
+impl Weigh<Path> for TreeSlot {
     /// A node below `/locks` stores the name of its lock a second time.
     fn key_weight(path: &Path) -> u64 {
         len(path.as_str()) * if path.is_under_locks() { 2 } else { 1 }
@@ -71,15 +71,15 @@ impl Weigh<Path> for Slot {
 
     fn weight(&self) -> u64 {
         match self {
-            Slot::Node(node) => node_weight(node),
+            TreeSlot::Node(node) => node_weight(node),
             // Its own table counts it.
-            Slot::Contender(_) => 0,
+            TreeSlot::Contender(_) => 0,
         }
     }
 }
 
 impl Weigh<GrantNumber> for ContenderNode {
-    /// `Slot` counts its path.
+    /// `TreeSlot` counts its path.
     fn key_weight(_: &GrantNumber) -> u64 {
         0
     }

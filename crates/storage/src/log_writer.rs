@@ -1,9 +1,9 @@
 //! The thread that writes the log: it takes all queued requests, writes them in one batch with one sync, and notifies
 //! their callers in order.
 //!
-//! The commit index has no request of its own. Each batch records it, as far as the entries of the log reach. So after a
-//! crash the recorded index may be older. This is harmless: it only bounds how far the state machine applies right after
-//! a start, and the leader sends the newer one.
+//! The commit index has no request of its own. Each batch that changes the log records it, as far as the entries of the
+//! log reach. So after a crash the recorded index may be older. This is harmless: it only bounds how far the state
+//! machine applies right after a start, and the leader sends the newer one.
 
 use crate::{
     TypeConfig,
@@ -166,7 +166,9 @@ impl Writer {
         let committed = {
             let tail = self.tail.lock().map_err(|_| poisoned())?;
             tail.check()?;
-            // Entries after the last one may be committed too. The queue has them.
+            // `committed` may be after `last`: the entries in between are in the queue, for a later batch. If it is, `last`
+            // is committed too: a leader of a newer term commits only after this node has written its vote for that term,
+            // and so all entries before it.
             tail.state.committed.min(last)
         };
         if committed > self.committed {

@@ -1,11 +1,11 @@
-//! What answers the requests of a listener: the API of a node, or of a server that cannot run as a node yet.
+//! The service that answers a listener's requests: the API of a node, or of a server that cannot run as a node yet.
 
 use axum::{Router, extract::Request, response::Response};
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{fmt, sync::Arc};
 use tower::ServiceExt;
 
-/// Answers requests. Clones share everything.
+/// Answers requests. A clone shares the function.
 #[derive(Clone)]
 pub struct ApiService(Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>);
 

@@ -30,7 +30,8 @@ use tracing::Instrument;
 /// The methods that calls have.
 const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-/// What the middleware needs: the node, the cluster's id, the request ids, the metrics, and the rule for administrators.
+/// The parts that the middleware needs: the node, the cluster's id, the request ids, the metrics, and the rule for
+/// administrators.
 pub(crate) struct MiddlewareContext<RT: AsyncRuntime> {
     pub(crate) node: Node<RT>,
     cluster: ClusterHeader,
@@ -60,7 +61,7 @@ impl RequestIds {
             return Ok(given.clone());
         }
         let number = self.taken.fetch_add(1, Ordering::Relaxed);
-        // With the exact capacity, the header takes the text over as it is.
+        // With the exact capacity, the header takes the string without a copy.
         let digits = (u64::BITS - (number | 1).leading_zeros()).div_ceil(4);
         let mut id = String::with_capacity(self.prefix.len() + digits as usize);
         id.push_str(&self.prefix);

@@ -35,14 +35,14 @@ impl<RT: AsyncRuntime> RaftTypeConfig for Types<RT> {
 
 /// The commands of one log entry, in order. Each gets its own answer and revision.
 ///
-/// The leader encodes them, once: every node stores and sends the same bytes. Clones share the commands and their bytes.
+/// The leader encodes them once, and every node stores and sends the same bytes. Clones share the commands and their bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch(Arc<EncodedCommands>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct EncodedCommands {
     commands: Vec<Command>,
-    /// The codec's envelope of the commands.
+    /// The encoded commands, with the codec's header and checksum.
     bytes: Box<[u8]>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! openraft answers a heartbeat only once everything before it is on disk. If the disks of a majority stall, for example
 //! because all nodes share one, the leader hears nothing for the lease, stops its heartbeats, and loses its leadership.
-//! But a heartbeat acknowledges no entry. So if the disk takes long, this module answers as soon as Raft has accepted
-//! the heartbeat.
+//! But the answer to a heartbeat acknowledges no new entry. So if the disk takes long, this module answers as soon as
+//! Raft has accepted the heartbeat.
 
 use crate::{
     base::lost_entries::LostEntries,
@@ -25,7 +25,8 @@ use std::{pin::pin, sync::Arc, time::Duration};
 /// How long a node that lost entries reports the loss before it ends.
 const REPORTS_FOR: Duration = Duration::from_millis(500);
 
-/// How long an answer waits for the disk. A leader waits for an answer as long as its heartbeat interval of 50 ms.
+/// How long an answer waits for the disk: well below the default heartbeat interval of 50 ms, which is how long a leader
+/// waits for an answer.
 const DISK_WAIT_MAX: Duration = Duration::from_millis(10);
 
 /// Answers a heartbeat. If it shows that this node has lost entries, the node stops.
@@ -38,7 +39,7 @@ pub(crate) async fn answer<RT: AsyncRuntime>(core: Arc<Core<RT>>, rpc: AppendEnt
         biased;
         response = &mut answered => response,
         () = RT::sleep(DISK_WAIT_MAX) => {
-            // Raft handles this request after the heartbeat, and neither while it writes a vote.
+            // Raft handles this question after the heartbeat, and changes its vote in memory before it grants it.
             if is_accepted(&core, vote, acknowledged).await { Ok(AppendEntriesResponse::Success) } else { answered.await }
         }
     };
@@ -73,7 +74,7 @@ async fn is_accepted<RT: AsyncRuntime>(core: &Core<RT>, vote: Vote<LeaderId>, ac
     accepted.await.unwrap_or(false)
 }
 
-/// Whether the loss is reported, as it is unless a planted bug hides it.
+/// Always true, except with the planted bug.
 fn reports_loss() -> bool {
     !planted::has(Bug::HidesLostEntries)
 }
