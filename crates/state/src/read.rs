@@ -86,7 +86,13 @@ impl State {
     /// A named session by its secret id.
     #[must_use]
     pub fn session_by_id(&self, id: &SessionId) -> Option<&SessionRecord> {
-        self.index.session_ids.get(id).and_then(|number| self.session(*number))
+        self.session_number(id).and_then(|number| self.session(number))
+    }
+
+    /// The number of a named session, by its secret id.
+    #[must_use]
+    pub fn session_number(&self, id: &SessionId) -> Option<SessionNumber> {
+        self.index.session_ids.get(id).copied()
     }
 
     /// All sessions by number, including those made for one grant.

@@ -156,9 +156,9 @@ impl LogDb {
         let mut tail = Tail::new(pointers);
         let mut newest = None;
         if has_entries {
-            self.entries(entries.clone()).for_each(|entry, bytes| {
+            self.entries(entries.clone()).for_each(|entry, _| {
                 newest = Some(entry.log_id());
-                tail.add_recovered(entry, bytes);
+                tail.add_recovered(entry);
                 true
             })?;
             if newest != last {

@@ -179,21 +179,21 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     {
         failpoint!(StorageLogAppend)?;
         let mut sealed = Vec::new();
-        let mut sized = Vec::new();
+        let mut kept = Vec::new();
         let mut total = 0;
         for entry in entries {
             let index = entry.index();
             let bytes = log_db::seal(&entry)?;
             total += bytes.len();
-            sized.push((entry, bytes.len()));
             sealed.push((index, bytes));
+            kept.push(entry);
         }
         // An append larger than the whole limit uses all of it.
         let wanted = u32::try_from(total).unwrap_or(u32::MAX).min(WAITING_BYTES_MAX);
         let room = Arc::clone(&self.room).acquire_many_owned(wanted).await.map_err(|_| writer_stopped())?;
         let (change, first, last) = {
             let mut tail = self.shared.tail()?;
-            let change = tail.append(sized)?;
+            let change = tail.append(kept)?;
             (change, tail.state.first, tail.state.last)
         };
         self.send(WriteRequest::Append { change, entries: sealed, first, last, flushed: callback, room }).await

@@ -2,6 +2,7 @@
 
 use crate::TypeConfig;
 use openraft::{
+    EntryPayload,
     alias::{EntryOf, LogIdOf, VoteOf},
     entry::RaftEntry,
 };
@@ -11,8 +12,7 @@ type Entry = EntryOf<TypeConfig>;
 type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
-/// Beyond this many bytes, entries leave memory when they are on disk. The bytes are encoded sizes; the decoded commands
-/// come on top.
+/// Beyond this many bytes of memory, entries leave it when they are on disk.
 pub(crate) const TAIL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The bounds of the current log and its newest entries, on disk or not. Only openraft's core changes it, and the writer
@@ -104,25 +104,24 @@ impl Tail {
         self.failure.get_or_insert(failure);
     }
 
-    /// Appends entries of these encoded sizes. Returns the number of this change.
-    pub(crate) fn append(&mut self, entries: Vec<(Entry, usize)>) -> io::Result<u64> {
+    /// Appends entries. Returns the number of this change.
+    pub(crate) fn append(&mut self, entries: Vec<Entry>) -> io::Result<u64> {
         self.check()?;
         let mut next = self.state.next_index();
-        if let Some((entry, _)) = entries.first()
+        if let Some(entry) = entries.first()
             && self.state.last.is_none()
         {
             next = entry.index();
             self.state.first = next;
         }
-        let fits = entries.iter().zip(next..).all(|((entry, _), index)| entry.index() == index);
+        let fits = entries.iter().zip(next..).all(|(entry, index)| entry.index() == index);
         if !fits {
             return Err(invalid(format_args!("the next entry of the log must have index {next}")));
         }
         self.change += 1;
-        for (entry, bytes) in entries {
+        for entry in entries {
             self.state.last = Some(entry.log_id());
-            self.bytes += bytes;
-            self.entries.push_back(TailEntry { entry, bytes, change: self.change });
+            self.keep(entry, self.change);
         }
         Ok(self.change)
     }
@@ -172,10 +171,16 @@ impl Tail {
     }
 
     /// Adds an entry that was on disk when the store was opened.
-    pub(crate) fn add_recovered(&mut self, entry: Entry, bytes: usize) {
-        self.bytes += bytes;
-        self.entries.push_back(TailEntry { entry, bytes, change: 0 });
+    pub(crate) fn add_recovered(&mut self, entry: Entry) {
+        self.keep(entry, 0);
         self.mark_written(0);
+    }
+
+    fn keep(&mut self, entry: Entry, change: u64) {
+        let batch = if let EntryPayload::Normal(batch) = &entry.payload { batch.memory() } else { 0 };
+        let bytes = size_of::<TailEntry>() + batch;
+        self.bytes += bytes;
+        self.entries.push_back(TailEntry { entry, bytes, change });
     }
 
     /// Reads the entries at these indexes: those in memory up to about this many bytes, but at least one.

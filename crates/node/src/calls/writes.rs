@@ -50,7 +50,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let renewed = self.0.keepalives.renew::<RT>(Renewal::Grant(grant), deadline).await;
         // After the timeout was set, a failed renewal does not mean that nothing happened.
         let renewed = renewed.map_err(|error| if ttl.is_some() { UnknownReason::Deadline.into() } else { error })?;
-        let revision = self.revision_of(&[&renewed], deadline).await;
+        let revision = self.revision_of(std::slice::from_ref(&renewed.value), renewed.revision, deadline).await;
         match renewed.value {
             Renewed::Alive { timeout_ms } => Ok(At { value: Duration::from_millis(timeout_ms), revision }),
             Renewed::Ended { reason: Some(reason) } => Err(self.grant_ended(&grant, reason)),
@@ -109,9 +109,10 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// `None` if it has ended.
     pub async fn keepalive(&self, ids: Vec<SessionId>, timeout: Duration) -> Result<At<Vec<Option<Duration>>>, CallError> {
         let deadline = RT::Instant::now() + timeout;
-        let renewed = self.0.keepalives.renew_all::<RT>(ids.into_iter().map(Renewal::Session), deadline).await?;
-        let revision = self.revision_of(&renewed.iter().collect::<Vec<_>>(), deadline).await;
-        let timeouts = renewed.into_iter().map(|renewed| match renewed.value {
+        let renewals = ids.into_iter().map(Renewal::Session).collect();
+        let renewed = self.0.keepalives.renew_all::<RT>(renewals, deadline).await?;
+        let revision = self.revision_of(&renewed.value, renewed.revision, deadline).await;
+        let timeouts = renewed.value.into_iter().map(|renewed| match renewed {
             Renewed::Alive { timeout_ms } => Ok(Some(Duration::from_millis(timeout_ms))),
             Renewed::Ended { .. } => Ok(None),
             Renewed::SessionOwned { .. } | Renewed::Unconfirmed => Err(ProposeError::Unknown(UnknownReason::Deadline)),
@@ -123,9 +124,8 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// The revision of the leader's answers to keepalives, or this node's if that is later. If something has ended, it
     /// waits a moment for this node to reach the leader's revision: then the refusal carries the revision and the note
     /// of the end.
-    async fn revision_of(&self, renewed: &[&At<Renewed>], deadline: RT::Instant) -> Revision {
-        let leader_revision = renewed.iter().map(|renewed| renewed.revision).max().unwrap_or_default();
-        if renewed.iter().any(|renewed| matches!(renewed.value, Renewed::Ended { .. })) {
+    async fn revision_of(&self, renewed: &[Renewed], leader_revision: Revision, deadline: RT::Instant) -> Revision {
+        if renewed.iter().any(|renewed| matches!(renewed, Renewed::Ended { .. })) {
             let until = deadline.min(RT::Instant::now() + END_SEEN_TIMEOUT);
             let _optional = self.0.replica.wait_for_revision(leader_revision, until).await;
         }

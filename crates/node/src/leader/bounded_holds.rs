@@ -46,7 +46,7 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> BoundedHolds<I> {
     }
 
     /// The grants that have reached their `max_hold`, at most this many.
-    pub(crate) fn due_up_to(&self, now: I, max: usize) -> Vec<(GrantNumber, FencingToken)> {
+    pub(crate) fn due_up_to(&mut self, now: I, max: usize) -> Vec<(GrantNumber, FencingToken)> {
         let due = self.deadlines.due_up_to(now, max).into_iter();
         due.filter_map(|grant| self.tokens.get(&grant).map(|token| (grant, *token))).collect()
     }

@@ -1,7 +1,8 @@
 //! A set of deadlines, as a pure structure. Each one moves when its object is touched.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeSet, HashMap},
+    hash::Hash,
     ops::Add,
     time::Duration,
 };
@@ -9,49 +10,86 @@ use std::{
 /// The deadlines of objects `K`, on a clock with instants `I`.
 #[derive(Debug)]
 pub(crate) struct Deadlines<K, I> {
-    by_key: BTreeMap<K, (I, Duration)>,
-    by_time: BTreeSet<(I, K)>,
+    by_key: HashMap<K, Deadline<I>>,
+    /// Each object once, at its `place`.
+    by_place: BTreeSet<(I, K)>,
 }
 
-impl<K: Clone + Ord, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> {
+/// A keepalive moves `at` alone, so that it costs one look-up. The object's place follows when its turn comes.
+#[derive(Debug)]
+struct Deadline<I> {
+    at: I,
+    timeout: Duration,
+    /// Where the object is in the order: at its deadline, or at an earlier one.
+    place: I,
+}
+
+impl<K: Clone + Ord + Hash, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> {
     pub(crate) fn new() -> Self {
-        Deadlines { by_key: BTreeMap::new(), by_time: BTreeSet::new() }
+        Deadlines { by_key: HashMap::new(), by_place: BTreeSet::new() }
     }
 
     /// Sets a deadline this long after `now`, in place of an earlier one.
     pub(crate) fn insert(&mut self, key: K, timeout: Duration, now: I) {
-        self.remove(key.clone());
-        self.by_key.insert(key.clone(), (now + timeout, timeout));
-        self.by_time.insert((now + timeout, key));
+        let at = now + timeout;
+        if let Some(replaced) = self.by_key.insert(key.clone(), Deadline { at, timeout, place: at }) {
+            self.by_place.remove(&(replaced.place, key.clone()));
+        }
+        self.by_place.insert((at, key));
     }
 
     /// Moves a known object's deadline to its full timeout from `now`. Returns the timeout.
     pub(crate) fn touch(&mut self, key: K, now: I) -> Option<Duration> {
-        let (deadline, timeout) = self.by_key.get_mut(&key)?;
-        self.by_time.remove(&(*deadline, key.clone()));
-        *deadline = now + *timeout;
-        self.by_time.insert((*deadline, key));
-        Some(*timeout)
+        let deadline = self.by_key.get_mut(&key)?;
+        let timeout = deadline.timeout;
+        deadline.at = now + timeout;
+        // `now` jumps back when a pause of the process is found. A place after the deadline would be too late.
+        if deadline.at < deadline.place {
+            self.insert(key, timeout, now);
+        }
+        Some(timeout)
     }
 
     pub(crate) fn remove(&mut self, key: K) {
-        if let Some((deadline, _)) = self.by_key.remove(&key) {
-            self.by_time.remove(&(deadline, key));
+        if let Some(removed) = self.by_key.remove(&key) {
+            self.by_place.remove(&(removed.place, key));
         }
     }
 
     /// The objects whose deadline has passed, earliest first.
-    pub(crate) fn due(&self, now: I) -> Vec<K> {
-        self.by_time.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, key)| key.clone()).collect()
+    pub(crate) fn due(&mut self, now: I) -> Vec<K> {
+        self.due_up_to(now, usize::MAX)
     }
 
     /// The objects whose deadline has passed, earliest first, at most this many.
-    pub(crate) fn due_up_to(&self, now: I, max: usize) -> Vec<K> {
-        self.by_time.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, key)| key.clone()).take(max).collect()
+    pub(crate) fn due_up_to(&mut self, now: I, max: usize) -> Vec<K> {
+        loop {
+            let mut due = Vec::new();
+            let mut outdated = Vec::new();
+            for (place, key) in self.by_place.iter().take_while(|(place, _)| *place <= now) {
+                if due.len() == max {
+                    break;
+                }
+                match self.by_key.get(key) {
+                    Some(deadline) if deadline.at == *place => due.push(key.clone()),
+                    _ => outdated.push((*place, key.clone())),
+                }
+            }
+            if outdated.is_empty() {
+                return due;
+            }
+            for (place, key) in outdated {
+                if let Some(deadline) = self.by_key.get_mut(&key) {
+                    deadline.place = deadline.at;
+                    self.by_place.insert((deadline.at, key.clone()));
+                }
+                self.by_place.remove(&(place, key));
+            }
+        }
     }
 
     pub(crate) fn is_due(&self, key: K, now: I) -> bool {
-        self.by_key.get(&key).is_some_and(|(deadline, _)| *deadline <= now)
+        self.by_key.get(&key).is_some_and(|deadline| deadline.at <= now)
     }
 }
 
@@ -69,7 +107,7 @@ mod tests {
 
     #[test]
     fn nothing_is_due_before_its_full_timeout() {
-        let deadlines = two();
+        let mut deadlines = two();
         assert_eq!(
             (deadlines.due(AtOffset(9)), deadlines.due(AtOffset(10)), deadlines.due(AtOffset(20))),
             (vec![], vec![1], vec![1, 2])
@@ -90,5 +128,24 @@ mod tests {
         deadlines.remove(1);
         assert_eq!(deadlines.due(AtOffset(100)), vec![2]);
         assert!(!deadlines.is_due(1, AtOffset(100)) && deadlines.is_due(2, AtOffset(100)));
+    }
+
+    #[test]
+    fn touched_objects_are_due_in_the_order_of_their_deadlines_and_each_once() {
+        let mut deadlines = two();
+        deadlines.touch(1, AtOffset(15));
+        deadlines.insert(3, Duration::from_secs(1), AtOffset(21));
+        assert_eq!(deadlines.due_up_to(AtOffset(30), 2), vec![2, 3], "the deadline of 1 has moved to 25");
+        assert_eq!(deadlines.due(AtOffset(30)), vec![2, 3, 1]);
+        assert_eq!(deadlines.due(AtOffset(30)), vec![2, 3, 1], "they stay due until they are removed");
+    }
+
+    #[test]
+    fn a_deadline_that_moves_back_is_due_in_time() {
+        let mut deadlines = two();
+        deadlines.touch(1, AtOffset(50));
+        assert_eq!(deadlines.due(AtOffset(30)), vec![2]);
+        deadlines.touch(1, AtOffset(30));
+        assert_eq!((deadlines.due(AtOffset(39)), deadlines.due(AtOffset(40))), (vec![2], vec![2, 1]));
     }
 }

@@ -53,9 +53,9 @@ impl<I: Instant> IdleLocks<I> {
     }
 
     /// The locks to forget, as many as one command may cover. `budget` is the state's.
-    pub(crate) fn due(&self, budget: Option<u64>, now: I) -> Vec<(LockName, Revision)> {
-        let with_since = |lock: LockName| self.since.get(&lock).map(|since| (lock, *since));
+    pub(crate) fn due(&mut self, budget: Option<u64>, now: I) -> Vec<(LockName, Revision)> {
         let due = self.deadlines.due_up_to(now, VERDICT_OBJECTS_MAX);
+        let with_since = |lock: LockName| self.since.get(&lock).map(|since| (lock, *since));
         if !due.is_empty() {
             return due.into_iter().filter_map(with_since).collect();
         }
@@ -106,9 +106,9 @@ mod tests {
 
     #[test]
     fn unused_locks_within_their_share_of_the_budget_stay_for_their_full_time() {
-        let (idle, start) = ten();
+        let (mut idle, start) = ten();
         let room = 8 * 10 * unused_lock_bytes(&name(0));
-        let after = |span| numbers(idle.due(Some(room), start + span));
+        let mut after = |span| numbers(idle.due(Some(room), start + span));
         assert_eq!(after(LOCK_IDLE_MAX - Duration::from_millis(1)), [0; 0]);
         assert_eq!(after(LOCK_IDLE_MAX + Duration::from_secs(2)), [0, 1, 2]);
         assert_eq!(numbers(idle.due(None, start + Duration::from_secs(500))), [0; 0], "without a budget there is no excess");
@@ -119,14 +119,14 @@ mod tests {
         let (mut idle, start) = ten();
         // Room for seven of them.
         let room = 8 * 7 * unused_lock_bytes(&name(0));
-        let after = |idle: &IdleLocks<Moment>, span| numbers(idle.due(Some(room), start + span));
-        assert_eq!(after(&idle, LOCK_IDLE_MIN - Duration::from_millis(1)), [0; 0], "the last user may come back");
-        assert_eq!(after(&idle, LOCK_IDLE_MIN + Duration::from_secs(1)), [0, 1]);
-        assert_eq!(after(&idle, LOCK_IDLE_MIN + Duration::from_secs(60)), [0, 1, 2]);
+        let after = |idle: &mut IdleLocks<Moment>, span| numbers(idle.due(Some(room), start + span));
+        assert_eq!(after(&mut idle, LOCK_IDLE_MIN - Duration::from_millis(1)), [0; 0], "the last user may come back");
+        assert_eq!(after(&mut idle, LOCK_IDLE_MIN + Duration::from_secs(1)), [0, 1]);
+        assert_eq!(after(&mut idle, LOCK_IDLE_MIN + Duration::from_secs(60)), [0, 1, 2]);
         for number in 0..3 {
             idle.remove(&name(number));
         }
-        assert_eq!(after(&idle, LOCK_IDLE_MIN + Duration::from_secs(60)), [0; 0]);
+        assert_eq!(after(&mut idle, LOCK_IDLE_MIN + Duration::from_secs(60)), [0; 0]);
         assert!(idle.is_since(&name(3), Revision(3)) && !idle.is_since(&name(2), Revision(2)));
     }
 

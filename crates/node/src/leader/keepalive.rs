@@ -19,17 +19,17 @@ use fairhold_types::{
     EndReason, NodeId, Revision, SessionNumber, duration, failpoint,
     planted::{self, Bug},
 };
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
 use openraft_rt::{AsyncRuntime, Instant};
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 /// The version byte of keepalives between nodes.
 const KEEPALIVE_FORMAT: u8 = 1;
 /// Keepalives that may wait at one node for the next message.
 const QUEUE_MAX: usize = 65_536;
-/// Keepalives in one message to the leader.
+/// With this many keepalives, a message to the leader is full. The last call that it takes may exceed it.
 const BATCH_MAX: usize = 8_192;
 /// How long one message to the leader may take. After that the keepalives go to the leader of that time.
 const MESSAGE_TIMEOUT: Duration = Duration::from_millis(1_000);
@@ -75,21 +75,26 @@ enum RenewalReply {
 /// The queue of keepalives for the leader.
 #[derive(Debug, Clone)]
 pub(crate) struct Keepalives {
-    queue: mpsc::Sender<PendingRenewal>,
+    queue: mpsc::UnboundedSender<PendingRenewals>,
+    /// One permit for each keepalive that may wait.
+    room: Arc<Semaphore>,
     metrics: KeepaliveMetrics,
 }
 
+/// The keepalives of one call.
 #[derive(Debug)]
-struct PendingRenewal {
-    renewal: Renewal,
-    answer: oneshot::Sender<At<Renewed>>,
+struct PendingRenewals {
+    renewals: Vec<Renewal>,
+    answer: oneshot::Sender<At<Vec<Renewed>>>,
+    _room: OwnedSemaphorePermit,
 }
 
 impl Keepalives {
     /// The queue, and its batcher, which must run as a task.
     pub(crate) fn new(metrics: KeepaliveMetrics) -> (Keepalives, KeepaliveBatcher) {
-        let (send, receive) = mpsc::channel(QUEUE_MAX);
-        (Keepalives { queue: send, metrics: metrics.clone() }, KeepaliveBatcher { queue: receive, metrics })
+        let (send, receive) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(QUEUE_MAX));
+        (Keepalives { queue: send, room, metrics: metrics.clone() }, KeepaliveBatcher { queue: receive, metrics })
     }
 
     /// Renews until the leader confirms or denies it, or until the deadline. The result carries the leader's revision.
@@ -99,23 +104,40 @@ impl Keepalives {
         renewal: Renewal,
         deadline: RT::Instant,
     ) -> Result<At<Renewed>, ProposeError> {
-        self.metrics.requested.inc();
+        let At { mut value, revision } = self.renew_all::<RT>(vec![renewal], deadline).await?;
+        Ok(At { value: value.pop().unwrap_or(Renewed::Unconfirmed), revision })
+    }
+
+    /// Renews all of them as `renew` does. `NotProposed` means that none of them moved a deadline.
+    pub(crate) async fn renew_all<RT: AsyncRuntime>(
+        &self,
+        renewals: Vec<Renewal>,
+        deadline: RT::Instant,
+    ) -> Result<At<Vec<Renewed>>, ProposeError> {
+        self.metrics.requested.inc_by(renewals.len() as u64);
+        let mut all = At { value: vec![Renewed::Unconfirmed; renewals.len()], revision: Revision::default() };
         // A keepalive that was sent may have moved the deadline on its arrival, whatever the next attempt returns.
         let mut is_sent = false;
+        let mut open: Vec<usize> = (0..renewals.len()).collect();
         loop {
-            let (answer, answered) = oneshot::channel();
-            match self.queue.try_send(PendingRenewal { renewal, answer }) {
-                Ok(()) => match RT::timeout_at(deadline, answered).await {
-                    Ok(Ok(At { value: Renewed::Unconfirmed, .. })) => is_sent = true,
-                    Ok(Ok(renewed)) => return Ok(renewed),
+            match self.enqueue(open.iter().map(|place| renewals[*place]).collect()) {
+                Ok(answered) => match RT::timeout_at(deadline, answered).await {
+                    Ok(Ok(At { value, revision })) => {
+                        is_sent = true;
+                        all.revision = all.revision.max(revision);
+                        open.iter().zip(value).for_each(|(place, renewed)| all.value[*place] = renewed);
+                        open.retain(|place| all.value[*place] == Renewed::Unconfirmed);
+                        if open.is_empty() {
+                            return Ok(all);
+                        }
+                    }
                     Ok(Err(_)) if is_sent => return Err(UnknownReason::ConnectionLost.into()),
                     Ok(Err(_)) => return Err(NotProposed::ShuttingDown.into()),
                     Err(_) => return Err(UnknownReason::Deadline.into()),
                 },
-                Err(mpsc::error::TrySendError::Full(_)) if !is_sent => return Err(NotProposed::Overloaded.into()),
-                Err(mpsc::error::TrySendError::Full(_)) => {}
-                Err(mpsc::error::TrySendError::Closed(_)) if is_sent => return Err(UnknownReason::ConnectionLost.into()),
-                Err(mpsc::error::TrySendError::Closed(_)) => return Err(NotProposed::ShuttingDown.into()),
+                Err(refused) if !is_sent => return Err(refused.into()),
+                Err(NotProposed::ShuttingDown) => return Err(UnknownReason::ConnectionLost.into()),
+                Err(_) => {}
             }
             if RT::Instant::now() >= deadline {
                 return Err(UnknownReason::Deadline.into());
@@ -124,53 +146,64 @@ impl Keepalives {
         }
     }
 
-    /// Renews each of them as `renew` does. `NotProposed` means that none of them moved a deadline.
-    pub(crate) async fn renew_all<RT: AsyncRuntime>(
-        &self,
-        renewals: impl Iterator<Item = Renewal>,
-        deadline: RT::Instant,
-    ) -> Result<Vec<At<Renewed>>, ProposeError> {
-        let all = join_all(renewals.map(|renewal| self.renew::<RT>(renewal, deadline))).await;
-        let none_was_sent = all.iter().all(|renewed| matches!(renewed, Err(ProposeError::NotProposed(_))));
-        let may_have_moved = |error| if none_was_sent { error } else { UnknownReason::Deadline.into() };
-        all.into_iter().collect::<Result<_, _>>().map_err(may_have_moved)
+    /// Queues keepalives for the next message: all of them, or none.
+    fn enqueue(&self, renewals: Vec<Renewal>) -> Result<oneshot::Receiver<At<Vec<Renewed>>>, NotProposed> {
+        let count = u32::try_from(renewals.len()).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(count).map_err(|_| NotProposed::Overloaded)?;
+        let (answer, answered) = oneshot::channel();
+        let pending = PendingRenewals { renewals, answer, _room: room };
+        self.queue.send(pending).map_err(|_| NotProposed::ShuttingDown)?;
+        Ok(answered)
     }
 }
 
 /// Collects keepalives while a message is in flight, and sends them together in the next one.
 #[derive(Debug)]
 pub(crate) struct KeepaliveBatcher {
-    queue: mpsc::Receiver<PendingRenewal>,
+    queue: mpsc::UnboundedReceiver<PendingRenewals>,
     metrics: KeepaliveMetrics,
 }
 
 impl KeepaliveBatcher {
     pub(crate) async fn run<RT: AsyncRuntime>(mut self, replica: Replica<RT>, stop: Stop) {
-        let mut batch = Vec::new();
         loop {
-            let count = tokio::select! {
+            let first = tokio::select! {
                 biased;
                 () = stop.requested() => return,
-                count = self.queue.recv_many(&mut batch, BATCH_MAX) => count,
+                first = self.queue.recv() => first,
             };
-            if count == 0 {
-                return;
-            }
-            // Callers that gave up need no answer.
-            batch.retain(|pending| !pending.answer.is_closed());
-            let renewals: Vec<Renewal> = batch.iter().map(|pending| pending.renewal).collect();
+            let Some(first) = first else { return };
+            let (batch, renewals) = self.collect(first);
             self.metrics.batches.inc();
             let renewed = send_batch(&replica, &renewals).await;
             let is_unconfirmed = renewed.is_none();
-            let At { value: results, revision } = renewed
+            let At { value, revision } = renewed
                 .unwrap_or_else(|| At { value: vec![Renewed::Unconfirmed; renewals.len()], revision: Revision::default() });
-            for (pending, value) in batch.drain(..).zip(results) {
+            let mut results = value.into_iter();
+            for pending in batch {
+                let value = results.by_ref().take(pending.renewals.len()).collect();
                 let _caller_may_be_gone = pending.answer.send(At { value, revision });
             }
             if is_unconfirmed {
                 RT::sleep(RETRY_PAUSE).await;
             }
         }
+    }
+
+    /// The calls whose keepalives go into the next message, and these keepalives.
+    fn collect(&mut self, first: PendingRenewals) -> (Vec<PendingRenewals>, Vec<Renewal>) {
+        let mut batch = Vec::new();
+        let mut renewals = Vec::new();
+        let mut next = Some(first);
+        while let Some(pending) = next {
+            // Callers that gave up need no answer.
+            if !pending.answer.is_closed() {
+                renewals.extend_from_slice(&pending.renewals);
+                batch.push(pending);
+            }
+            next = if renewals.len() < BATCH_MAX { self.queue.try_recv().ok() } else { None };
+        }
+        (batch, renewals)
     }
 }
 
@@ -273,7 +306,7 @@ async fn confirm<RT: AsyncRuntime>(
         return None;
     }
     Some(replica.read(|state| {
-        let result = |(renewal, touched)| match (session_of(state, renewal), touched) {
+        let result = |(renewal, touched)| match (session_now(state, renewal, touched), touched) {
             (Ok(session), Some((moved, timeout))) if session == moved && !clock.cannot_confirm(arrived.leadership, session) => {
                 Renewed::Alive { timeout_ms: duration::millis(timeout) }
             }
@@ -289,7 +322,7 @@ async fn confirm<RT: AsyncRuntime>(
 fn session_of(state: &State, renewal: Renewal) -> Result<SessionNumber, Renewed> {
     let ended = Renewed::Ended { reason: None };
     match renewal {
-        Renewal::Session(id) => state.session_by_id(&id).map(|session| session.number).ok_or(ended),
+        Renewal::Session(id) => state.session_number(&id).ok_or(ended),
         Renewal::Number(number) => state.session(number).map(|session| session.number).ok_or(ended),
         Renewal::Grant(grant) => match state.grant(&grant) {
             GrantStatus::Live(contender) if contender.anonymous => Ok(contender.session),
@@ -297,6 +330,15 @@ fn session_of(state: &State, renewal: Renewal) -> Result<SessionNumber, Renewed>
             GrantStatus::Ended(reason) => Err(Renewed::Ended { reason: Some(reason) }),
             GrantStatus::Unknown => Err(ended),
         },
+    }
+}
+
+/// The session of a keepalive whose deadline moved on its arrival, looked up again.
+fn session_now(state: &State, renewal: Renewal, touched: Option<(SessionNumber, Duration)>) -> Result<SessionNumber, Renewed> {
+    match (renewal, touched) {
+        // An id belongs to one session for ever, so its number is enough.
+        (Renewal::Session(_), Some((number, _))) => session_of(state, Renewal::Number(number)),
+        _ => session_of(state, renewal),
     }
 }
 
@@ -316,6 +358,7 @@ mod tests {
     type Moment = <TokioRuntime as AsyncRuntime>::Instant;
 
     const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+    const ALIVE: Renewed = Renewed::Alive { timeout_ms: 7 };
 
     /// These sessions do not exist: the tests need no leader.
     fn renewal(number: u64) -> Renewal {
@@ -323,9 +366,13 @@ mod tests {
     }
 
     /// Keepalives with a queue of this size.
-    fn keepalives(room: usize) -> (Keepalives, mpsc::Receiver<PendingRenewal>) {
-        let (send, receive) = mpsc::channel(room);
-        (Keepalives { queue: send, metrics: KeepaliveMetrics::default() }, receive)
+    fn keepalives(room: usize) -> (Keepalives, mpsc::UnboundedReceiver<PendingRenewals>) {
+        let (send, receive) = mpsc::unbounded_channel();
+        (Keepalives { queue: send, room: Arc::new(Semaphore::new(room)), metrics: KeepaliveMetrics::default() }, receive)
+    }
+
+    fn answer(pending: PendingRenewals, value: Vec<Renewed>) {
+        pending.answer.send(At { value, revision: Revision(9) }).unwrap();
     }
 
     #[tokio::test]
@@ -339,9 +386,8 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(second.await, Err(NotProposed::Overloaded.into()));
-        let alive = At { value: Renewed::Alive { timeout_ms: 7 }, revision: Revision(9) };
-        queue.recv().await.unwrap().answer.send(alive.clone()).unwrap();
-        assert_eq!(first.await.unwrap(), Ok(alive));
+        answer(queue.recv().await.unwrap(), vec![ALIVE]);
+        assert_eq!(first.await.unwrap(), Ok(At { value: ALIVE, revision: Revision(9) }));
     }
 
     #[tokio::test]
@@ -350,22 +396,34 @@ mod tests {
         let deadline = Moment::now() + Duration::from_millis(200);
         let others = keepalives.clone();
         let retried = TokioRuntime::spawn(async move { keepalives.renew::<TokioRuntime>(renewal(1), deadline).await });
-        let first = queue.recv().await.unwrap();
-        // Another keepalive takes the only slot before the first one must retry.
-        let (answer, _answered) = oneshot::channel();
-        others.queue.try_send(PendingRenewal { renewal: renewal(2), answer }).unwrap();
-        first.answer.send(At { value: Renewed::Unconfirmed, revision: Revision::default() }).unwrap();
+        answer(queue.recv().await.unwrap(), vec![Renewed::Unconfirmed]);
+        // Another keepalive takes the only place before the first one must retry.
+        let _answered = others.enqueue(vec![renewal(2)]).unwrap();
         assert_eq!(retried.await.unwrap(), Err(UnknownReason::Deadline.into()));
     }
 
     #[tokio::test]
-    async fn several_keepalives_did_nothing_only_if_none_was_sent() {
-        let (keepalives, queue) = keepalives(1);
-        let deadline = Moment::now() + Duration::from_millis(50);
-        let some = keepalives.renew_all::<TokioRuntime>([1, 2].map(renewal).into_iter(), deadline).await;
-        assert_eq!(some, Err(UnknownReason::Deadline.into()));
-        let none = keepalives.renew_all::<TokioRuntime>([3, 4].map(renewal).into_iter(), deadline).await;
-        assert_eq!(none, Err(NotProposed::Overloaded.into()), "the only slot is still in use");
-        drop(queue);
+    async fn the_keepalives_of_a_call_are_queued_together_or_not_at_all() {
+        let (keepalives, mut queue) = keepalives(2);
+        let deadline = Moment::now() + TEST_TIMEOUT;
+        let three = keepalives.renew_all::<TokioRuntime>([1, 2, 3].map(renewal).to_vec(), deadline).await;
+        assert_eq!(three, Err(NotProposed::Overloaded.into()));
+        assert!(queue.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn only_the_unconfirmed_keepalives_of_a_call_are_sent_again() {
+        let (keepalives, mut queue) = keepalives(3);
+        let deadline = Moment::now() + TEST_TIMEOUT;
+        let call = [1, 2, 3].map(renewal).to_vec();
+        let all = TokioRuntime::spawn(async move { keepalives.renew_all::<TokioRuntime>(call, deadline).await });
+        let ended = Renewed::Ended { reason: None };
+        let first = queue.recv().await.unwrap();
+        assert_eq!(first.renewals, [1, 2, 3].map(renewal));
+        answer(first, vec![ALIVE, Renewed::Unconfirmed, ended.clone()]);
+        let second = queue.recv().await.unwrap();
+        assert_eq!(second.renewals, [renewal(2)]);
+        answer(second, vec![ALIVE]);
+        assert_eq!(all.await.unwrap(), Ok(At { value: vec![ALIVE, ALIVE, ended], revision: Revision(9) }));
     }
 }

@@ -41,7 +41,7 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> Sweeps<I> {
     }
 
     /// The nodes that are due, at most as many as one command may cover.
-    pub(crate) fn due(&self, now: I) -> Vec<Sweepable> {
+    pub(crate) fn due(&mut self, now: I) -> Vec<Sweepable> {
         let due = self.deadlines.due_up_to(now, limits::NODES_SWEPT_MAX).into_iter();
         due.filter_map(|path| Some(Sweepable { since: *self.since.get(&path)?, path })).collect()
     }
@@ -102,7 +102,7 @@ mod tests {
             self.write(Operation::Delete { path: path(at), version: None, recursive: false }, now);
         }
 
-        fn due(&self, now: u64) -> Vec<String> {
+        fn due(&mut self, now: u64) -> Vec<String> {
             self.sweeps.due(AtOffset(now)).iter().map(|node| node.path.to_string()).collect()
         }
 

@@ -58,6 +58,13 @@ impl Batch {
     pub fn commands(&self) -> &[Command] {
         &self.0.commands
     }
+
+    /// About how many bytes of memory it takes: its commands, what they point to, and their encoded form.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        // A command points to about as many bytes as its encoded form has.
+        2 * self.0.bytes.len() + size_of_val(self.commands())
+    }
 }
 
 impl Serialize for Batch {
