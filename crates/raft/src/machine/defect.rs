@@ -323,8 +323,7 @@ fn fingerprint(command: &Command) -> u64 {
 
 /// Whether the leader's clock, not a client, makes this command, and a different one each time.
 fn is_verdict(command: &Command) -> bool {
-    let comes_again =
-        matches!(command, Command::FormCluster { .. } | Command::ExpireSession { .. } | Command::RecordKey { .. });
+    let comes_again = matches!(command, Command::FormCluster { .. } | Command::ExpireSession { .. } | Command::RecordKey { .. });
     command.is_leader_only() && !comes_again
 }
 
