@@ -78,14 +78,25 @@ pub trait LeaderHandler: Send + Sync + 'static {
 /// The handle of a running Raft.
 pub(crate) type RaftOf<RT> = Raft<Types<RT>, Machine<RT>>;
 
+/// What the clients for other nodes use, and what they record.
+pub(crate) struct Links<RT: AsyncRuntime> {
+    pub(crate) peer: Arc<dyn Peer>,
+    /// The votes for this node.
+    pub(crate) ballots: Ballots<RT::Instant>,
+    /// What other nodes' storage has lost.
+    pub(crate) losses: Losses,
+    /// The round trips of heartbeats.
+    pub(crate) round_trips: RoundTrips,
+    pub(crate) outgoing_snapshots: OutgoingSnapshots,
+}
+
 /// What all parts of a running replica share.
 pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) id: NodeId,
     pub(crate) raft: RaftOf<RT>,
     pub(crate) shared: Arc<Shared<RT>>,
-    pub(crate) peer: Arc<dyn Peer>,
+    pub(crate) links: Arc<Links<RT>>,
     pub(crate) snapshots: Arc<dyn SnapshotStore>,
-    pub(crate) outgoing_snapshots: OutgoingSnapshots,
     /// When snapshots are due.
     pub(crate) schedule: Schedule,
     pub(crate) leader_handler: OnceLock<Arc<dyn LeaderHandler>>,
@@ -93,16 +104,10 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) lease: Duration,
     /// The addresses of the members.
     pub(crate) addresses: MemberAddresses,
-    /// The round trips of heartbeats.
-    pub(crate) round_trips: RoundTrips,
     /// The last contact with leaders.
     pub(crate) contact: Contact<RT::Instant>,
-    /// The votes for this node.
-    pub(crate) ballots: Ballots<RT::Instant>,
     /// What this node's storage has lost. If set, the node takes no part any more.
     pub(crate) lost: OnceLock<LostEntries>,
-    /// What other nodes' storage has lost.
-    pub(crate) losses: Losses,
     /// Which nodes have free disk space.
     pub(crate) disk_room: DiskRoom<RT>,
 }
@@ -123,6 +128,18 @@ pub(crate) enum CallError {
     NotDelivered(NotProposed),
     /// It may have had an effect.
     Lost,
+}
+
+impl<RT: AsyncRuntime> Links<RT> {
+    pub(crate) fn new(peer: Arc<dyn Peer>) -> Self {
+        Links {
+            peer,
+            ballots: Ballots::default(),
+            losses: Losses::default(),
+            round_trips: RoundTrips::default(),
+            outgoing_snapshots: OutgoingSnapshots::default(),
+        }
+    }
 }
 
 impl<RT: AsyncRuntime> Core<RT> {
@@ -203,7 +220,9 @@ impl<RT: AsyncRuntime> Core<RT> {
             let state = self.shared.read();
             (state.cluster(), state.revision())
         };
-        self.with_metrics(|metrics| status(metrics, (&self.losses, &self.addresses, &self.round_trips), cluster, revision))
+        self.with_metrics(|metrics| {
+            status(metrics, (&self.links.losses, &self.addresses, &self.links.round_trips), cluster, revision)
+        })
     }
 
     pub(crate) fn leader(&self) -> Option<(NodeId, Member)> {
@@ -290,7 +309,7 @@ impl<RT: AsyncRuntime> Core<RT> {
                 return Err(CallError::NotDelivered(NotProposed::Overloaded));
             }
         };
-        let bytes = match self.peer.call(to, Lane::Forward, request).await {
+        let bytes = match self.links.peer.call(to, Lane::Forward, request).await {
             Ok(bytes) => bytes,
             Err(PeerError::Unreachable(_) | PeerError::Refused(_)) => {
                 return Err(CallError::NotDelivered(NotProposed::NoLeader));

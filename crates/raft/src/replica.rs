@@ -87,19 +87,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
             };
             let metrics = &self.core.shared.metrics;
             metrics.record(&outcome);
-            match outcome {
-                Err(ProposeError::NotProposed(reason @ (NotProposed::NoLeader | NotProposed::Deposed))) => {
-                    if !self.core.pause(deadline).await {
-                        return Err(reason.into());
-                    }
-                }
-                outcome => {
-                    if outcome.is_ok() {
-                        metrics.proposal.observe(started_at.elapsed());
-                    }
-                    return outcome;
-                }
+            match &outcome {
+                Err(ProposeError::NotProposed(reason)) if reason.awaits_leader() && self.core.pause(deadline).await => continue,
+                Err(_) => {}
+                Ok(_) => metrics.proposal.observe(started_at.elapsed()),
             }
+            return outcome;
         }
     }
 
@@ -140,21 +133,15 @@ impl<RT: AsyncRuntime> Replica<RT> {
 
     /// Once it returns, the local state contains everything that any node acknowledged before the call.
     pub async fn read_barrier(&self, deadline: RT::Instant) -> Result<(), ReadError> {
-        if skips_barriers() {
+        if planted::has(Bug::ReadsWithoutBarrier) {
             return Ok(());
         }
         let index = loop {
             match RT::timeout_at(deadline, self.queues.barriers.next(false)).await {
                 Ok(Ok(index)) => break index,
-                Ok(Err(NotProposed::NoLeader | NotProposed::Deposed)) => {
-                    if !self.core.pause(deadline).await {
-                        return Err(NotProposed::NoLeader.into());
-                    }
-                }
-                Ok(Err(reason @ (NotProposed::Overloaded | NotProposed::DiskLow | NotProposed::ShuttingDown))) => {
-                    return Err(reason.into());
-                }
-                Err(_) => return Err(NotProposed::NoLeader.into()),
+                Ok(Err(reason)) if !reason.awaits_leader() => return Err(reason.into()),
+                Ok(Err(_)) if self.core.pause(deadline).await => {}
+                Ok(Err(_)) | Err(_) => return Err(NotProposed::NoLeader.into()),
             }
         };
         caught_up(RT::timeout_at(deadline, self.core.applied(index)).await)
@@ -256,16 +243,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
             match RT::timeout_at(deadline, self.call_leader_once(&request)).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(CallError::Lost)) => return Err(UnknownReason::ConnectionLost.into()),
-                Ok(Err(CallError::NotDelivered(NotProposed::NoLeader | NotProposed::Deposed))) => {
-                    if !self.core.pause(deadline).await {
-                        return Err(NotProposed::NoLeader.into());
-                    }
-                }
-                Ok(Err(CallError::NotDelivered(
-                    reason @ (NotProposed::Overloaded | NotProposed::DiskLow | NotProposed::ShuttingDown),
-                ))) => {
-                    return Err(reason.into());
-                }
+                Ok(Err(CallError::NotDelivered(reason))) if !reason.awaits_leader() => return Err(reason.into()),
+                Ok(Err(CallError::NotDelivered(_))) if self.core.pause(deadline).await => {}
+                Ok(Err(CallError::NotDelivered(_))) => return Err(NotProposed::NoLeader.into()),
                 Err(_) => return Err(UnknownReason::Deadline.into()),
             }
         }
@@ -349,9 +329,4 @@ impl<RT: AsyncRuntime> fmt::Debug for Replica<RT> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Replica").field("id", &self.core.id).field("shared", &self.core.shared).finish_non_exhaustive()
     }
-}
-
-/// Whether reads skip the barrier, as a planted bug does.
-fn skips_barriers() -> bool {
-    planted::has(Bug::ReadsWithoutBarrier)
 }

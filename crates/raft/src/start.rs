@@ -13,10 +13,7 @@ use crate::{
         peer::Peer,
         types::Types,
     },
-    core::{
-        Core, RaftOf, ballots::Ballots, contact::Contact, disk_room::DiskRoom, losses::Losses, round_trips::RoundTrips,
-        snapshot_schedule::Schedule, status::incarnations,
-    },
+    core::{Core, Links, RaftOf, contact::Contact, disk_room::DiskRoom, snapshot_schedule::Schedule, status::incarnations},
     inbound::peer_service::PeerService,
     leadership::{elections::Elections, formation},
     machine::{
@@ -67,13 +64,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
             .map_err(StartError::Snapshot)?;
         let shared = machine.shared();
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
-        let losses = Losses::default();
         let addresses = MemberAddresses::new(&config.members);
-        let ballots = Ballots::default();
-        let round_trips = RoundTrips::default();
-        let network =
-            Network::<RT>::new(config.id, peer.clone(), addresses.clone(), ballots.clone(), losses.clone(), round_trips.clone());
-        let outgoing_snapshots = network.outgoing_snapshots();
+        let links = Arc::new(Links::new(peer));
+        let network = Network::<RT> { id: config.id, addresses: addresses.clone(), links: links.clone() };
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine).await.map_err(|error| {
             shared.inconsistency.get().cloned().map_or(StartError::Log(error.to_string()), StartError::Inconsistent)
         })?;
@@ -84,18 +77,14 @@ impl<RT: AsyncRuntime> Replica<RT> {
             id: config.id,
             raft,
             shared,
-            peer,
+            links,
             snapshots,
-            outgoing_snapshots,
             schedule: Schedule::of(&config),
             leader_handler: OnceLock::new(),
             lease: config.lease(),
             addresses,
-            round_trips,
             contact: Contact::new(vote.leader_id.term),
-            ballots,
             lost: OnceLock::new(),
-            losses,
             disk_room: DiskRoom::new(),
         });
         if let Err(error) = check_incarnation(&core, &config) {

@@ -37,7 +37,7 @@ pub struct DataDir {
 }
 
 /// The content of `IDENTITY`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
@@ -119,21 +119,20 @@ impl DataDir {
         let lock = lock(path)?;
         refuse_lost_entries(path)?;
         let file = path.join(IDENTITY);
-        let (identity, is_new) = match std::fs::read(&file) {
-            Ok(bytes) => (decode(&file, &bytes)?, false),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        let (identity, is_new) = match durable::read(&file)? {
+            Some(bytes) => (decode(&file, &bytes)?, false),
+            None => {
                 refuse_other_files(path)?;
                 (Identity { node, incarnation: Incarnation(rand::random()), cluster: None, has_log: false }, true)
             }
-            Err(error) => return Err(durable::with_path(&file, error).into()),
         };
         if identity.node != node {
             let path = path.display().to_string();
             return Err(DataDirError::OtherNode { path, recorded: identity.node, own: node });
         }
-        let directory = DataDir { path: path.to_owned(), identity, is_new, _lock: lock };
+        let mut directory = DataDir { path: path.to_owned(), identity, is_new, _lock: lock };
         if is_new {
-            directory.write(&directory.identity)?;
+            directory.write(identity)?;
         }
         for name in [LOG, SNAPSHOT] {
             create_directory(&path.join(name))?;
@@ -184,7 +183,7 @@ impl DataDir {
                 let path = self.path.display().to_string();
                 Err(DataDirError::OtherCluster { path, recorded, own: cluster })
             }
-            None => self.replace(Identity { cluster: Some(cluster), ..self.identity.clone() }),
+            None => self.write(Identity { cluster: Some(cluster), ..self.identity }),
         }
     }
 
@@ -205,19 +204,14 @@ impl DataDir {
         if self.identity.has_log {
             return Ok(());
         }
-        self.replace(Identity { has_log: true, ..self.identity.clone() })
+        self.write(Identity { has_log: true, ..self.identity })
     }
 
-    fn replace(&mut self, identity: Identity) -> Result<(), DataDirError> {
-        self.write(&identity)?;
-        self.identity = identity;
-        Ok(())
-    }
-
-    fn write(&self, identity: &Identity) -> Result<(), DataDirError> {
+    fn write(&mut self, identity: Identity) -> Result<(), DataDirError> {
         failpoint!(StorageIdentityWrite)?;
-        let bytes = encode(identity)?;
+        let bytes = encode(&identity)?;
         durable::write(&self.path.join(IDENTITY_TEMPORARY), &self.path.join(IDENTITY), &[&bytes])?;
+        self.identity = identity;
         Ok(())
     }
 }
@@ -229,16 +223,9 @@ pub fn mark_lost_entries(path: &Path, why: &str) -> io::Result<()> {
 }
 
 fn refuse_lost_entries(directory: &Path) -> Result<(), DataDirError> {
-    let file = directory.join(LOST_ENTRIES);
-    match std::fs::read(&file) {
-        Ok(why) => {
-            let path = directory.display().to_string();
-            let why = String::from_utf8_lossy(&why).trim().to_owned();
-            Err(DataDirError::LostEntries { path, why })
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(durable::with_path(&file, error).into()),
-    }
+    let Some(why) = durable::read(&directory.join(LOST_ENTRIES))? else { return Ok(()) };
+    let why = String::from_utf8_lossy(&why).trim().to_owned();
+    Err(DataDirError::LostEntries { path: directory.display().to_string(), why })
 }
 
 /// The bytes of an `IDENTITY` file.
@@ -294,15 +281,8 @@ fn lock(directory: &Path) -> Result<File, DataDirError> {
 }
 
 fn refuse_other_files(directory: &Path) -> Result<(), DataDirError> {
-    for entry in std::fs::read_dir(directory).map_err(|error| durable::with_path(directory, error))? {
-        let name = entry.map_err(|error| durable::with_path(directory, error))?.file_name();
-        if !ALLOWED_NAMES.iter().any(|allowed| name == *allowed) {
-            let path = directory.display().to_string();
-            let found = name.to_string_lossy().into_owned();
-            return Err(DataDirError::NoIdentity { path, found });
-        }
-    }
-    Ok(())
+    let found = durable::names(directory)?.into_iter().find(|name| !ALLOWED_NAMES.contains(&name.as_str()));
+    found.map_or(Ok(()), |found| Err(DataDirError::NoIdentity { path: directory.display().to_string(), found }))
 }
 
 fn pid_text(pid: Option<u32>) -> String {

@@ -32,11 +32,8 @@ impl DefectFile {
 impl DefectStore for DefectFile {
     fn load(&self) -> io::Result<Vec<Defect>> {
         let path = self.directory.join(DEFECTS);
-        match std::fs::read(&path) {
-            Ok(bytes) => fairhold_codec::decode(DEFECTS_FORMAT, &bytes).map_err(|error| durable::damaged(&path, error)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(durable::with_path(&path, error)),
-        }
+        let Some(bytes) = durable::read(&path)? else { return Ok(Vec::new()) };
+        fairhold_codec::decode(DEFECTS_FORMAT, &bytes).map_err(|error| durable::damaged(&path, error))
     }
 
     fn save(&self, defects: &[Defect]) -> io::Result<()> {

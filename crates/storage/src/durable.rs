@@ -3,7 +3,7 @@
 use fairhold_types::failpoint;
 use rustix::fs::OFlags;
 use std::{
-    fs::{File, OpenOptions},
+    fs::{DirEntry, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -47,6 +47,20 @@ pub(crate) fn rename(temporary: &Path, path: &Path) -> io::Result<()> {
 pub(crate) fn remove(temporary: &Path, path: &Path) -> io::Result<()> {
     std::fs::rename(path, temporary).map_err(|error| with_path(path, error))?;
     truncate_in_steps(temporary).and_then(|()| std::fs::remove_file(temporary)).map_err(|error| with_path(temporary, error))
+}
+
+/// The content of a file; `None` if there is no such file.
+pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match std::fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).map_err(|error| with_path(path, error)),
+    }
+}
+
+/// The names in a directory.
+pub(crate) fn names(directory: &Path) -> io::Result<Vec<String>> {
+    let name = |entry: io::Result<DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+    std::fs::read_dir(directory).and_then(|entries| entries.map(name).collect()).map_err(|error| with_path(directory, error))
 }
 
 /// Syncs the directory of `path`.

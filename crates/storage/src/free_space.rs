@@ -21,8 +21,13 @@ pub fn free_bytes(directory: &Path) -> io::Result<u64> {
             Some(_) | None => Path::new("."),
         };
     }
-    let room = rustix::fs::statvfs(there).map_err(|error| durable::with_path(there, error.into()))?;
-    Ok(room.f_bavail.saturating_mul(room.f_frsize))
+    Ok(of(there)?.0)
+}
+
+/// The bytes that this process may still write to the file system of an existing directory, and its total size.
+pub(crate) fn of(directory: &Path) -> io::Result<(u64, u64)> {
+    let system = rustix::fs::statvfs(directory).map_err(|error| durable::with_path(directory, error.into()))?;
+    Ok((system.f_bavail.saturating_mul(system.f_frsize), system.f_blocks.saturating_mul(system.f_frsize)))
 }
 
 #[cfg(test)]

@@ -119,8 +119,7 @@ impl Storage {
         data_dir.set_has_log()?;
         let faults = log.faults();
         let snapshots = SnapshotFiles::open(&data_dir.snapshot_path(), faults.clone()).map_err(StorageError::Snapshots)?;
-        let purged = log.purged_index().map_err(StorageError::Log)?;
-        if let Some(purged) = purged
+        if let Some(purged) = log.purged_index().map_err(StorageError::Log)?
             && snapshots.is_empty().map_err(StorageError::Snapshots)?
         {
             let directory = data_dir.snapshot_path().display().to_string();

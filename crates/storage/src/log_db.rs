@@ -10,7 +10,7 @@
 //!
 //! **Recovery.** `record_file` verifies every write-ahead log and the manifest and cuts an incomplete tail. Then
 //! RocksDB opens in `AbsoluteConsistency` mode, which tolerates nothing. Then the whole log is read: the entries from
-//! `first` through `last`, without a hole, each with its checksum. `last` is written in the same batch as the entries,
+//! `first` through `last`, without a hole, each with its checksum. `last` is written together with the entries,
 //! so recovery detects a table file that is missing, or older than the rest.
 
 mod failure;
@@ -61,8 +61,8 @@ const MEMTABLE_BYTES: usize = 16 * MIB;
 /// More bytes than all write-ahead logs hold together.
 const RECOVERED_BYTES_MAX: usize = 16 * MEMTABLE_BYTES;
 
-/// Writes a batch. It is a value, so that a test can make it fail.
-pub(crate) type WriteBatchFn = Box<dyn FnMut(Batch) -> io::Result<()> + Send>;
+/// Makes one write. It is a value, so that a test can make it fail.
+pub(crate) type WriteFn = Box<dyn FnMut(LogWrite) -> io::Result<()> + Send>;
 
 /// The open database.
 pub(crate) struct LogDb {
@@ -70,14 +70,14 @@ pub(crate) struct LogDb {
     path: PathBuf,
 }
 
-/// The writes of one batch.
+/// All changes of one write to the database: after a crash, all of them are there or none.
 #[derive(Default)]
-pub(crate) struct Batch {
-    writes: WriteBatch,
+pub(crate) struct LogWrite {
+    changes: WriteBatch,
     /// Whether a caller waits until it is on disk.
-    sync: bool,
-    /// No reader needs entries before this index.
-    purged_end: Option<u64>,
+    pub(crate) sync: bool,
+    /// For a purge: no reader needs entries before this index.
+    pub(crate) purged_end: Option<u64>,
 }
 
 impl LogDb {
@@ -94,9 +94,9 @@ impl LogDb {
             (Some(_), _) => {}
             (None, true) => return Err(durable::damaged(path, "the log's format is not recorded")),
             (None, false) => {
-                let mut batch = Batch { sync: true, ..Batch::default() };
-                batch.put(FORMAT, &LOG_STORE_FORMAT)?;
-                log.write(batch)?;
+                let mut write = LogWrite { sync: true, ..LogWrite::default() };
+                write.put(FORMAT, &LOG_STORE_FORMAT)?;
+                log.write(write)?;
             }
         }
         Ok(log)
@@ -120,13 +120,9 @@ impl LogDb {
         let LogPointers { purged, first, last, .. } = self.pointers()?;
         let is_new = purged.is_none_or(|purged| purged.index < through.index);
         if is_new {
-            let mut batch = Batch::default();
-            batch.purge_entries(&(first..through.index + 1));
-            // Compares by index: later entries may be of an earlier term until a leader replaces them.
-            let last = last.filter(|last| last.index > through.index).unwrap_or(through);
-            batch.put_bounds(through.index + 1, Some(&last))?;
-            batch.put_purged(&through)?;
-            self.write(batch)?;
+            let mut write = LogWrite::default();
+            write.purge(&(first..through.index + 1), &through, last.max(Some(through)).as_ref())?;
+            self.write(write)?;
         }
         self.remove_purged_tables(self.pointers()?.first)?;
         Ok(is_new)
@@ -181,13 +177,13 @@ impl LogDb {
         Entries { iterator, range, path: &self.path }
     }
 
-    /// Writes a batch, and syncs it if it must be durable.
-    pub(crate) fn write(&self, batch: Batch) -> io::Result<()> {
+    /// Writes all changes, and syncs them if they must be durable.
+    pub(crate) fn write(&self, write: LogWrite) -> io::Result<()> {
         let mut options = WriteOptions::default();
-        // Without a sync, the kernel has the write: it survives the process, not a power loss. Only a batch with
-        // nothing but `committed` is written this way.
-        options.set_sync(batch.sync);
-        self.db.write_opt(batch.writes, &options).map_err(|error| failed(&self.path, &error))
+        // Without a sync, the kernel has the write: it survives the process, not a power loss. Only a write with
+        // nothing but `committed` is made this way.
+        options.set_sync(write.sync);
+        self.db.write_opt(write.changes, &options).map_err(|error| failed(&self.path, &error))
     }
 
     /// Removes the table files that have only purged entries. The range deletion hides the entries, and compaction
@@ -257,39 +253,32 @@ impl Entries<'_> {
     }
 }
 
-impl Batch {
-    /// About how many bytes the batch has.
+impl LogWrite {
+    /// About how many bytes it has.
     pub(crate) fn bytes(&self) -> usize {
-        self.writes.size_in_bytes()
-    }
-
-    /// Whether a caller waits until it is on disk.
-    pub(crate) fn is_synced(&self) -> bool {
-        self.sync
-    }
-
-    /// For a purge: no reader needs entries before this index.
-    pub(crate) fn purged_end(&self) -> Option<u64> {
-        self.purged_end
+        self.changes.size_in_bytes()
     }
 
     pub(crate) fn put_entries(&mut self, entries: &[(u64, Vec<u8>)]) {
         self.sync = true;
         for (index, sealed) in entries {
-            self.writes.put(entry_key(*index), sealed);
+            self.changes.put(entry_key(*index), sealed);
         }
     }
 
     pub(crate) fn delete_entries(&mut self, removed: &Range<u64>) {
         self.sync = true;
         if !removed.is_empty() {
-            self.writes.delete_range(entry_key(removed.start), entry_key(removed.end));
+            self.changes.delete_range(entry_key(removed.start), entry_key(removed.end));
         }
     }
 
-    pub(crate) fn purge_entries(&mut self, removed: &Range<u64>) {
+    /// Removes these entries, of which `purged` is the last. `last` is the last entry of the log after it.
+    pub(crate) fn purge(&mut self, removed: &Range<u64>, purged: &LogId, last: Option<&LogId>) -> io::Result<()> {
         self.delete_entries(removed);
         self.purged_end = Some(removed.end);
+        self.put_bounds(removed.end, last)?;
+        self.put(PURGED, purged)
     }
 
     /// Records the first and last index of the log.
@@ -300,10 +289,6 @@ impl Batch {
 
     pub(crate) fn put_last(&mut self, last: Option<&LogId>) -> io::Result<()> {
         self.put(LAST, &last)
-    }
-
-    pub(crate) fn put_purged(&mut self, purged: &LogId) -> io::Result<()> {
-        self.put(PURGED, purged)
     }
 
     pub(crate) fn put_vote(&mut self, vote: &Vote) -> io::Result<()> {
@@ -319,7 +304,7 @@ impl Batch {
     }
 
     fn put<T: Serialize>(&mut self, key: &[u8], value: &T) -> io::Result<()> {
-        self.writes.put(key, seal(value)?);
+        self.changes.put(key, seal(value)?);
         Ok(())
     }
 }

@@ -10,7 +10,7 @@
 use crate::{
     TypeConfig,
     fault::Faults,
-    log_db::{self, Batch, LogDb, WriteBatchFn},
+    log_db::{self, LogDb, LogWrite, WriteFn},
     log_sweeper::{PURGES_MAX, Sweeper},
     log_tail::{Tail, View, invalid},
     log_writer::{REQUESTS_MAX, WAITING_BYTES_MAX, WriteRequest, Writer, poisoned},
@@ -42,7 +42,7 @@ type Vote = VoteOf<TypeConfig>;
 /// memory.
 pub const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The log store. Dropping it writes all pending batches and ends its threads.
+/// The log store. Dropping it makes all pending writes and ends its threads.
 #[derive(Debug)]
 pub struct LogStore {
     shared: Arc<LogStoreInner>,
@@ -73,11 +73,11 @@ impl LogStore {
     pub(crate) fn open(path: &Path, exists: bool) -> io::Result<LogStore> {
         let db = Arc::new(LogDb::open(path, exists)?);
         let target = Arc::clone(&db);
-        LogStore::start(db, Box::new(move |batch: Batch| target.write(batch)))
+        LogStore::start(db, Box::new(move |write: LogWrite| target.write(write)))
     }
 
     /// Starts the writer thread, which writes with `write`.
-    pub(crate) fn start(db: Arc<LogDb>, write: WriteBatchFn) -> io::Result<LogStore> {
+    pub(crate) fn start(db: Arc<LogDb>, write: WriteFn) -> io::Result<LogStore> {
         let tail = db.recover()?;
         let committed = tail.state.committed;
         let tail = Arc::new(Mutex::new(tail));
@@ -126,6 +126,13 @@ impl LogStore {
         let requests = self.requests.as_ref().ok_or_else(writer_stopped)?;
         requests.send(request).await.map_err(|_| writer_stopped())
     }
+
+    /// Sends a request, and waits until it is on disk.
+    async fn sync(&self, request: impl FnOnce(oneshot::Sender<io::Result<()>>) -> WriteRequest) -> io::Result<()> {
+        let (done, result) = oneshot::channel();
+        self.send(request(done)).await?;
+        result.await.map_err(|_| writer_stopped())?
+    }
 }
 
 impl Drop for LogStore {
@@ -154,16 +161,14 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
         failpoint!(StorageVoteSave)?;
-        self.shared.check()?;
-        let (done, result) = oneshot::channel();
-        self.send(WriteRequest::Vote { vote: *vote, done }).await?;
-        result.await.map_err(|_| writer_stopped())??;
+        self.shared.tail().map(drop)?;
+        self.sync(|done| WriteRequest::Vote { vote: *vote, done }).await?;
         failpoint!(StorageVoteSaved)
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
         failpoint!(StorageCommittedSave)?;
-        // The writer records it with the next batch.
+        // The writer records it with the next write.
         self.shared.tail()?.state.committed = committed;
         Ok(())
     }
@@ -206,9 +211,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             let (change, removed) = tail.truncate_after(last_log_id)?;
             (change, removed, tail.state.last)
         };
-        // Not awaited: until the truncation is on disk, a crash may bring the old entries back. This is harmless,
-        // because later appends also reach the disk later.
-        self.send(WriteRequest::Truncate { change, removed, last }).await?;
+        // A snapshot may replace these entries next. If a crash brought them back after the snapshot is on disk, the log
+        // and the snapshot would contradict each other, and the node would not start again.
+        self.sync(|done| WriteRequest::Truncate { change, removed, last, done }).await?;
         failpoint!(StorageTruncateDone)
     }
 
@@ -282,10 +287,6 @@ impl LogStoreInner {
         let tail = self.tail.lock().map_err(|_| poisoned())?;
         tail.check()?;
         Ok(tail)
-    }
-
-    fn check(&self) -> io::Result<()> {
-        self.tail().map(drop)
     }
 
     fn read_from_disk(&self, range: Range<u64>, bytes_max: usize) -> io::Result<Vec<Entry>> {

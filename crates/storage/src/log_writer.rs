@@ -1,16 +1,16 @@
-//! The thread that writes the log: it takes all queued requests, writes them in one batch with one sync, and notifies
+//! The thread that writes the log: it takes all queued requests, makes one write of them with one sync, and notifies
 //! their callers in order.
 //!
-//! The commit index has no request of its own. Each batch that changes the log records it, as far as the entries of the
+//! The commit index has no request of its own. Each write that changes the log records it, as far as the entries of the
 //! log reach. So after a crash the recorded index may be older. This is harmless: it only bounds how far the state
 //! machine applies right after a start, and the leader sends the newer one.
 
 use crate::{
     TypeConfig,
     fault::Faults,
-    log_db::{Batch, WriteBatchFn},
+    log_db::{LogWrite, WriteFn},
     log_tail::{Tail, TailFailure},
-    metrics::{StorageMetrics, Written},
+    metrics::StorageMetrics,
 };
 use fairhold_types::{
     failpoint,
@@ -37,8 +37,8 @@ pub(crate) const REQUESTS_MAX: usize = 1024;
 /// Bytes of entries in the writer's queue.
 pub(crate) const WAITING_BYTES_MAX: u32 = 64 * 1024 * 1024;
 
-/// Bytes of a batch above which it takes no more requests, so that its first request does not wait without bound.
-const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of a write above which it takes no more requests, so that its first request does not wait without bound.
+const WRITE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A request to the writer. Requests are handled in order.
 pub(crate) enum WriteRequest {
@@ -59,6 +59,7 @@ pub(crate) enum WriteRequest {
         change: u64,
         removed: Range<u64>,
         last: Option<LogId>,
+        done: oneshot::Sender<io::Result<()>>,
     },
     Purge {
         removed: Range<u64>,
@@ -67,10 +68,11 @@ pub(crate) enum WriteRequest {
     },
 }
 
-/// The callers that wait for a batch.
+/// The callers that wait for a write.
 enum WriteWaiter {
     Append(IOFlushed<TypeConfig>, OwnedSemaphorePermit),
     Vote(Vote, oneshot::Sender<io::Result<()>>),
+    Truncation(oneshot::Sender<io::Result<()>>),
 }
 
 /// The thread's own state.
@@ -78,7 +80,7 @@ pub(crate) struct Writer {
     pub(crate) requests: mpsc::Receiver<WriteRequest>,
     pub(crate) tail: Arc<Mutex<Tail>>,
     pub(crate) faults: Faults,
-    pub(crate) write: WriteBatchFn,
+    pub(crate) write: WriteFn,
     /// The queue of the sweeper.
     pub(crate) purged: std::sync::mpsc::SyncSender<u64>,
     pub(crate) metrics: StorageMetrics,
@@ -86,12 +88,12 @@ pub(crate) struct Writer {
     pub(crate) committed: Option<LogId>,
 }
 
-/// A batch that is being assembled.
+/// A write that is being assembled.
 #[derive(Default)]
-struct PendingBatch {
-    batch: Batch,
+struct PendingWrite {
+    write: LogWrite,
     change: u64,
-    /// The log's last entry after this batch, if the batch changes the log.
+    /// The log's last entry after this write, if the write changes the log.
     last: Option<LogId>,
     waiters: Vec<WriteWaiter>,
 }
@@ -100,9 +102,9 @@ impl Writer {
     /// Runs until all senders are gone and all requests are done.
     pub(crate) fn run(mut self) {
         while let Some(request) = self.requests.blocking_recv() {
-            let mut pending = PendingBatch::default();
+            let mut pending = PendingWrite::default();
             let mut added = pending.add(request);
-            while added.is_ok() && pending.batch.bytes() < BATCH_BYTES_MAX {
+            while added.is_ok() && pending.write.bytes() < WRITE_BYTES_MAX {
                 let Ok(request) = self.requests.try_recv() else { break };
                 added = pending.add(request);
             }
@@ -116,18 +118,18 @@ impl Writer {
     fn finish_log(&mut self) {
         let last = self.tail.lock().ok().and_then(|tail| tail.state.last);
         let recorded = self.committed;
-        let mut batch = Batch::default();
-        if self.put_committed(&mut batch, last).is_ok() && self.committed != recorded {
-            let result = self.write(batch);
+        let mut write = LogWrite::default();
+        if self.put_committed(&mut write, last).is_ok() && self.committed != recorded {
+            let result = self.write(write);
             drop(self.record(&result, 0, &[]));
         }
     }
 
-    fn finish(&mut self, pending: PendingBatch, added: io::Result<()>) {
-        let PendingBatch { mut batch, change, last, waiters } = pending;
-        let result = added.and_then(|()| self.put_committed(&mut batch, last));
+    fn finish(&mut self, pending: PendingWrite, added: io::Result<()>) {
+        let PendingWrite { mut write, change, last, waiters } = pending;
+        let result = added.and_then(|()| self.put_committed(&mut write, last));
         let result = result.and_then(|()| failpoint!(StorageLogWrite));
-        let result = result.and_then(|()| self.write(batch)).and_then(|()| failpoint!(StorageLogSynced));
+        let result = result.and_then(|()| self.write(write)).and_then(|()| failpoint!(StorageLogSynced));
         let failure = self.record(&result, change, &waiters).err();
         for waiter in waiters {
             let result = failure.as_ref().map_or(Ok(()), |failure| Err(failure.to_error()));
@@ -137,7 +139,7 @@ impl Writer {
                     flushed.io_completed(result);
                 }
                 // The caller may be gone. Then the answer is not needed.
-                WriteWaiter::Vote(_, done) => drop(done.send(result)),
+                WriteWaiter::Vote(_, done) | WriteWaiter::Truncation(done) => drop(done.send(result)),
             }
         }
         if let Err(error) = failpoint!(StorageLogTold) {
@@ -145,13 +147,12 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, batch: Batch) -> io::Result<()> {
-        let bytes = batch.bytes();
-        let synced = batch.is_synced();
-        let purged_end = batch.purged_end();
+    fn write(&mut self, write: LogWrite) -> io::Result<()> {
+        let LogWrite { sync, purged_end, .. } = write;
+        let bytes = write.bytes();
         let started = Instant::now();
-        (self.write)(batch)?;
-        self.metrics.record(Written { bytes, synced, took: started.elapsed() });
+        (self.write)(write)?;
+        self.metrics.record(bytes, sync.then(|| started.elapsed()));
         if let Some(end) = purged_end {
             // If the sweeper's queue is full, the next purge covers these files too. If the sweeper has ended, nothing
             // is written any more.
@@ -160,19 +161,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds the commit index to a batch, at most the last entry of the log after this batch. An error if the store has
+    /// Adds the commit index to a write, at most the last entry of the log after this write. An error if the store has
     /// failed: then nothing is written any more, because the content of the disk is unknown until the next start.
-    fn put_committed(&mut self, batch: &mut Batch, last: Option<LogId>) -> io::Result<()> {
+    fn put_committed(&mut self, write: &mut LogWrite, last: Option<LogId>) -> io::Result<()> {
         let committed = {
             let tail = self.tail.lock().map_err(|_| poisoned())?;
             tail.check()?;
-            // `committed` may be after `last`: the entries in between are in the queue, for a later batch. If it is, `last`
+            // `committed` may be after `last`: the entries in between are in the queue, for a later write. If it is, `last`
             // is committed too: a leader of a newer term commits only after this node has written its vote for that term,
             // and so all entries before it.
             tail.state.committed.min(last)
         };
         if committed > self.committed {
-            batch.put_committed(committed.as_ref())?;
+            write.put_committed(committed.as_ref())?;
             self.committed = committed;
         }
         Ok(())
@@ -191,43 +192,44 @@ impl Writer {
         for waiter in waiters {
             match waiter {
                 WriteWaiter::Vote(vote, _) => tail.state.vote = Some(*vote),
-                WriteWaiter::Append(..) => {}
+                WriteWaiter::Append(..) | WriteWaiter::Truncation(_) => {}
             }
         }
         Ok(())
     }
 }
 
-impl PendingBatch {
+impl PendingWrite {
     fn add(&mut self, request: WriteRequest) -> io::Result<()> {
         match request {
             WriteRequest::Append { change, entries, first, last, flushed, room } => {
                 self.waiters.push(WriteWaiter::Append(flushed, room));
                 self.change = change;
                 self.last = last;
-                self.batch.put_entries(&entries);
-                self.batch.put_bounds(first, last.as_ref())
+                self.write.put_entries(&entries);
+                self.write.put_bounds(first, last.as_ref())
             }
             WriteRequest::Vote { vote, done } if planted::has(Bug::VotesUnflushed) => {
                 done.send(Ok(())).ok();
-                self.batch.put_vote(&vote)
+                self.write.put_vote(&vote)
             }
             WriteRequest::Vote { vote, done } => {
                 self.waiters.push(WriteWaiter::Vote(vote, done));
-                self.batch.put_vote(&vote)
+                self.write.put_vote(&vote)
             }
-            WriteRequest::Truncate { .. } if planted::has(Bug::ForgetsTruncation) => Ok(()),
-            WriteRequest::Truncate { change, removed, last } => {
+            WriteRequest::Truncate { change, removed, last, done } => {
+                self.waiters.push(WriteWaiter::Truncation(done));
+                if planted::has(Bug::ForgetsTruncation) {
+                    return Ok(());
+                }
                 self.change = change;
                 self.last = last;
-                self.batch.delete_entries(&removed);
-                self.batch.put_last(last.as_ref())
+                self.write.delete_entries(&removed);
+                self.write.put_last(last.as_ref())
             }
             WriteRequest::Purge { removed, purged, last } => {
                 self.last = last;
-                self.batch.purge_entries(&removed);
-                self.batch.put_bounds(removed.end, last.as_ref())?;
-                self.batch.put_purged(&purged)
+                self.write.purge(&removed, &purged, last.as_ref())
             }
         }
     }

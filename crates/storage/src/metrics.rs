@@ -1,8 +1,9 @@
 //! The metrics of a node's storage: sync latency, bytes written, free space.
 
+use crate::free_space;
 use fairhold_metrics::{Counter, Histogram, LATENCY_SECONDS, Registry, collect};
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -10,19 +11,10 @@ use std::{
 /// The metrics of the log writer. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct StorageMetrics {
-    /// Batches with a sync.
+    /// Writes with a sync.
     sync: Histogram,
     batches: Counter,
     bytes: Counter,
-}
-
-/// The measurements of one batch.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Written {
-    pub(crate) bytes: usize,
-    /// Whether it was synced to the disk.
-    pub(crate) synced: bool,
-    pub(crate) took: Duration,
 }
 
 impl Default for StorageMetrics {
@@ -32,13 +24,11 @@ impl Default for StorageMetrics {
 }
 
 impl StorageMetrics {
-    /// Records a written batch.
-    pub(crate) fn record(&self, written: Written) {
+    /// Records a write, and how long it took if it was synced to the disk.
+    pub(crate) fn record(&self, bytes: usize, synced_within: Option<Duration>) {
         self.batches.inc();
-        self.bytes.inc_by(written.bytes as u64);
-        if written.synced {
-            self.sync.observe(written.took);
-        }
+        self.bytes.inc_by(bytes as u64);
+        synced_within.into_iter().for_each(|took| self.sync.observe(took));
     }
 
     /// Registers the metrics, and the sizes of these directories, which are read at a scrape.
@@ -50,7 +40,7 @@ impl StorageMetrics {
         collect(registry, move |scrape| {
             scrape.gauge("storage_log_bytes", "Size of the log's files", directory_bytes(&log))?;
             scrape.gauge("storage_snapshot_bytes", "Size of the snapshots' files", directory_bytes(&snapshots))?;
-            match space(&log) {
+            match free_space::of(&log) {
                 Ok((free, total)) => {
                     scrape.gauge("storage_free_bytes", "Free space of the data directory's file system", free)?;
                     scrape.gauge("storage_total_bytes", "Size of the data directory's file system", total)
@@ -70,12 +60,6 @@ fn directory_bytes(path: &Path) -> u64 {
     entries.filter_map(|entry| entry.ok()?.metadata().ok()).filter(fs::Metadata::is_file).map(|file| file.len()).sum()
 }
 
-/// The bytes that this process may still use, and the total size.
-fn space(path: &Path) -> io::Result<(u64, u64)> {
-    let system = rustix::fs::statvfs(path)?;
-    Ok((system.f_bavail.saturating_mul(system.f_frsize), system.f_blocks.saturating_mul(system.f_frsize)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,8 +72,8 @@ mod tests {
         fs::write(folder.path().join("b"), [0; 42]).unwrap();
         let (metrics, mut registry) = (StorageMetrics::default(), registry());
         metrics.register(&mut registry, folder.path().to_owned(), folder.path().join("missing"));
-        metrics.record(Written { bytes: 100, synced: true, took: Duration::from_millis(3) });
-        metrics.record(Written { bytes: 10, synced: false, took: Duration::from_millis(9) });
+        metrics.record(100, Some(Duration::from_millis(3)));
+        metrics.record(10, None);
         let served = text(&registry, Format::Plain).unwrap();
         for line in [
             "fairhold_storage_sync_seconds_count 1",

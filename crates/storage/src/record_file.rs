@@ -54,56 +54,35 @@ pub struct Scan {
     pub torn: bool,
 }
 
-/// The damage in a record file.
+/// The damage in a record file, and the byte at which it begins.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// The bytes of a record have changed.
-    #[error("the record at byte {at} has a wrong checksum")]
-    Checksum {
-        /// Where the record begins.
-        at: usize,
-    },
+    #[error("the record at byte {0} has a wrong checksum")]
+    Checksum(usize),
     /// The length of a record is wrong.
-    #[error("the record at byte {at} has a wrong length")]
-    Length {
-        /// Where the record begins.
-        at: usize,
-    },
+    #[error("the record at byte {0} has a wrong length")]
+    Length(usize),
     /// RocksDB does not write this record type here.
-    #[error("the record at byte {at} has the unknown type {found}")]
-    Type {
-        /// Where the record begins.
-        at: usize,
-        /// The type in its header.
-        found: u8,
-    },
+    #[error("the record at byte {0} has the unknown type {1}")]
+    Type(usize, u8),
     /// A part of a record is in the wrong order.
-    #[error("the record at byte {at} is out of place")]
-    Order {
-        /// Where the record begins.
-        at: usize,
-    },
+    #[error("the record at byte {0} is out of place")]
+    Order(usize),
     /// A part of the file was never written, or is lost.
-    #[error("zeros at byte {at}, and data after them")]
-    Hole {
-        /// Where the zeros begin.
-        at: usize,
-    },
+    #[error("zeros at byte {0}, and data after them")]
+    Hole(usize),
     /// A file other than the newest has an incomplete tail.
-    #[error("it ends in the middle of a record at byte {at}, and later files follow")]
-    TornBeforeOthers {
-        /// Where the record begins.
-        at: usize,
-    },
+    #[error("it ends in the middle of a record at byte {0}, and later files follow")]
+    TornBeforeOthers(usize),
 }
 
 /// Verifies all record files in RocksDB's directory, and cuts an incomplete tail of the newest write-ahead log.
 pub(crate) fn verify_directory(directory: &Path) -> io::Result<()> {
     verify_manifest(directory)?;
     let mut logs = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(|error| durable::with_path(directory, error))? {
-        let name = entry.map_err(|error| durable::with_path(directory, error))?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_suffix(".log")).and_then(|number| number.parse::<u64>().ok());
+    for name in durable::names(directory)? {
+        let number = name.strip_suffix(".log").and_then(|number| number.parse::<u64>().ok());
         logs.extend(number.map(|number| (number, directory.join(&name))));
     }
     logs.sort();
@@ -112,7 +91,7 @@ pub(crate) fn verify_directory(directory: &Path) -> io::Result<()> {
         let bytes = std::fs::read(path).map_err(|error| durable::with_path(path, error))?;
         let scan = scan(&bytes).map_err(|damage| durable::damaged(path, damage))?;
         if scan.torn && !newest {
-            return Err(durable::damaged(path, Damage::TornBeforeOthers { at: scan.end }));
+            return Err(durable::damaged(path, Damage::TornBeforeOthers(scan.end)));
         }
         if scan.torn {
             cut(path, scan.end, bytes.len())?;
@@ -125,12 +104,9 @@ pub(crate) fn verify_directory(directory: &Path) -> io::Result<()> {
 
 fn verify_manifest(directory: &Path) -> io::Result<()> {
     let current = directory.join("CURRENT");
-    let name = match std::fs::read_to_string(&current) {
-        Ok(name) => name,
-        // RocksDB has not written to the directory yet. The caller knows whether that is an error.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(durable::with_path(&current, error)),
-    };
+    // Without it, RocksDB has not written to the directory yet. The caller knows whether that is an error.
+    let Some(name) = durable::read(&current)? else { return Ok(()) };
+    let name = String::from_utf8_lossy(&name);
     let number = name.strip_suffix('\n').and_then(|name| name.strip_prefix("MANIFEST-"));
     let Some(number) = number.filter(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())) else {
         return Err(durable::damaged(&current, format_args!("it names no manifest: {name:?}")));
@@ -165,7 +141,7 @@ pub fn scan(bytes: &[u8]) -> Result<Scan, Damage> {
         if block_end - at < HEADER_BYTES {
             let trailer = &bytes[at..block_end.min(bytes.len())];
             if trailer.iter().any(|byte| *byte != 0) {
-                return Err(Damage::Hole { at });
+                return Err(Damage::Hole(at));
             }
             at += trailer.len();
             continue;
@@ -178,10 +154,10 @@ pub fn scan(bytes: &[u8]) -> Result<Scan, Damage> {
             Some((kind, end)) => {
                 let opens = matches!(kind, FULL | FIRST);
                 if !matches!(kind, FULL | FIRST | MIDDLE | LAST) {
-                    return Err(Damage::Type { at, found: kind });
+                    return Err(Damage::Type(at, kind));
                 }
                 if opens == in_parts {
-                    return Err(Damage::Order { at });
+                    return Err(Damage::Order(at));
                 }
                 in_parts = matches!(kind, FIRST | MIDDLE);
                 at = end;
@@ -204,21 +180,21 @@ fn record(bytes: &[u8], at: usize, block_end: usize) -> Result<Option<(u8, usize
     };
     let [c0, c1, c2, c3, l0, l1, kind] = *header;
     if header.iter().all(|byte| *byte == ZERO) {
-        return if payload.iter().all(|byte| *byte == ZERO) { Ok(None) } else { Err(Damage::Hole { at }) };
+        return if payload.iter().all(|byte| *byte == ZERO) { Ok(None) } else { Err(Damage::Hole(at)) };
     }
     let expected = u32::from_le_bytes([c0, c1, c2, c3]);
     let length = usize::from(u16::from_le_bytes([l0, l1]));
     let end = at + HEADER_BYTES + length;
     if end > block_end {
-        return Err(Damage::Length { at });
+        return Err(Damage::Length(at));
     }
     let mut checksum = Crc32c::new();
     checksum.update(kind);
     let Some(payload) = payload.get(..length) else {
-        return if is_whole_at_another_length(checksum, payload, expected) { Err(Damage::Length { at }) } else { Ok(None) };
+        return if is_whole_at_another_length(checksum, payload, expected) { Err(Damage::Length(at)) } else { Ok(None) };
     };
     payload.iter().for_each(|byte| checksum.update(*byte));
-    if checksum.masked() == expected { Ok(Some((kind, end))) } else { Err(Damage::Checksum { at }) }
+    if checksum.masked() == expected { Ok(Some((kind, end))) } else { Err(Damage::Checksum(at)) }
 }
 
 fn is_whole_at_another_length(mut checksum: Crc32c, present: &[u8], expected: u32) -> bool {
@@ -319,7 +295,7 @@ mod tests {
         bytes.extend_from_slice(&[0; 100]);
         assert_eq!(scan(&bytes), Ok(Scan { records: 3, end: 49, torn: true }));
         bytes.extend_from_slice(&write(FULL, b"later"));
-        assert_eq!(scan(&bytes), Err(Damage::Hole { at: 49 }));
+        assert_eq!(scan(&bytes), Err(Damage::Hole(49)));
     }
 
     #[test]
@@ -327,6 +303,6 @@ mod tests {
         let parts = [write(FIRST, b"a"), write(MIDDLE, b"b"), write(LAST, b"c")];
         assert_eq!(scan(&parts.concat()), Ok(Scan { records: 1, end: 24, torn: false }));
         assert_eq!(scan(&parts[..2].concat()), Ok(Scan { records: 0, end: 0, torn: true }));
-        assert_eq!(scan(&parts[1..].concat()), Err(Damage::Order { at: 0 }));
+        assert_eq!(scan(&parts[1..].concat()), Err(Damage::Order(0)));
     }
 }

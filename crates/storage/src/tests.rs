@@ -61,6 +61,10 @@ async fn read_vote(log: &mut LogStore) -> io::Result<Option<Vote>> {
     log.get_log_reader().await.read_vote().await
 }
 
+fn is_long_form() -> bool {
+    std::env::var_os("FAIRHOLD_TRIAL").is_some_and(|form| form == "long")
+}
+
 /// Flushes the memtable to a table file.
 fn flush(directory: &Path) {
     drop(LogDb::open(directory, true).unwrap());

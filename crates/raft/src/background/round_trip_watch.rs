@@ -16,8 +16,8 @@ pub(crate) async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, interval: Duratio
             () = core.stopped() => return,
             () = RT::sleep(CHECK_EVERY) => {}
         }
-        let took =
-            core.with_server_metrics(|metrics| core.round_trips.of_majority(core.id, metrics.membership_config.voter_ids()));
+        let took = core
+            .with_server_metrics(|metrics| core.links.round_trips.of_majority(core.id, metrics.membership_config.voter_ids()));
         let Some(took) = took.filter(|took| alarm.update(*took, interval)) else { continue };
         let took_ms = took.as_millis();
         let interval_ms = interval.as_millis();

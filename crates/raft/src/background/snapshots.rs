@@ -42,7 +42,7 @@ pub(crate) async fn purge_log<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     let mut newest = core.shared.newest();
     loop {
         let NewestSnapshot { index, bytes, .. } = *newest.borrow_and_update();
-        let keeps_more = core.outgoing_snapshots.is_active() && !core.disk_room.is_low();
+        let keeps_more = core.links.outgoing_snapshots.is_active() && !core.disk_room.is_low();
         let extra = if keeps_more { bytes } else { 0 };
         let excess = index.and_then(|index| core.shared.log_bytes().take_excess(index, extra));
         if let Some(through) = excess {

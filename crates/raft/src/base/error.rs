@@ -37,6 +37,16 @@ pub enum NotProposed {
     Deposed,
 }
 
+impl NotProposed {
+    /// Whether the same node tries again by itself: it waits for a leader.
+    pub(crate) fn awaits_leader(self) -> bool {
+        match self {
+            NotProposed::NoLeader | NotProposed::Deposed => true,
+            NotProposed::Overloaded | NotProposed::DiskLow | NotProposed::ShuttingDown => false,
+        }
+    }
+}
+
 /// Why the outcome of a command is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum UnknownReason {

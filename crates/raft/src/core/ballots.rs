@@ -10,8 +10,8 @@ use crate::base::{
 };
 use fairhold_types::NodeId;
 use openraft::{AsyncRuntime, Instant, Membership, Vote, raft::VoteResponse};
-use parking_lot::{Mutex, MutexGuard};
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use parking_lot::Mutex;
+use std::{collections::BTreeSet, time::Duration};
 use tokio::sync::Notify;
 
 /// How long a candidate waits for a vote. A disk that needs longer for one small write is unusable.
@@ -43,31 +43,23 @@ struct BallotsInner<I> {
     ballot: Option<Ballot<I>>,
 }
 
-struct SharedBallots<I> {
+/// The votes for this node. `I` is the type of the clock's instants.
+pub(crate) struct Ballots<I> {
     inner: Mutex<BallotsInner<I>>,
     changed: Notify,
 }
 
-/// The votes for this node. `I` is the type of the clock's instants. Clones share them.
-pub(crate) struct Ballots<I>(Arc<SharedBallots<I>>);
-
 impl<I> Default for Ballots<I> {
     fn default() -> Self {
         let inner = BallotsInner { pre_votes: (None, BTreeSet::new()), ballot: None };
-        Ballots(Arc::new(SharedBallots { inner: Mutex::new(inner), changed: Notify::new() }))
-    }
-}
-
-impl<I> Clone for Ballots<I> {
-    fn clone(&self) -> Self {
-        Ballots(Arc::clone(&self.0))
+        Ballots { inner: Mutex::new(inner), changed: Notify::new() }
     }
 }
 
 impl<I: Instant> Ballots<I> {
     /// Records that a node would grant this vote.
     pub(crate) fn would_grant(&self, vote: Vote<LeaderId>, from: NodeId) {
-        let mut inner = self.locked();
+        let mut inner = self.inner.lock();
         if inner.pre_votes.0 != Some(vote) {
             inner.pre_votes = (Some(vote), BTreeSet::new());
         }
@@ -77,7 +69,7 @@ impl<I: Instant> Ballots<I> {
     /// Records a request to a node for this vote. Voters compare `last_log_id`, the end of the candidate's log, with
     /// theirs.
     pub(crate) fn requested(&self, vote: Vote<LeaderId>, last_log_id: Option<LogId>, to: NodeId, now: I) {
-        let mut inner = self.locked();
+        let mut inner = self.inner.lock();
         if inner.ballot.as_ref().is_none_or(|ballot| ballot.vote != vote) {
             inner.ballot = Some(Ballot {
                 vote,
@@ -95,7 +87,7 @@ impl<I: Instant> Ballots<I> {
 
     /// Records a node's answer, or that none will come. `late`: openraft no longer waits for it.
     pub(crate) fn answered(&self, vote: Vote<LeaderId>, from: NodeId, granted: bool, late: bool) {
-        let mut inner = self.locked();
+        let mut inner = self.inner.lock();
         if let Some(ballot) = inner.ballot.as_mut().filter(|ballot| ballot.vote == vote) {
             ballot.waiting.remove(&from);
             if granted {
@@ -104,17 +96,17 @@ impl<I: Instant> Ballots<I> {
             }
         }
         drop(inner);
-        self.0.changed.notify_one();
+        self.changed.notify_one();
     }
 
     /// Resolves when a node has answered.
     pub(crate) async fn changed(&self) {
-        self.0.changed.notified().await;
+        self.changed.notified().await;
     }
 
     /// Since when nodes that would grant this vote have not answered, if there are any.
     pub(crate) fn waits_since(&self, vote: Vote<LeaderId>) -> Option<I> {
-        let inner = self.locked();
+        let inner = self.inner.lock();
         let ballot = inner.ballot.as_ref().filter(|ballot| ballot.vote == vote && inner.pre_votes.0 == Some(vote))?;
         ballot.waiting.iter().any(|id| inner.pre_votes.1.contains(id)).then_some(ballot.requested_at)
     }
@@ -126,17 +118,13 @@ impl<I: Instant> Ballots<I> {
         own: NodeId,
         membership: &Membership<NodeId, Member>,
     ) -> Option<(Vote<LeaderId>, Option<LogId>)> {
-        let mut inner = self.locked();
+        let mut inner = self.inner.lock();
         let ballot = inner.ballot.as_mut().filter(|ballot| ballot.late)?;
         ballot.late = false;
         let has = |id: &&NodeId| **id == own || ballot.granted.contains(id);
         let won = membership.get_joint_config().iter().all(|voters| voters.iter().filter(has).count() > voters.len() / 2);
         let committed = Vote { committed: true, ..ballot.vote };
         won.then_some((committed, ballot.last_log_id))
-    }
-
-    fn locked(&self) -> MutexGuard<'_, BallotsInner<I>> {
-        self.0.inner.lock()
     }
 }
 

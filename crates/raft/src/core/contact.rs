@@ -2,7 +2,7 @@
 
 use crate::base::aliases::LeaderId;
 use openraft::{Instant, Vote};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 /// Maximum election delay.
@@ -60,7 +60,7 @@ impl<I: Instant> Contact<I> {
     /// Records a message from a leader when it arrives, even if Raft handles it later because it is writing to the
     /// disk.
     pub(crate) fn record_message(&self, vote: Vote<LeaderId>, now: I) {
-        let mut inner = self.locked();
+        let mut inner = self.0.lock();
         if inner.is_older(vote) {
             return;
         }
@@ -75,19 +75,19 @@ impl<I: Instant> Contact<I> {
 
     /// Marks this leader as seemingly dead, until it sends something.
     pub(crate) fn suspect(&self, vote: Vote<LeaderId>) {
-        self.locked().suspected = Some(vote);
+        self.0.lock().suspected = Some(vote);
     }
 
     /// Whether a leader has sent a message within its lease. If so, this node votes for no other node.
     pub(crate) fn has_live_leader(&self, lease: Duration, now: I) -> bool {
-        let inner = self.locked();
+        let inner = self.0.lock();
         let is_current = |leader: &&LeaderContact<I>| Some(leader.vote) == inner.highest && Some(leader.vote) != inner.suspected;
         inner.leader.as_ref().filter(is_current).is_some_and(|leader| now < leader.last + lease)
     }
 
     /// Records that this node granted its vote, requested at `requested_at`.
     pub(crate) fn voted(&self, vote: Vote<LeaderId>, requested_at: I, now: I) {
-        let mut inner = self.locked();
+        let mut inner = self.0.lock();
         if !inner.is_older(vote) {
             inner.highest = Some(vote);
         }
@@ -98,42 +98,38 @@ impl<I: Instant> Contact<I> {
 
     /// Records how long writing a vote took, or another write that Raft waits for.
     pub(crate) fn wrote_within(&self, within: Duration) {
-        let mut inner = self.locked();
+        let mut inner = self.0.lock();
         inner.write_time = within.max(inner.write_time / 2);
     }
 
     /// Records that this node led in a term for this long.
     pub(crate) fn led(&self, term: u64, lasted: Duration) {
         if lasted >= SETTLED_AFTER {
-            let mut inner = self.locked();
+            let mut inner = self.0.lock();
             inner.settled = inner.settled.max(term);
         }
     }
 
     /// The time from which nothing prevents an election: the end of a leader's lease, or this node's last vote.
     pub(crate) fn quiet_since(&self, lease: Duration) -> Option<I> {
-        let inner = self.locked();
+        let inner = self.0.lock();
         inner.leader.as_ref().map(|leader| leader.last + lease).max(inner.voted_at)
     }
 
     /// How long this node waits after that, given a random time.
     pub(crate) fn election_delay(&self, random: Duration, term: u64) -> Duration {
-        let inner = self.locked();
+        let inner = self.0.lock();
         election_delay(random, term.saturating_sub(inner.settled), inner.write_time)
     }
 
     /// The last settled term.
     pub(crate) fn settled_term(&self) -> u64 {
-        self.locked().settled
+        self.0.lock().settled
     }
 
     /// How long writing a vote takes.
     pub(crate) fn write_time(&self) -> Duration {
-        self.locked().write_time
-    }
-
-    fn locked(&self) -> MutexGuard<'_, ContactInner<I>> {
-        self.0.lock()
+        self.0.lock().write_time
     }
 }
 

@@ -12,7 +12,7 @@ use openraft::{
     async_runtime::watch::{WatchReceiver, WatchSender},
     type_config::TypeConfigExt,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{collections::BTreeMap, time::Duration};
 
 /// How long the leader counts a report of low space.
@@ -46,19 +46,19 @@ impl<RT: AsyncRuntime> DiskRoom<RT> {
 
     /// Records that another node's disk is nearly full.
     pub(crate) fn record_low(&self, from: NodeId, now: RT::Instant) {
-        let mut others = self.locked();
+        let mut others = self.others.lock();
         others.retain(|_, reported| is_recent(*reported, now));
         others.insert(from, now);
     }
 
     /// Whether a node has free space, as far as this node, `own`, knows.
     pub(crate) fn has_room(&self, own: NodeId, id: NodeId, now: RT::Instant) -> bool {
-        if id == own { !self.is_low() } else { !self.locked().get(&id).is_some_and(|reported| is_recent(*reported, now)) }
+        if id == own { !self.is_low() } else { !self.others.lock().get(&id).is_some_and(|reported| is_recent(*reported, now)) }
     }
 
     /// Whether no node has reported low space.
     pub(crate) fn all_have_room(&self) -> bool {
-        !self.is_low() && self.locked().is_empty()
+        !self.is_low() && self.others.lock().is_empty()
     }
 
     /// Whether fewer than a majority of the voters answer this leader and have free space.
@@ -75,10 +75,6 @@ impl<RT: AsyncRuntime> DiskRoom<RT> {
     /// A receiver that reports whether this node's own disk is nearly full.
     pub(crate) fn watch_own(&self) -> WatchReceiverOf<Types<RT>, bool> {
         self.known.clone()
-    }
-
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<NodeId, RT::Instant>> {
-        self.others.lock()
     }
 }
 

@@ -2,34 +2,30 @@
 
 use crate::base::{lost_entries::LostEntries, peer::Refusal};
 use fairhold_types::NodeId;
-use parking_lot::{Mutex, MutexGuard};
-use std::{collections::BTreeMap, sync::Arc};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 
-/// The reported losses, by node. Clones share them.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Losses(Arc<Mutex<BTreeMap<NodeId, LostEntries>>>);
+/// The reported losses, by node.
+#[derive(Debug, Default)]
+pub(crate) struct Losses(Mutex<BTreeMap<NodeId, LostEntries>>);
 
 impl Losses {
     /// Records the loss that a refusal reports, and logs it once.
     pub(crate) fn record(&self, refusal: &Refusal) {
         let Refusal::LostEntries(lost) = refusal else { return };
-        if self.locked().insert(lost.node, lost.clone()).as_ref() != Some(lost) {
+        if self.0.lock().insert(lost.node, lost.clone()).as_ref() != Some(lost) {
             tracing::error!(node = lost.node, "{lost}");
         }
     }
 
     /// Forgets a node's loss: it takes part again, with its newest data directory.
     pub(crate) fn forget(&self, node: NodeId) {
-        self.locked().remove(&node);
+        self.0.lock().remove(&node);
     }
 
     /// What a node has lost, if anything.
     pub(crate) fn of(&self, node: NodeId) -> Option<LostEntries> {
-        self.locked().get(&node).cloned()
-    }
-
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<NodeId, LostEntries>> {
-        self.0.lock()
+        self.0.lock().get(&node).cloned()
     }
 }
 

@@ -4,35 +4,21 @@
 //! writing has already produced the next snapshot, the node gets that snapshot, and then the next one, and never
 //! catches up.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
-/// Counts the snapshots that this node is sending. Clones share the count.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct OutgoingSnapshots(Arc<AtomicUsize>);
-
-/// One snapshot that is being sent, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct OutgoingSnapshot(Arc<AtomicUsize>);
+/// Counts the snapshots that this node is sending: one reference for each.
+#[derive(Debug, Default)]
+pub(crate) struct OutgoingSnapshots(Arc<()>);
 
 impl OutgoingSnapshots {
     /// Counts one more, until the returned value is dropped.
-    pub(crate) fn begin(&self) -> OutgoingSnapshot {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        OutgoingSnapshot(Arc::clone(&self.0))
+    pub(crate) fn begin(&self) -> Arc<()> {
+        Arc::clone(&self.0)
     }
 
     /// Whether any snapshot is being sent.
     pub(crate) fn is_active(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
-    }
-}
-
-impl Drop for OutgoingSnapshot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        Arc::strong_count(&self.0) > 1
     }
 }
 
@@ -45,7 +31,7 @@ mod tests {
         let outgoing_snapshots = OutgoingSnapshots::default();
         assert!(!outgoing_snapshots.is_active());
         let first = outgoing_snapshots.begin();
-        let second = outgoing_snapshots.clone().begin();
+        let second = outgoing_snapshots.begin();
         drop(first);
         assert!(outgoing_snapshots.is_active());
         drop(second);

@@ -6,7 +6,7 @@
 use crate::base::peer::Lane;
 use fairhold_types::NodeId;
 use openraft::{Instant, RPCTypes};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Weight of the mean: each answer moves it by this fraction of the difference.
@@ -25,7 +25,7 @@ impl RoundTrips {
 
     /// The mean round trip to a node, in whole milliseconds, rounded up.
     pub(crate) fn of(&self, id: NodeId) -> Option<Duration> {
-        let mean = self.locked().get(&id).copied()?;
+        let mean = self.0.lock().get(&id).copied()?;
         Some(Duration::from_millis(u64::try_from(mean.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)))
     }
 
@@ -40,13 +40,9 @@ impl RoundTrips {
     }
 
     fn record(&self, id: NodeId, took: Duration) {
-        let mut means = self.locked();
+        let mut means = self.0.lock();
         let mean = means.entry(id).or_insert(took);
         *mean = (*mean * (MEAN_OF - 1) + took) / MEAN_OF;
-    }
-
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<NodeId, Duration>> {
-        self.0.lock()
     }
 }
 
@@ -63,7 +59,7 @@ impl<I: Instant> Timer<I> {
     /// Discards the measurement: the connection failed, so neither this time nor the mean means anything.
     pub(crate) fn fail(mut self) {
         self.failed = true;
-        self.round_trips.locked().remove(&self.to);
+        self.round_trips.0.lock().remove(&self.to);
     }
 }
 

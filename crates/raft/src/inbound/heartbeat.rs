@@ -44,7 +44,7 @@ pub(crate) async fn answer<RT: AsyncRuntime>(core: Arc<Core<RT>>, rpc: AppendEnt
         }
     };
     match (response, acknowledged) {
-        (Ok(AppendEntriesResponse::Conflict), Some(acknowledged)) if reports_loss() => {
+        (Ok(AppendEntriesResponse::Conflict), Some(acknowledged)) if !planted::has(Bug::HidesLostEntries) => {
             let has = core.with_metrics(|metrics| metrics.last_log_index);
             let lost = LostEntries { node: core.id, leader, acknowledged: acknowledged.index, has };
             let refusal = Refusal::LostEntries(lost.clone());
@@ -72,9 +72,4 @@ async fn is_accepted<RT: AsyncRuntime>(core: &Core<RT>, vote: Vote<LeaderId>, ac
     });
     // Raft has stopped if there is no answer.
     accepted.await.unwrap_or(false)
-}
-
-/// Always true, except with the planted bug.
-fn reports_loss() -> bool {
-    !planted::has(Bug::HidesLostEntries)
 }

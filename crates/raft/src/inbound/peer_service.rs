@@ -65,9 +65,6 @@ struct StartedReplica<RT: AsyncRuntime> {
     queues: Queues,
 }
 
-/// The data directories of the known members; empty before the cluster has formed.
-type Incarnations = BTreeMap<NodeId, Incarnation>;
-
 impl<RT: AsyncRuntime> PeerService<RT> {
     /// Admits no node until a replica has started with this service.
     #[must_use]
@@ -118,33 +115,28 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         {
             return Err(Refusal::Cluster { theirs, ours });
         }
-        self.check_member(&core.with_metrics(incarnations), other.id, other.incarnation)
-    }
-
-    fn check_member(&self, known: &Incarnations, id: NodeId, found: Incarnation) -> Result<(), Refusal> {
-        match known.get(&id) {
-            Some(&expected) if is_wiped(expected, found) => Err(Refusal::Incarnation { id, expected, found }),
-            Some(_) => Ok(()),
-            None if known.is_empty() && self.0.configured.contains(&id) => Ok(()),
-            None => Err(Refusal::NotAMember { id }),
-        }
+        // Before the cluster has formed, the configured nodes may connect.
+        self.check_member(core, other.id, other.incarnation).unwrap_or_else(|| {
+            if self.0.configured.contains(&other.id) { Ok(()) } else { Err(Refusal::NotAMember { id: other.id }) }
+        })
     }
 
     /// Checks a sender again: its connection may be older than this node's knowledge of the members.
     fn check_sender(&self, core: &Core<RT>, from: NodeId) -> Result<(), Refusal> {
         let introduced = self.0.introduced.lock().get(&from).copied().ok_or(Refusal::NotAMember { id: from })?;
+        self.check_member(core, from, introduced).unwrap_or(Ok(()))
+    }
+
+    /// Whether a node is a member with its own data directory; `None` before the cluster has formed.
+    fn check_member(&self, core: &Core<RT>, id: NodeId, found: Incarnation) -> Option<Result<(), Refusal>> {
         core.with_metrics(|metrics| {
-            let mut nodes = metrics.membership_config.nodes().peekable();
-            if nodes.peek().is_none() {
-                return Ok(());
-            }
-            match metrics.membership_config.get_node(&from) {
-                Some(member) if is_wiped(member.incarnation, introduced) => {
-                    Err(Refusal::Incarnation { id: from, expected: member.incarnation, found: introduced })
-                }
+            let members = &metrics.membership_config;
+            members.nodes().next()?;
+            Some(match members.get_node(&id).map(|member| member.incarnation) {
+                Some(expected) if is_wiped(expected, found) => Err(Refusal::Incarnation { id, expected, found }),
                 Some(_) => Ok(()),
-                None => Err(Refusal::NotAMember { id: from }),
-            }
+                None => Err(Refusal::NotAMember { id }),
+            })
         })
     }
 

@@ -78,7 +78,7 @@ impl<RT: AsyncRuntime> Elections<RT> {
             tokio::select! {
                 biased;
                 () = core.stopped() => return None,
-                () = core.ballots.changed() => {}
+                () = core.links.ballots.changed() => {}
                 () = RT::sleep_until(due) => {}
             }
             return Some(());
@@ -123,13 +123,13 @@ impl<RT: AsyncRuntime> Elections<RT> {
     fn due(&self, vote: Vote<LeaderId>) -> RT::Instant {
         let quiet_since = self.core.contact.quiet_since(self.core.lease).map_or(self.since, |quiet| quiet.max(self.since));
         let due = quiet_since + self.core.contact.election_delay(self.random, vote.leader_id.term);
-        self.core.ballots.waits_since(vote).map_or(due, |requested_at| due.max(requested_at + VOTE_LIMIT))
+        self.core.links.ballots.waits_since(vote).map_or(due, |requested_at| due.max(requested_at + VOTE_LIMIT))
     }
 
     /// If the votes for this node make a majority that includes late votes, commits its vote.
     async fn count_late_votes(&self) -> Option<()> {
         let core = &self.core;
-        let won = core.with_metrics(|metrics| core.ballots.won_late(core.id, metrics.membership_config.membership()));
+        let won = core.with_metrics(|metrics| core.links.ballots.won_late(core.id, metrics.membership_config.membership()));
         let Some((vote, last_log_id)) = won else { return Some(()) };
         tracing::info!(term = vote.leader_id.term, "won the election with a vote that arrived late: the disks are slow");
         // openraft treats a committed vote as that of a leader, and rejects it if its own has advanced.

@@ -37,7 +37,7 @@ pub(crate) async fn on_leader_dead<RT: AsyncRuntime>(core: Arc<Core<RT>>, dead: 
     }
     let Some(rank) = rank(&core, dead) else { return };
     for _ in 0..ATTEMPTS {
-        if core.peer.is_refused(&leader).await {
+        if core.links.peer.is_refused(&leader).await {
             RT::sleep(RANK_DELAY * rank).await;
             if !campaign(&core, led, dead).await {
                 return;

@@ -63,7 +63,7 @@ async fn discover<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> 
         let others = config.members.iter().filter(|(id, _)| **id != config.id);
         let answers = join_all(others.map(|(&id, member)| async move {
             let target = Target { id, address: member.address.clone(), incarnation: None };
-            let greeting = RT::timeout(GREETING_LIMIT, core.peer.greet(&target)).await;
+            let greeting = RT::timeout(GREETING_LIMIT, core.links.peer.greet(&target)).await;
             let found = greeting.map_or(Ok(GreetingResult::Unknown), |greeting| classify(config, id, greeting));
             found.map(|found| (id, found))
         }))

@@ -12,7 +12,7 @@
 
 use fairhold_metrics::Gauge;
 use fairhold_state::command::{Command, LOG_FORMAT};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{
@@ -146,17 +146,22 @@ impl Defects {
 
     /// All recorded defects, oldest first.
     pub(crate) fn recorded(&self) -> Vec<Defect> {
-        self.locked().clone()
+        self.recorded.lock().clone()
     }
 
     /// The positions in an entry that have a recorded defect: almost always none.
     pub(crate) fn in_entry(&self, index: u64) -> Vec<u64> {
-        self.locked().iter().filter(|defect| defect.index == index && !defect.passed).map(|defect| defect.position).collect()
+        self.recorded
+            .lock()
+            .iter()
+            .filter(|defect| defect.index == index && !defect.passed)
+            .map(|defect| defect.position)
+            .collect()
     }
 
     /// What to do with the command at a position that has a recorded defect.
     pub(crate) fn decide(&self, index: u64, position: u64, command: &Command) -> DefectAction {
-        let mut recorded = self.locked();
+        let mut recorded = self.recorded.lock();
         let Some(defect) = recorded.iter_mut().find(|defect| defect.is_at(index, position)) else { return DefectAction::Try };
         if defect.is_skipped() {
             return DefectAction::Skip { fingerprint: defect.fingerprint, checked: defect.checked };
@@ -189,7 +194,7 @@ impl Defects {
     pub(crate) fn record_panic(&self, index: u64, position: u64, panic: &(dyn Any + Send)) -> io::Error {
         let message = message(panic);
         let saved = {
-            let mut recorded = self.locked();
+            let mut recorded = self.recorded.lock();
             match recorded.iter_mut().find(|defect| defect.is_at(index, position)) {
                 Some(defect) => {
                     // An earlier retry succeeded, as on the other nodes, so the count starts again.
@@ -240,7 +245,7 @@ impl Defects {
         if !self.has_skipped() {
             return None;
         }
-        let recorded = self.locked();
+        let recorded = self.recorded.lock();
         let kind = kind(command);
         let is_candidate = |defect: &&Defect| defect.is_skipped() && defect.version == VERSION && defect.kind == kind;
         // Computing a fingerprint takes time proportional to the command.
@@ -255,15 +260,11 @@ impl Defects {
     /// Updates and saves a record. `update` must not change its number of panics, so the number of skipped commands
     /// stays the same.
     fn update(&self, index: u64, position: u64, update: impl FnOnce(&mut Defect)) -> io::Result<()> {
-        let mut recorded = self.locked();
+        let mut recorded = self.recorded.lock();
         if let Some(defect) = recorded.iter_mut().find(|defect| defect.is_at(index, position)) {
             update(defect);
         }
         self.store.save(&recorded)
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Vec<Defect>> {
-        self.recorded.lock()
     }
 }
 
@@ -322,35 +323,8 @@ fn fingerprint(command: &Command) -> u64 {
 
 /// Whether the leader's clock, not a client, makes this command, and a different one each time.
 fn is_verdict(command: &Command) -> bool {
-    match command {
-        Command::EndCooling { .. }
-        | Command::EndHolds { .. }
-        | Command::Forget { .. }
-        | Command::ForgetHistory { .. }
-        | Command::ForgetLocks { .. }
-        | Command::Sweep { .. }
-        | Command::ContinuePendingWork { .. } => true,
-        Command::FormCluster { .. }
-        | Command::OpenSession(_)
-        | Command::CloseSession { .. }
-        | Command::ExpireSession { .. }
-        | Command::Acquire(_)
-        | Command::Withdraw { .. }
-        | Command::Abandon { .. }
-        | Command::Release { .. }
-        | Command::SetGrantTimeout { .. }
-        | Command::Transact(_)
-        | Command::Break(_)
-        | Command::EndSession { .. }
-        | Command::Downgrade { .. }
-        | Command::Upgrade { .. }
-        | Command::EndUpgrade { .. }
-        | Command::Proclaim(_)
-        | Command::SetLock(_)
-        | Command::Revoke(_)
-        | Command::RecordKey { .. }
-        | Command::RecordCapacity { .. } => false,
-    }
+    let comes_again = matches!(command, Command::FormCluster { .. } | Command::ExpireSession { .. } | Command::RecordKey { .. });
+    command.is_leader_only() && !comes_again
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {

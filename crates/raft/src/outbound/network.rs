@@ -3,15 +3,13 @@
 use crate::{
     base::{
         member_addresses::MemberAddresses,
-        peer::{Lane, Peer},
+        peer::Lane,
         types::{Member, Types},
         wire::{self, PeerReply, PeerRequest},
     },
     core::{
-        ballots::{Ballots, VOTE_LIMIT, grants},
-        losses::Losses,
-        outgoing_snapshots::OutgoingSnapshots,
-        round_trips::RoundTrips,
+        Links,
+        ballots::{VOTE_LIMIT, grants},
     },
     machine::snapshot_writer::SnapshotData,
     outbound::{
@@ -37,43 +35,14 @@ use tokio::sync::oneshot;
 
 /// Creates the clients.
 pub(crate) struct Network<RT: AsyncRuntime> {
-    id: NodeId,
-    peer: Arc<dyn Peer>,
-    addresses: MemberAddresses,
-    ballots: Ballots<RT::Instant>,
-    losses: Losses,
-    round_trips: RoundTrips,
-    outgoing_snapshots: OutgoingSnapshots,
+    pub(crate) id: NodeId,
+    pub(crate) addresses: MemberAddresses,
+    pub(crate) links: Arc<Links<RT>>,
 }
 
 impl<RT: AsyncRuntime> Network<RT> {
-    pub(crate) fn new(
-        id: NodeId,
-        peer: Arc<dyn Peer>,
-        addresses: MemberAddresses,
-        ballots: Ballots<RT::Instant>,
-        losses: Losses,
-        round_trips: RoundTrips,
-    ) -> Self {
-        Network { id, peer, addresses, ballots, losses, round_trips, outgoing_snapshots: OutgoingSnapshots::default() }
-    }
-
-    /// The count of snapshots that its clients are sending.
-    pub(crate) fn outgoing_snapshots(&self) -> OutgoingSnapshots {
-        self.outgoing_snapshots.clone()
-    }
-
     fn client(&self, id: NodeId, member: &Member, lane: Lane) -> RaftClient<RT> {
-        RaftClient {
-            from: self.id,
-            to: self.addresses.target(id, member),
-            lane,
-            peer: self.peer.clone(),
-            ballots: self.ballots.clone(),
-            losses: self.losses.clone(),
-            round_trips: self.round_trips.clone(),
-            outgoing_snapshots: self.outgoing_snapshots.clone(),
-        }
+        RaftClient { from: self.id, to: self.addresses.target(id, member), lane, links: Arc::clone(&self.links) }
     }
 }
 
@@ -127,10 +96,10 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
         let to = self.to.id;
         let request = wire::encode(&PeerRequest::Vote(rpc)).map_err(|error| unreachable_error(&error))?;
         let answer = self.send(Lane::Heartbeat, request, RPCTypes::Vote, VOTE_LIMIT);
-        let ballots = self.ballots.clone();
+        let links = Arc::clone(&self.links);
         let (respond, response) = oneshot::channel();
         let requested_at = RT::Instant::now();
-        ballots.requested(vote, last_log_id, to, requested_at);
+        links.ballots.requested(vote, last_log_id, to, requested_at);
         // openraft may stop waiting before the voter's disk has written the vote.
         drop(RT::spawn(async move {
             let response = match answer.await {
@@ -140,7 +109,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
             };
             let granted = response.as_ref().is_ok_and(|response| grants(response, vote));
             let openraft_gave_up = respond.send(response).is_err();
-            ballots.answered(vote, to, granted, openraft_gave_up || requested_at.elapsed() >= option.soft_ttl());
+            links.ballots.answered(vote, to, granted, openraft_gave_up || requested_at.elapsed() >= option.soft_ttl());
         }));
         response.await.unwrap_or_else(|_| Err(unexpected()))
     }
@@ -157,7 +126,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
             return Err(unexpected());
         };
         if response.vote_granted {
-            self.ballots.would_grant(vote, self.to.id);
+            self.links.ballots.would_grant(vote, self.to.id);
         }
         Ok(response)
     }

@@ -3,11 +3,11 @@
 use crate::{
     base::{
         aliases::LogId,
-        peer::{Lane, Peer, PeerError, Target},
+        peer::{Lane, PeerError, Target},
         types::Types,
         wire::{self, Declined, PeerReply, PeerRequest, SnapshotBegin},
     },
-    core::{ballots::Ballots, losses::Losses, outgoing_snapshots::OutgoingSnapshots, round_trips::RoundTrips},
+    core::Links,
     machine::snapshot_writer::SnapshotData,
 };
 use bytes::Bytes;
@@ -31,11 +31,7 @@ pub(crate) struct RaftClient<RT: AsyncRuntime> {
     pub(super) from: NodeId,
     pub(super) to: Target,
     pub(super) lane: Lane,
-    pub(super) peer: Arc<dyn Peer>,
-    pub(super) ballots: Ballots<RT::Instant>,
-    pub(super) losses: Losses,
-    pub(super) round_trips: RoundTrips,
-    pub(super) outgoing_snapshots: OutgoingSnapshots,
+    pub(super) links: Arc<Links<RT>>,
 }
 
 impl<RT: AsyncRuntime> RaftClient<RT> {
@@ -48,10 +44,10 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         action: RPCTypes,
         limit: Duration,
     ) -> impl Future<Output = Result<PeerReply<RT>, RpcError<RT>>> + Send + 'static {
-        let timer = self.round_trips.timer::<RT::Instant>(self.to.id, lane, &action);
-        let answer = self.peer.call(&self.to, lane, request);
+        let timer = self.links.round_trips.timer::<RT::Instant>(self.to.id, lane, &action);
+        let answer = self.links.peer.call(&self.to, lane, request);
         let to = self.to.id;
-        let losses = self.losses.clone();
+        let links = Arc::clone(&self.links);
         let timeout = Timeout { action, id: self.from, target: to, timeout: limit };
         async move {
             let bytes = match RT::timeout(limit, answer).await {
@@ -64,7 +60,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
                         timer.fail();
                     }
                     if let PeerError::Refused(refusal) = &error {
-                        losses.record(refusal);
+                        links.losses.record(refusal);
                     }
                     return Err(peer_error(error));
                 }
@@ -73,13 +69,13 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
             match wire::decode(&bytes) {
                 Ok(PeerReply::Declined(declined)) => {
                     if let Declined::Refused(refusal) = &declined {
-                        losses.record(refusal);
+                        links.losses.record(refusal);
                     }
                     Err(declined_error(declined))
                 }
                 Ok(reply) => {
                     if lane == Lane::Heartbeat {
-                        losses.forget(to);
+                        links.losses.forget(to);
                     }
                     Ok(reply)
                 }
@@ -106,7 +102,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         limit: Duration,
     ) -> Result<SnapshotResponse<Types<RT>>, RpcError<RT>> {
         failpoint!(RaftSnapshotSend, RT).map_err(|error| unreachable_error(&error))?;
-        let _sending = self.outgoing_snapshots.begin();
+        let _sending = self.links.outgoing_snapshots.begin();
         let SnapshotData::Stored(stored) = snapshot.snapshot else {
             return Err(unexpected());
         };

@@ -2,7 +2,7 @@
 //!
 //! A log entry costs the cluster three syncs and about a hundred task switches, whether it holds one command or a
 //! hundred. The callers of the last batch have just been answered, and many are about to send their next command. So a
-//! batch waits, for a millisecond at most, until about as many commands are queued as the last batch had. After a small
+//! batch waits, for two milliseconds at most, until as many commands are queued as the last batch had. After a small
 //! batch it does not wait.
 
 use openraft::AsyncRuntime;
@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::Notify;
 
 /// How long a batch lingers at most.
-const LINGER_MAX: Duration = Duration::from_millis(1);
+const LINGER_MAX: Duration = Duration::from_millis(2);
 /// Size of the last batch below which the next one does not linger.
 const LINGER_BATCH_MIN: usize = 4;
 
@@ -41,9 +41,7 @@ impl BatchLinger {
 
     /// How many commands the next batch waits for, after a batch of this size; `None` if it need not wait.
     pub(crate) fn target(&self, last_batch: usize) -> Option<usize> {
-        // Some of the callers are done: waiting for all of them would take the full time for each batch.
-        let target = last_batch / 4 * 3;
-        (last_batch >= LINGER_BATCH_MIN && self.waiting.load(SeqCst) < target).then_some(target)
+        (last_batch >= LINGER_BATCH_MIN && self.waiting.load(SeqCst) < last_batch).then_some(last_batch)
     }
 
     /// Waits until this many commands are queued, but not for long.
@@ -80,9 +78,9 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_waits_for_most_of_the_callers_of_the_last_batch() {
-        assert_eq!(linger_with(1).target(64), Some(48));
-        assert_eq!(linger_with(48).target(64), None, "enough are waiting already");
+    fn a_batch_waits_for_as_many_commands_as_the_last_batch_had() {
+        assert_eq!(linger_with(63).target(64), Some(64));
+        assert_eq!(linger_with(64).target(64), None, "enough are waiting already");
     }
 
     #[tokio::test]

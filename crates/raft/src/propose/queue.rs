@@ -16,7 +16,7 @@ use fairhold_state::command::{Answer, Command};
 use openraft::AsyncRuntime;
 use std::sync::{
     Arc,
-    atomic::{AtomicU8, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -31,29 +31,19 @@ const QUEUE_COMMANDS_MAX: usize = 16_384;
 
 pub(crate) type ProposalOutcome = Result<Answer, ProposeError>;
 
-const WAITING: u8 = 0;
-const HANDED_OVER: u8 = 1;
-const WITHDRAWN: u8 = 2;
-
-/// Decides between a command's caller and the batcher: the command is either handed over or withdrawn.
-#[derive(Debug, Default)]
-struct HandOff(AtomicU8);
-
-impl HandOff {
-    fn settle(&self, state: u8) -> bool {
-        self.0.compare_exchange(WAITING, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-}
-
 /// A command in the queue.
 pub(crate) struct Proposal {
     pub(crate) command: Command,
     pub(crate) bytes: usize,
     /// Forwarded by another node: it is not forwarded again.
     pub(crate) forwarded: bool,
-    hand_off: Arc<HandOff>,
+    settled: Settled,
     pub(crate) answer: oneshot::Sender<ProposalOutcome>,
 }
+
+/// Whether the command is settled: its caller has withdrawn it, or the batcher has handed it over. The first of them sets
+/// it, and finds it `false`.
+type Settled = Arc<AtomicBool>;
 
 impl Proposal {
     pub(crate) fn resolve(self, outcome: ProposalOutcome) {
@@ -82,7 +72,7 @@ pub(crate) struct ProposalReceiver {
 
 /// A submitted command. Dropping it withdraws the command, if it was not handed over yet.
 pub(crate) struct SubmittedCommand {
-    hand_off: Arc<HandOff>,
+    settled: Settled,
     answer: oneshot::Receiver<ProposalOutcome>,
 }
 
@@ -106,7 +96,7 @@ pub(crate) fn new(bytes_max: usize) -> (ProposalQueue, ProposalReceiver) {
 impl ProposalQueue {
     pub(crate) fn submit(&self, command: Command, forwarded: bool) -> Result<SubmittedCommand, NotProposed> {
         let bytes = command.size();
-        let hand_off = Arc::new(HandOff::default());
+        let settled = Settled::default();
         let (answer, receiver) = oneshot::channel();
         let urgent = is_urgent(&command);
         // Concurrent submissions may exceed the limit a little, which is harmless.
@@ -114,7 +104,7 @@ impl ProposalQueue {
             return Err(NotProposed::Overloaded);
         }
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let proposal = Proposal { command, bytes, forwarded, hand_off: hand_off.clone(), answer };
+        let proposal = Proposal { command, bytes, forwarded, settled: settled.clone(), answer };
         let queue = if urgent { &self.urgent } else { &self.ordinary };
         self.linger.enqueued();
         queue.try_send(proposal).map_err(|error| {
@@ -125,7 +115,7 @@ impl ProposalQueue {
                 mpsc::error::TrySendError::Closed(_) => NotProposed::ShuttingDown,
             }
         })?;
-        Ok(SubmittedCommand { hand_off, answer: receiver })
+        Ok(SubmittedCommand { settled, answer: receiver })
     }
 }
 
@@ -140,7 +130,7 @@ impl SubmittedCommand {
         };
         match answered {
             Some(outcome) => outcome,
-            None if self.hand_off.settle(WITHDRAWN) => Err(if_withdrawn.into()),
+            None if !self.settled.swap(true, Ordering::AcqRel) => Err(if_withdrawn.into()),
             None => Err(if_handed_over.into()),
         }
     }
@@ -148,7 +138,7 @@ impl SubmittedCommand {
 
 impl Drop for SubmittedCommand {
     fn drop(&mut self) {
-        self.hand_off.settle(WITHDRAWN);
+        self.settled.store(true, Ordering::Release);
     }
 }
 
@@ -184,7 +174,7 @@ impl ProposalReceiver {
         while let Some(proposal) = next {
             self.bytes.fetch_sub(proposal.bytes, Ordering::Relaxed);
             self.linger.dequeued();
-            if proposal.hand_off.settle(HANDED_OVER) {
+            if !proposal.settled.swap(true, Ordering::AcqRel) {
                 bytes += proposal.bytes;
                 batch.push(proposal);
             }

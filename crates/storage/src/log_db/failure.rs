@@ -19,32 +19,16 @@ pub(super) fn damaged_value(path: &Path, key: &[u8], error: &DecodeError) -> io:
 
 /// RocksDB names the file if it knows it. If it does not, the error lists the candidates.
 pub(super) fn failed(path: &Path, error: &rocksdb::Error) -> io::Error {
-    use rocksdb::ErrorKind;
-    let kind = match error.kind() {
-        ErrorKind::Corruption => io::ErrorKind::InvalidData,
-        ErrorKind::NotFound => io::ErrorKind::NotFound,
-        ErrorKind::TimedOut => io::ErrorKind::TimedOut,
-        ErrorKind::Busy | ErrorKind::TryAgain => io::ErrorKind::ResourceBusy,
-        ErrorKind::NotSupported => io::ErrorKind::Unsupported,
-        ErrorKind::InvalidArgument => io::ErrorKind::InvalidInput,
-        ErrorKind::MergeInProgress
-        | ErrorKind::Incomplete
-        | ErrorKind::ShutdownInProgress
-        | ErrorKind::Aborted
-        | ErrorKind::Expired
-        | ErrorKind::CompactionTooLarge
-        | ErrorKind::ColumnFamilyDropped
-        | ErrorKind::IOError
-        | ErrorKind::Unknown => io::ErrorKind::Other,
-    };
     let text = error.to_string();
     // The binding does not expose RocksDB's subcodes, but its text has the system's message.
     let kind = if text.contains("No space left on device") {
         io::ErrorKind::StorageFull
     } else if text.contains("Disk quota exceeded") {
         io::ErrorKind::QuotaExceeded
+    } else if error.kind() == rocksdb::ErrorKind::Corruption {
+        io::ErrorKind::InvalidData
     } else {
-        kind
+        io::ErrorKind::Other
     };
     // The write-ahead logs and the manifest were verified before RocksDB read them, whatever it reports about the
     // manifest now.
@@ -54,8 +38,7 @@ pub(super) fn failed(path: &Path, error: &rocksdb::Error) -> io::Error {
 }
 
 fn table_names(path: &Path) -> String {
-    let Ok(files) = std::fs::read_dir(path) else { return "(none can be listed)".to_owned() };
-    let mut names: Vec<_> = files.filter_map(|file| file.ok()?.file_name().into_string().ok()).collect();
+    let Ok(mut names) = durable::names(path) else { return "(none can be listed)".to_owned() };
     names.retain(|name| name.ends_with(".sst"));
     names.sort();
     names.join(", ")

@@ -1,14 +1,19 @@
-//! The directory of the snapshots: their names, the newest one, and the open readers.
+//! The directory of the snapshots: their files, the newest one, and the open readers.
 
-use crate::{durable, fault::Faults, snapshot_thread::SnapshotThread};
+use crate::{
+    durable::{self, NewFile},
+    fault::Faults,
+    snapshot_thread::SnapshotThread,
+};
 use fairhold_types::failpoint;
 use parking_lot::Mutex;
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -33,7 +38,7 @@ impl Directory {
     /// Opens an existing directory, and removes the leftovers of an interrupted save. `faults` records the first error.
     pub(super) fn open(path: &Path, faults: Faults) -> io::Result<Directory> {
         failpoint!(StorageSnapshotClean)?;
-        for name in names(path)? {
+        for name in durable::names(path)? {
             if name.ends_with(NEW_SUFFIX) || name.ends_with(OLD_SUFFIX) {
                 let leftover = path.join(name);
                 fs::remove_file(&leftover).map_err(|error| durable::with_path(&leftover, error))?;
@@ -56,22 +61,6 @@ impl Directory {
         Ok(self.numbers()?.pop().map(|number| (number, self.file(number))))
     }
 
-    /// Makes a file the newest snapshot. Returns the numbers of the older ones, which the caller removes. `reader`
-    /// keeps the file open for reading.
-    pub(super) fn publish(&self, snapshot: &Path, reader: &Arc<()>) -> io::Result<Vec<u64>> {
-        let older = self.numbers()?;
-        let number = older.last().map_or(1, |newest| newest + 1);
-        durable::rename(snapshot, &self.file(number))?;
-        self.record_reader(number, reader);
-        Ok(older)
-    }
-
-    /// Removes snapshots that are no longer the newest.
-    pub(super) fn remove_older(&self, numbers: Vec<u64>) -> io::Result<()> {
-        failpoint!(StorageSnapshotOlder)?;
-        numbers.into_iter().try_for_each(|number| self.remove(number))
-    }
-
     fn remove(&self, number: u64) -> io::Result<()> {
         let path = self.file(number);
         let old = self.path.join(format!("{number:020}{OLD_SUFFIX}"));
@@ -92,7 +81,7 @@ impl Directory {
     /// The numbers of the existing files, in order.
     pub(super) fn numbers(&self) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
-        for name in names(&self.path)? {
+        for name in durable::names(&self.path)? {
             if let Some(number) = name.strip_suffix(SUFFIX) {
                 let number = number.parse().map_err(|_| durable::damaged(&self.path.join(&name), "its name is not a number"))?;
                 numbers.push(number);
@@ -102,33 +91,74 @@ impl Directory {
         Ok(numbers)
     }
 
-    /// An unused name.
-    pub(super) fn temporary(&self) -> PathBuf {
-        let number = self.drafts.fetch_add(1, Ordering::Relaxed);
-        self.path.join(format!("{number:020}{NEW_SUFFIX}"))
-    }
-
     fn file(&self, number: u64) -> PathBuf {
         self.path.join(format!("{number:020}{SUFFIX}"))
     }
+}
 
-    /// Removes the file of an abandoned snapshot on the snapshot thread, because it may be large.
-    pub(super) fn remove_abandoned(&self, path: PathBuf) {
-        let removed = self.snapshot_thread.run(move || {
+/// The file of a snapshot. Dropping it removes the file, unless the snapshot is or was the newest.
+#[derive(Debug)]
+pub(super) struct SnapshotFile {
+    directory: Arc<Directory>,
+    path: PathBuf,
+    /// Whether it is or was the newest. Then the `keep` of a newer one removes it.
+    kept: AtomicBool,
+}
+
+impl SnapshotFile {
+    /// Creates a file with a temporary name.
+    pub(super) fn create(directory: &Arc<Directory>) -> io::Result<(SnapshotFile, NewFile)> {
+        let number = directory.drafts.fetch_add(1, Ordering::Relaxed);
+        let path = directory.path.join(format!("{number:020}{NEW_SUFFIX}"));
+        let file = NewFile::create(&path)?;
+        Ok((SnapshotFile { directory: Arc::clone(directory), path, kept: AtomicBool::new(false) }, file))
+    }
+
+    /// The file of the newest snapshot.
+    pub(super) fn kept(directory: &Arc<Directory>, path: PathBuf) -> SnapshotFile {
+        SnapshotFile { directory: Arc::clone(directory), path, kept: AtomicBool::new(true) }
+    }
+
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn open(&self) -> io::Result<File> {
+        File::open(&self.path).map_err(|error| durable::with_path(&self.path, error))
+    }
+
+    /// Makes it the newest snapshot, and removes the older ones. `reader` keeps the file open for reading.
+    pub(super) fn keep(&self, reader: &Arc<()>) -> io::Result<()> {
+        self.make_newest(reader).inspect_err(|error| self.directory.faults.record(error))
+    }
+
+    fn make_newest(&self, reader: &Arc<()>) -> io::Result<()> {
+        let older = self.directory.numbers()?;
+        let number = older.last().map_or(1, |newest| newest + 1);
+        durable::rename(&self.path, &self.directory.file(number))?;
+        self.directory.record_reader(number, reader);
+        self.kept.store(true, Ordering::Relaxed);
+        failpoint!(StorageSnapshotOlder)?;
+        older.into_iter().try_for_each(|number| self.directory.remove(number))
+    }
+}
+
+impl Drop for SnapshotFile {
+    fn drop(&mut self) {
+        if *self.kept.get_mut() {
+            return;
+        }
+        let path = std::mem::take(&mut self.path);
+        // On the snapshot thread, because it may be large.
+        drop(self.directory.snapshot_thread.run(move || {
             // Its name is temporary. The next start removes the rest.
             if let Err(error) = durable::remove(&path, &path) {
                 tracing::debug!(%error, "cannot remove an incomplete snapshot: it stays until the next start");
             }
-        });
-        drop(removed);
+        }));
     }
-}
-
-fn names(directory: &Path) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(directory).map_err(|error| durable::with_path(directory, error))? {
-        let name = entry.map_err(|error| durable::with_path(directory, error))?.file_name();
-        names.extend(name.into_string().ok());
-    }
-    Ok(names)
 }

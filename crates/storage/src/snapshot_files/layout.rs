@@ -31,11 +31,8 @@ pub enum Damage {
     #[error("it is not a snapshot file")]
     Magic,
     /// Another version of the program wrote it.
-    #[error("its format version is {found}, but this program supports {SNAPSHOT_FILE_FORMAT}")]
-    Version {
-        /// The version in the file.
-        found: u8,
-    },
+    #[error("its format version is {0}, but this program supports {SNAPSHOT_FILE_FORMAT}")]
+    Version(u8),
     /// The checksum is wrong.
     #[error("wrong checksum")]
     Checksum,
@@ -52,22 +49,11 @@ pub(super) struct Layout {
 }
 
 /// Why a file cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub(super) enum Unreadable {
-    Damaged(Damage),
-    Failed(io::Error),
-}
-
-impl From<Damage> for Unreadable {
-    fn from(damage: Damage) -> Unreadable {
-        Unreadable::Damaged(damage)
-    }
-}
-
-impl From<io::Error> for Unreadable {
-    fn from(error: io::Error) -> Unreadable {
-        Unreadable::Failed(error)
-    }
+    Damaged(#[from] Damage),
+    Failed(#[from] io::Error),
 }
 
 impl Layout {
@@ -85,7 +71,7 @@ impl Layout {
             return Err(Damage::Checksum.into());
         }
         if header[MAGIC.len()] != SNAPSHOT_FILE_FORMAT {
-            return Err(Damage::Version { found: header[MAGIC.len()] }.into());
+            return Err(Damage::Version(header[MAGIC.len()]).into());
         }
         let end = length.checked_sub(FOOTER_BYTES).filter(|end| *end >= HEADER_BYTES as u64).ok_or(Damage::Length)?;
         let meta = part(HEADER_BYTES as u64, end, &read)?;

@@ -26,7 +26,7 @@ async fn acknowledged_writes_survive_a_kill() {
 }
 
 #[tokio::test]
-async fn a_clean_stop_writes_pending_batches() {
+async fn a_clean_stop_makes_pending_writes() {
     let home = tempfile::tempdir().unwrap();
     let mut log = LogStore::open(home.path(), false).unwrap();
     append(&mut log, entries(1, 0..3)).await.unwrap();
@@ -56,7 +56,7 @@ async fn a_torn_tail_keeps_every_complete_write() {
     // Cuts around each boundary, and one in each eighth of a block. The long form adds every byte of the last records.
     let near = |length: &u64| [length - 1, *length, length + 1, length + 6, length + 8];
     let mut cuts: Vec<u64> = lengths.iter().flat_map(near).chain((0..whole).step_by(4096)).collect();
-    if std::env::var_os("FAIRHOLD_TRIAL").is_some_and(|form| form == "long") {
+    if is_long_form() {
         cuts.extend(lengths[lengths.len() - 4]..whole);
     }
     cuts.retain(|cut| (lengths[0]..whole).contains(cut));
@@ -105,9 +105,9 @@ async fn a_missing_entry_is_detected() {
         append(&mut log, entries(1, 0..10)).await.unwrap();
         drop(log);
         let db = LogDb::open(home.path(), true).unwrap();
-        let mut batch = crate::log_db::Batch::default();
-        batch.delete_entries(&(missing..missing + 1));
-        db.write(batch).unwrap();
+        let mut write = crate::log_db::LogWrite::default();
+        write.delete_entries(&(missing..missing + 1));
+        db.write(write).unwrap();
         drop(db);
         let error = LogStore::open(home.path(), true).unwrap_err();
         assert!(error.to_string().contains(&format!("entry {missing} is missing")), "{error}");

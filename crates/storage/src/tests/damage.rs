@@ -119,8 +119,7 @@ async fn open_and_read(directory: &Path) -> FlipEffect {
 }
 
 fn flips() -> usize {
-    let long = std::env::var_os("FAIRHOLD_TRIAL").is_some_and(|value| value == "long");
-    if long { FLIPS_LONG } else { FLIPS }
+    if is_long_form() { FLIPS_LONG } else { FLIPS }
 }
 
 #[tokio::test]

@@ -8,16 +8,16 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-/// A store in which each batch waits for a verdict from the test.
+/// A store in which each write waits for a verdict from the test.
 fn gated(directory: &Path) -> (LogStore, mpsc::Sender<io::Result<()>>, mpsc::Receiver<()>) {
     let db = Arc::new(LogDb::open(directory, false).unwrap());
     let (verdicts, verdict) = mpsc::channel();
     let (began, begun) = mpsc::channel();
     let target = Arc::clone(&db);
-    let write = move |batch| {
+    let write = move |write| {
         began.send(()).unwrap();
         verdict.recv().unwrap_or_else(|_| Err(poisoned()))?;
-        target.write(batch)
+        target.write(write)
     };
     (LogStore::start(db, Box::new(write)).unwrap(), verdicts, begun)
 }
@@ -49,6 +49,28 @@ async fn a_vote_is_saved_only_when_it_is_on_disk() {
     assert_eq!(read_vote(&mut log).await.unwrap(), Some(vote(7)));
 }
 
+/// A snapshot may replace the truncated entries next. If only the snapshot survives a crash, openraft finds entries that
+/// contradict it, and the node never starts again.
+#[tokio::test]
+async fn a_crash_after_a_truncation_brings_no_entries_back_that_a_snapshot_has_replaced() {
+    let home = tempfile::tempdir().unwrap();
+    let (alive, dead) = (home.path().join("alive"), home.path().join("dead"));
+    std::fs::create_dir(&alive).unwrap();
+    let (mut log, verdicts, begun) = gated(&alive);
+    verdicts.send(Ok(())).unwrap();
+    append(&mut log, entries(3, 0..10)).await.unwrap();
+    begun.recv().unwrap();
+    {
+        let mut truncating = Box::pin(log.truncate_after(Some(log_id(3, 4))));
+        assert!(futures_util::FutureExt::now_or_never(&mut truncating).is_none(), "returned before it was written");
+        begun.recv().unwrap();
+        verdicts.send(Ok(())).unwrap();
+        truncating.await.unwrap();
+    }
+    copy_files(&alive, &dead);
+    assert_eq!(read_all(&mut LogStore::open(&dead, true).unwrap()).await.unwrap(), entries(3, 0..5));
+}
+
 struct NoteWake(usize, Arc<Mutex<Vec<usize>>>);
 
 impl Wake for NoteWake {
@@ -72,7 +94,7 @@ async fn callbacks_come_in_order() {
         log.append(vec![entry(1, index, 1)], IOFlushed::signal(sender)).await.unwrap();
         receivers.push(receiver);
     }
-    // The first batch has the requests that were queued when the thread took them. The second has the rest.
+    // The first write has the requests that were queued when the thread took them. The second has the rest.
     begun.recv().unwrap();
     verdicts.send(Ok(())).unwrap();
     verdicts.send(Ok(())).unwrap();

@@ -90,5 +90,5 @@ fn a_withdrawn_command_is_not_proposed() {
     let batch = batcher.gather(first);
     assert_eq!(batch.iter().map(|proposal| &proposal.command).collect::<Vec<_>>(), [&command(1)]);
     assert_eq!(queue.bytes.load(Ordering::Relaxed), 0, "both have left the queue");
-    assert!(!kept.hand_off.settle(WITHDRAWN), "it was handed over, so its caller cannot withdraw it");
+    assert!(kept.settled.load(Ordering::Acquire), "it was handed over, so its caller cannot withdraw it");
 }
