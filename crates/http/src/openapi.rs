@@ -2,7 +2,7 @@
 //! texts for each area. A test compares it with the router's table and with `proto/openapi.json`.
 //!
 //! To describe a new call, add an entry to its area's page. To describe a new area, add a page like `area_locks` and a line in
-//! `areas`.
+//! `calls`.
 
 mod area_cluster;
 mod area_elections;
@@ -24,7 +24,7 @@ mod problems;
 mod schema;
 mod vocabulary;
 
-use crate::edge::headers;
+use crate::edge::{body::JSON, headers};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use describe::Describer;
@@ -39,7 +39,6 @@ use std::{
     sync::OnceLock,
 };
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 
 const ABOUT: &str = "Fair locks, sessions and a tree of nodes, replicated on three or five servers.\n\nYou can send any request \
@@ -108,22 +107,25 @@ fn text() -> String {
     format!("{:#}\n", document())
 }
 
-fn areas(describe: &mut Describer) -> Vec<DescribedCall> {
-    let mut operations = area_locks::operations(describe);
-    operations.extend(area_grants::operations(describe));
-    operations.extend(area_elections::operations(describe));
-    operations.extend(area_sessions::operations(describe));
-    operations.extend(area_nodes::operations(describe));
-    operations.extend(area_txn::operations(describe));
-    operations.extend(area_watch::operations(describe));
-    operations.extend(area_cluster::operations(describe));
-    operations
+/// Describes every call.
+fn calls(describe: &mut Describer) -> Vec<DescribedCall> {
+    let areas = [
+        area_locks::CALLS,
+        area_grants::CALLS,
+        area_elections::CALLS,
+        area_sessions::CALLS,
+        area_nodes::CALLS,
+        area_txn::CALLS,
+        area_watch::CALLS,
+        area_cluster::CALLS,
+    ];
+    areas.concat().into_iter().map(|call| call(describe)).collect()
 }
 
 fn document() -> Value {
     let mut describe = Describer::new();
     let mut paths = Map::new();
-    for operation in areas(&mut describe) {
+    for operation in calls(&mut describe) {
         let methods = paths.entry(operation.path).or_insert_with(|| json!({}));
         methods[operation.method.as_str().to_lowercase()] = operation.value;
     }
@@ -211,7 +213,7 @@ mod tests {
             .flat_map(|route| route.methods().map(|method| (route.template.replace("{*", "{"), method.to_string())))
             .collect();
         let mut describe = Describer::new();
-        let operations = areas(&mut describe);
+        let operations = calls(&mut describe);
         let described: Vec<(String, String)> =
             operations.iter().map(|operation| (operation.path.to_owned(), operation.method.to_string())).collect();
         let once: BTreeSet<_> = described.iter().cloned().collect();
@@ -249,7 +251,7 @@ mod tests {
     fn every_call_has_a_unique_id_and_texts() {
         let mut describe = Describer::new();
         let mut names = BTreeSet::new();
-        for DescribedCall { value, path, .. } in areas(&mut describe) {
+        for DescribedCall { value, path, .. } in calls(&mut describe) {
             assert!(names.insert(value["operationId"].as_str().unwrap().to_owned()), "{path}");
             assert!(value["summary"].as_str().is_some_and(|summary| summary.len() > 10), "{path}");
             assert!(value["responses"].as_object().is_some_and(|answers| answers.len() > 1), "{path}");

@@ -42,7 +42,7 @@ pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, 
 /// cannot use up.
 pub fn status_router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposition: Exposition) -> ApiService {
     let context = MiddlewareContext::new(node, exposition.http(), None);
-    service(context, state_routes(Routes::new(), info, exposition), no_such_state)
+    service(context, state_routes(Routes::new(exposition.http()), info, exposition), no_such_state)
 }
 
 /// Answers the requests for these routes, and refuses all others.
@@ -62,7 +62,7 @@ fn service<RT: AsyncRuntime>(
                 Some((route, None)) => ready(no_such_method(route)).boxed(),
                 None => ready(no_such_path(request.uri()).into_response()).boxed(),
             };
-            middleware::wrap(context, route.map(|route| route.template), request, next).await
+            middleware::wrap(context, route, request, next).await
         };
         answer.boxed()
     })
@@ -80,7 +80,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
     let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
     let show_front_page = move |node: State<Node<RT>>, headers: HeaderMap| front_page(node, info, headers);
-    let routes = Routes::new()
+    let routes = Routes::new(exposition.http())
         .route("/v1/locks", post(grants::acquire_many::<RT>).get(locks::list::<RT>))
         .route("/v1/locks/{name}", post(grants::acquire::<RT>).get(locks::show::<RT>).patch(locks::set::<RT>))
         .route("/v1/locks/{name}/queue", get(locks::queue::<RT>))

@@ -2,9 +2,11 @@
 //!
 //! The calls are axum's handlers. axum's own router would clone each layer and box its future for every request.
 
+use crate::edge::metrics::{HttpMetrics, RouteMetrics};
 use axum::{extract::Request, handler::Handler, response::Response};
 use futures_util::future::BoxFuture;
 use http::{HeaderValue, Method};
+use std::sync::Arc;
 
 /// Makes the future of a call.
 type Call<S> = Box<dyn Fn(Request, S) -> BoxFuture<'static, Response> + Send + Sync>;
@@ -16,6 +18,7 @@ pub(crate) struct Methods<S>(Vec<(Method, Call<S>)>);
 pub(crate) struct Route<S> {
     /// The path, with a placeholder for each variable part: `/v1/locks/{name}`.
     pub(crate) template: &'static str,
+    pub(crate) metrics: Arc<RouteMetrics>,
     methods: Methods<S>,
 }
 
@@ -24,6 +27,7 @@ pub(crate) struct Routes<S> {
     /// Finds the index of a route.
     paths: matchit::Router<usize>,
     list: Vec<Route<S>>,
+    metrics: HttpMetrics,
 }
 
 macro_rules! methods {
@@ -85,15 +89,15 @@ impl<S> Route<S> {
 }
 
 impl<S> Routes<S> {
-    pub(crate) fn new() -> Self {
-        Routes { paths: matchit::Router::new(), list: Vec::new() }
+    pub(crate) fn new(metrics: HttpMetrics) -> Self {
+        Routes { paths: matchit::Router::new(), list: Vec::new(), metrics }
     }
 
     /// Adds a path.
     pub(crate) fn route(mut self, template: &'static str, methods: Methods<S>) -> Self {
         let added = self.paths.insert(template, self.list.len());
         assert!(added.is_ok(), "the path {template}: {added:?}");
-        self.list.push(Route { template, methods });
+        self.list.push(Route { template, metrics: self.metrics.route(Some(template)), methods });
         self
     }
 
@@ -117,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_request_leads_to_the_call_of_its_path_and_method() {
-        let routes = Routes::<()>::new().route("/a/{name}", post(call).get(call)).route("/a/{name}/b", delete(call));
+        let routes =
+            Routes::<()>::new(HttpMetrics::default()).route("/a/{name}", post(call).get(call)).route("/a/{name}/b", delete(call));
         let has = |path, method| routes.find(path).map(|route| (route.template, route.call(&method).is_some()));
         assert_eq!(has("/a/x%2Fy", Method::POST), Some(("/a/{name}", true)));
         assert_eq!(has("/a/x", Method::HEAD), Some(("/a/{name}", true)), "HEAD is answered like GET");

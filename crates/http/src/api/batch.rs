@@ -12,11 +12,12 @@ use crate::{
     api::grants::acquire_call,
     edge::advice::bounded,
     edge::answer,
-    edge::error::problem_of,
+    edge::body::{self, JSON},
+    edge::error::{of_change, problem_of},
     edge::memory_quota::{AlreadyCounted, NoMemory, with_share},
     edge::names::refuse_reserved,
     edge::params::{BodyFields, read_fields},
-    edge::problem::{NO_STORE, Problem},
+    edge::problem::{Problem, outcome},
     edge::request::Received,
     edge::request_kind::RequestKind,
 };
@@ -36,10 +37,10 @@ use fairhold_types::{
     call::{self, BatchAcquire, BatchCall},
     dto::{Contender, Meta},
     limits::{BATCH_ACQUIRE_BYTES_MAX, BATCH_CALLS_MAX, BATCH_RELEASE_BYTES_MAX},
-    problem::{Effect, Facts},
+    problem::Effect,
 };
 use futures_util::future::join_all;
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 use openraft_rt::{AsyncRuntime, Instant};
 use serde::Deserialize;
 use std::{collections::BTreeMap, time::Duration};
@@ -106,7 +107,7 @@ pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let share = received.memory().map(|memory| memory.answer(calls.iter().map(ValidCall::answer_bytes_max).sum()));
     let share = share.transpose().map_err(|NoMemory| {
         Problem::new(Code::Overloaded, "too many large answers are waiting for clients to read them: try again after a pause")
-            .facts(Facts { outcome: Some(Effect::None), ..Facts::default() })
+            .facts(outcome(Effect::None, None))
     })?;
     let deadline = RT::Instant::now() + received.timeout;
     let made = chains(calls).into_iter().map(|chain| make_in_order(&node, deadline, chain));
@@ -121,11 +122,8 @@ pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
         }
         None => body,
     };
-    let mut response = Response::new(body.into());
+    let mut response = answer::stamped(body::answer(JSON, body), revision);
     response.extensions_mut().insert(AlreadyCounted);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
-    answer::stamp(&mut response, revision);
     Ok(response)
 }
 
@@ -144,18 +142,14 @@ fn together(answers: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
 
 /// Writes an answer within this many bytes. A longer answer leaves out the fields that are only for people.
 fn write(mut answer: BatchAnswer, bytes_max: usize) -> Vec<u8> {
-    let json = |answer: &BatchAnswer| {
-        serde_json::to_vec(answer).unwrap_or_else(|error| {
-            tracing::error!(%error, "cannot encode an answer of a batch as JSON");
-            b"null".to_vec()
-        })
-    };
-    let full = json(&answer);
-    if full.len() <= bytes_max {
-        return full;
+    let mut json = Vec::new();
+    body::write_json(&answer, &mut json);
+    if json.len() > bytes_max {
+        shorten(&mut answer);
+        json.clear();
+        body::write_json(&answer, &mut json);
     }
-    shorten(&mut answer);
-    json(&answer)
+    json
 }
 
 /// Removes from an answer the fields that are only for people and may be long.
@@ -251,7 +245,7 @@ fn malformed(index: usize, problem: Problem) -> Problem {
 async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, call: ValidCall) -> Done {
     let done = match call {
         _ if timeout.is_zero() => Err(Problem::new(Code::DeadlineExceeded, "the earlier calls with this id took all the time")
-            .facts(Facts { outcome: Some(Effect::None), ..Facts::default() })),
+            .facts(outcome(Effect::None, None))),
         ValidCall::Acquire(call) => acquire(node, AcquireCall { timeout, ..*call }).await,
         ValidCall::Release(id, session) => release(node, timeout, id, session).await,
         ValidCall::Renew(id) => renew(node, timeout, id).await,
@@ -296,12 +290,12 @@ async fn release<RT: AsyncRuntime>(
     id: GrantId,
     session: Option<SessionId>,
 ) -> Result<Done, Problem> {
-    let revision = node.release(id, session, timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let revision = node.release(id, session, timeout).await.map_err(of_change)?;
     Ok((BatchAnswer { status: StatusCode::NO_CONTENT.as_u16(), retry_after: None, body: None }, Some(revision)))
 }
 
 async fn renew<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, id: GrantId) -> Result<Done, Problem> {
-    let renewed = node.renew_grant(id, None, None, timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let renewed = node.renew_grant(id, None, None, timeout).await.map_err(of_change)?;
     let body = Some(Body::Renewed(answer::renewed_grant(id, renewed.value, node.wall_now())));
     Ok((BatchAnswer { status: StatusCode::OK.as_u16(), retry_after: None, body }, Some(renewed.revision)))
 }

@@ -2,11 +2,10 @@
 
 use crate::{
     edge::answer,
-    edge::error::problem_of,
+    edge::error::{of_change, of_read},
     edge::params,
     edge::problem::{Problem, RETRY_AFTER_SECONDS},
     edge::request::Received,
-    edge::request_kind::RequestKind,
     edge::server_info::ServerInfo,
 };
 use axum::{
@@ -18,6 +17,7 @@ use fairhold_raft::{MemberStatus, Role, defect::Defect};
 use fairhold_types::{Code, NodeId, call, dto, duration};
 use http::{StatusCode, header};
 use openraft_rt::AsyncRuntime;
+use std::collections::BTreeMap;
 
 const PROGRAM: &str = "fairhold";
 
@@ -29,7 +29,7 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
 ) -> Result<Response, Problem> {
     let params: call::ShowCluster = params::parse(query.as_deref(), &[])?.params;
     let digest = match params.digest {
-        true => Some(node.digest().await.map_err(|error| problem_of(error, RequestKind::Read))?),
+        true => Some(node.digest().await.map_err(of_read)?),
         false => None,
     };
     let view = node.cluster();
@@ -54,14 +54,7 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
         defects: view.defects.into_iter().map(defect).collect(),
         digest_revision: digest.as_ref().map(|digest| digest.revision),
         digest: digest.map(|digest| digest.value),
-        members: raft
-            .members
-            .into_iter()
-            .map(|status| dto::Member {
-                state_bytes_max: view.capacities.get(&status.id).copied(),
-                ..member(status, raft.leader)
-            })
-            .collect(),
+        members: raft.members.into_iter().map(|status| member(status, raft.leader, &view.capacities)).collect(),
     };
     answer::json(StatusCode::OK, view.revision, &body)
 }
@@ -87,7 +80,7 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-fn member(status: MemberStatus, leader: Option<NodeId>) -> dto::Member {
+fn member(status: MemberStatus, leader: Option<NodeId>, capacities: &BTreeMap<NodeId, u64>) -> dto::Member {
     let role = match (leader == Some(status.id), status.voter) {
         (true, _) => "leader",
         (false, true) => "follower",
@@ -103,7 +96,7 @@ fn member(status: MemberStatus, leader: Option<NodeId>) -> dto::Member {
         silent_for: status.silent.map(duration::format),
         round_trip: status.round_trip.map(duration::format),
         lost_entries: status.lost_entries,
-        state_bytes_max: None,
+        state_bytes_max: capacities.get(&status.id).copied(),
     }
 }
 
@@ -114,7 +107,7 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     let params: call::HandOver = received.params(body)?;
     let to = params.to.get();
     let key = received.key()?;
-    node.hand_over(to, key, received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
+    node.hand_over(to, key, received.timeout).await.map_err(of_change)?;
     let view = node.cluster();
     // If this request is a repeat, another node may lead by now.
     let leader = view.raft.leader.unwrap_or(to);
@@ -127,7 +120,7 @@ pub(crate) async fn take_snapshot<RT: AsyncRuntime>(State(node): State<Node<RT>>
     received.require_admin()?;
     let call::Empty {} = received.params(body)?;
     received.key()?;
-    let snapshot_index = node.take_snapshot(received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let snapshot_index = node.take_snapshot(received.timeout).await.map_err(of_change)?;
     let view = node.cluster();
     answer::json(StatusCode::OK, view.revision, &dto::SnapshotTaken { id: view.id, snapshot_index })
 }

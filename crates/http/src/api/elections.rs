@@ -3,18 +3,18 @@
 use crate::{
     api::grants,
     edge::answer::{self, span},
-    edge::error::problem_of,
+    edge::error::{of_read, problem_of},
     edge::headers,
     edge::names::lock_name,
-    edge::problem::{NO_STORE, Problem},
-    edge::request::{LongPoll, Received},
+    edge::problem::Problem,
+    edge::request::{Received, nothing_newer},
     edge::request_kind::RequestKind,
     edge::stream::StreamFormat,
 };
 use axum::{
     body::Body,
     extract::{Request, State},
-    response::Response,
+    response::{IntoResponse, Response},
 };
 use bytes::Bytes;
 use fairhold_node::{
@@ -30,7 +30,7 @@ use fairhold_types::{
     election::{self, ElectionLine, What},
     time::WallMillis,
 };
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 use openraft_rt::AsyncRuntime;
 use std::convert::Infallible;
 
@@ -71,29 +71,28 @@ pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     let election = lock_name(&received.segment()?)?;
     let params: call::GetLeader = received.query()?;
     let mut read = received.read_options(params.consistency)?;
-    let poll = LongPoll::of(params.wait, params.after);
     let from = params.from.map(|revision| Revision(revision.get()));
     if let Some(form) = StreamFormat::requested(received.headers())? {
-        if poll.is_some() {
+        if params.wait.is_some() || params.after.is_some() {
             return Err(Problem::bad_request("wait and after are for a single answer; for a stream, use from"));
         }
         let from = headers::last_event_id(received.headers())?.map(Revision::next).or(from);
-        let observation = node.observe(&election, from, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+        let observation = node.observe(&election, from, read).await.map_err(of_read)?;
         return Ok(stream(observation, form));
     }
     if from.is_some() {
         return Err(Problem::bad_request("from is only for streams: send Accept: application/x-ndjson or text/event-stream"));
     }
-    if let Some(revision) = LongPoll::nothing_newer(poll, &node, || WatchFilter::Leader(election.clone()), &mut read).await? {
+    if let Some(revision) =
+        nothing_newer(&node, (params.wait, params.after), || WatchFilter::Leader(election.clone()), &mut read).await?
+    {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
-    let found = node.leader(&election, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let found = node.leader(&election, read).await.map_err(of_read)?;
     let Some(leader) = found.value else {
-        let mut response =
-            axum::response::IntoResponse::into_response(Problem::new(Code::NoLeader, "this election has no leader"));
+        let problem = Problem::new(Code::NoLeader, "this election has no leader");
         // A client that waits for a leader continues from here.
-        answer::stamp(&mut response, found.revision);
-        return Ok(response);
+        return Ok(answer::stamped(problem.into_response(), found.revision));
     };
     answer::json(StatusCode::OK, found.revision, &of_leader(election, leader, node.wall_now()))
 }
@@ -104,13 +103,7 @@ fn stream<RT: AsyncRuntime>(observation: Observation<RT>, form: StreamFormat) ->
         let seen = observation.next().await?;
         Some((Ok::<Bytes, Infallible>(render(form, seen)), observation))
     });
-    let mut response = Response::new(Body::from_stream(body));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, form.content_type());
-    headers.insert(header::CACHE_CONTROL, NO_STORE);
-    headers.insert(header::VARY, HeaderValue::from_static("accept"));
-    answer::stamp(&mut response, revision);
-    response
+    form.answer(Body::from_stream(body), revision)
 }
 
 fn render(form: StreamFormat, seen: At<LeaderEvent>) -> Bytes {
@@ -123,10 +116,7 @@ fn render(form: StreamFormat, seen: At<LeaderEvent>) -> Bytes {
         LeaderEvent::Proclaimed(leader) => (What::Proclaimed(line_of(leader)), true),
         LeaderEvent::Bookmark => (What::Bookmark, true),
         LeaderEvent::GoAway => (What::Goaway, false),
-        LeaderEvent::Failed(error) => {
-            let problem: fairhold_types::problem::Problem = problem_of(error, RequestKind::Read).into();
-            (What::Error(Box::new(problem.into())), false)
-        }
+        LeaderEvent::Failed(error) => (What::Error(Box::new(of_read(error).into())), false),
     };
     form.write(&ElectionLine { revision, what }, complete.then_some(revision), &mut out);
     out.into()

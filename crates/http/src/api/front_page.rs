@@ -1,7 +1,7 @@
 //! `GET /`: a page for a person who opens a node's address in a browser or with curl. It says what this is, whether the
 //! cluster is well, and where to continue. It needs no script and no quorum.
 
-use crate::{edge::problem::NO_STORE, edge::server_info::ServerInfo};
+use crate::{edge::body::NO_STORE, edge::server_info::ServerInfo};
 use axum::{
     extract::State,
     response::{IntoResponse, Response},

@@ -4,7 +4,7 @@ use crate::{
     api::hold,
     edge::answer,
     edge::delivery::Undelivered,
-    edge::error::problem_of,
+    edge::error::{of_change, of_read, problem_of},
     edge::headers,
     edge::names::{lock_name, refuse_reserved},
     edge::problem::Problem,
@@ -200,14 +200,11 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let params: call::GetGrant = received.query()?;
     let wait = params.wait.map(call::Wait::get).unwrap_or_default();
     let read = received.read_options(params.consistency)?;
-    let found = node.grant(received.grant()?, wait, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let found = node.grant(received.grant()?, wait, read).await.map_err(of_read)?;
     match found.value {
         GrantLookup::Live(view) => answer::json(StatusCode::OK, found.revision, &answer::grant(*view, node.wall_now())),
-        GrantLookup::Ended { reason, note } => {
-            let rejection = Rejection::GrantEnded { reason, note };
-            Err(problem_of(rejection.into(), RequestKind::Read))
-        }
-        GrantLookup::Unknown => Err(problem_of(Rejection::NoGrant.into(), RequestKind::Read)),
+        GrantLookup::Ended { reason, note } => Err(of_read(Rejection::GrantEnded { reason, note }.into())),
+        GrantLookup::Unknown => Err(of_read(Rejection::NoGrant.into())),
     }
 }
 
@@ -216,8 +213,7 @@ pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let (received, body) = Received::with_params::<RT>(request).await?;
     let params: call::Renew = received.params(body)?;
     let (id, key) = (received.grant()?, received.key()?);
-    let renewed = node.renew_grant(id, key, params.ttl.map(call::Ttl::get), received.timeout).await;
-    let renewed = renewed.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let renewed = node.renew_grant(id, key, params.ttl.map(call::Ttl::get), received.timeout).await.map_err(of_change)?;
     answer::json(StatusCode::OK, renewed.revision, &answer::renewed_grant(id, renewed.value, node.wall_now()))
 }
 
@@ -225,8 +221,7 @@ pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
 pub(crate) async fn downgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     let call::Empty {} = received.params(body)?;
-    let downgraded = node.downgrade(received.grant()?, received.key()?, received.timeout).await;
-    let downgraded = downgraded.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let downgraded = node.downgrade(received.grant()?, received.key()?, received.timeout).await.map_err(of_change)?;
     answer::json(StatusCode::OK, downgraded.revision, &answer::grant(downgraded.value, node.wall_now()))
 }
 
@@ -235,8 +230,7 @@ pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let (received, body) = Received::with_params::<RT>(request).await?;
     let params: call::Upgrade = received.params(body)?;
     let wait = params.wait.map(call::Wait::get).unwrap_or_default();
-    let upgraded = node.upgrade(received.grant()?, received.key()?, wait, received.timeout).await;
-    let upgraded = upgraded.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let upgraded = node.upgrade(received.grant()?, received.key()?, wait, received.timeout).await.map_err(of_change)?;
     answer::json(StatusCode::OK, upgraded.revision, &answer::grant(upgraded.value, node.wall_now()))
 }
 
@@ -244,8 +238,7 @@ pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
 pub(crate) async fn release<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let params: call::Release = received.query()?;
-    let revision = node.release(received.grant()?, params.session, received.timeout).await;
-    let revision = revision.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let revision = node.release(received.grant()?, params.session, received.timeout).await.map_err(of_change)?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 

@@ -2,30 +2,29 @@
 
 use crate::{
     edge::answer::{self, span},
-    edge::error::problem_of,
+    edge::body::{self, NDJSON},
+    edge::error::of_read,
     edge::names::lock_name,
     edge::paging,
     edge::params::{digits, expected},
     edge::problem::Problem,
     edge::request::Received,
-    edge::request_kind::RequestKind,
+    edge::stream::StreamFormat,
 };
 use axum::{
     extract::{Request, State},
     response::Response,
 };
-use bytes::Bytes;
 use fairhold_node::Node;
 use fairhold_state::{
     history::HistoryKey,
     history_page::{HistoryEntry, HistoryQuery, When},
     statistics::{HoldHistogram, Statistics},
 };
-use fairhold_types::{Code, GrantNumber, Revision, call, dto, limits::PAGE_MAX, time::WallMillis};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use fairhold_types::{GrantNumber, Revision, call, dto, limits::PAGE_MAX, time::WallMillis};
+use http::{HeaderMap, StatusCode, header};
 use openraft_rt::AsyncRuntime;
 
-const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 /// `GET /v1/locks/{name}/history`
 pub(crate) async fn history<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let lines = asks_for_lines(request.headers());
@@ -35,17 +34,18 @@ pub(crate) async fn history<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let read = received.read_options(params.consistency)?;
     let limit = if lines && params.limit.is_none() { PAGE_MAX } else { paging::limit(params.limit) };
     let query = HistoryQuery { lock, when: moment(params.at)?, after: cursor(params.cursor)?, limit };
-    let found = node.history(&query, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let found = node.history(&query, read).await.map_err(of_read)?;
     let next_cursor = found.value.next.map(|key| format!("{}-{}", key.ended.0, key.number));
     let now = node.wall_now();
     let items: Vec<dto::Holding> = found.value.items.into_iter().map(|entry| holding(entry, now)).collect();
-    let mut response = if lines {
-        as_lines(found.revision, &items)?
+    let response = if lines {
+        let mut lines = Vec::new();
+        items.iter().for_each(|item| StreamFormat::Lines.write(item, None, &mut lines));
+        answer::stamped(body::answer(NDJSON, lines), found.revision)
     } else {
         answer::json(StatusCode::OK, found.revision, &dto::Page { items, next_cursor: next_cursor.clone() })?
     };
-    paging::link_next(&mut response, received.uri(), next_cursor.as_deref())?;
-    Ok(response)
+    paging::link_next(response, received.uri(), next_cursor.as_deref())
 }
 
 fn asks_for_lines(headers: &HeaderMap) -> bool {
@@ -55,7 +55,7 @@ fn asks_for_lines(headers: &HeaderMap) -> bool {
 
 fn moment(moment: Option<call::MomentText>) -> Result<Option<When>, Problem> {
     let Some(text) = moment.as_ref().map(call::MomentText::as_str) else { return Ok(None) };
-    let revision = digits(text).filter(|_| !text.is_empty()).map(|revision| When::Revision(Revision(revision)));
+    let revision = digits(text).map(|revision| When::Revision(Revision(revision)));
     match revision.or_else(|| WallMillis::from_rfc3339(text).map(When::At)) {
         Some(when) => Ok(Some(when)),
         None => Err(expected("at", "a revision, or a time like 2026-11-21T14:03:27Z (the + of a zone is written %2B)")),
@@ -64,25 +64,9 @@ fn moment(moment: Option<call::MomentText>) -> Result<Option<When>, Problem> {
 
 fn cursor(cursor: Option<call::HistoryCursor>) -> Result<Option<HistoryKey>, Problem> {
     let Some(text) = cursor.as_ref().map(call::HistoryCursor::as_str) else { return Ok(None) };
-    let number = |text: &str| digits(text).filter(|_| !text.is_empty());
-    let key = text
-        .split_once('-')
-        .and_then(|(ended, grant)| Some(HistoryKey { ended: Revision(number(ended)?), number: GrantNumber(number(grant)?) }));
+    let key = |(ended, grant)| Some(HistoryKey { ended: Revision(digits(ended)?), number: GrantNumber(digits(grant)?) });
+    let key = text.split_once('-').and_then(key);
     key.map(Some).ok_or_else(|| expected("cursor", "the next_cursor of an earlier page of the same history"))
-}
-
-fn as_lines(revision: Revision, items: &[dto::Holding]) -> Result<Response, Problem> {
-    let mut lines = Vec::new();
-    for item in items {
-        serde_json::to_writer(&mut lines, item)
-            .map_err(|error| Problem::new(Code::Internal, format!("the answer could not be encoded as JSON: {error}")))?;
-        lines.push(b'\n');
-    }
-    let mut response = Response::new(Bytes::from(lines).into());
-    response.headers_mut().insert(header::CONTENT_TYPE, NDJSON);
-    response.headers_mut().insert(header::CACHE_CONTROL, crate::edge::problem::NO_STORE);
-    answer::stamp(&mut response, revision);
-    Ok(response)
 }
 
 fn holding(entry: HistoryEntry, now: WallMillis) -> dto::Holding {

@@ -3,8 +3,9 @@
 
 use crate::{
     edge::answer,
+    edge::body::{self, NDJSON},
     edge::error::problem_of,
-    edge::problem::{NO_STORE, Problem},
+    edge::problem::Problem,
     edge::request_kind::RequestKind,
 };
 use axum::{body::Body, response::Response};
@@ -26,7 +27,6 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 /// The limit on silence applies to the whole connection, so the connection ends with its stream.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
@@ -65,13 +65,9 @@ pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall) 
     let revision = held.first.revision;
     let write = move |event| line(event, RequestKind::Acquire { id, id_given, now: node.wall_now() }, id);
     let lines = HoldLines { first: Some(held.first), events: held.events, write };
-    let mut response = Response::new(Body::new(lines));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, NDJSON);
-    headers.insert(header::CACHE_CONTROL, NO_STORE);
-    headers.insert(header::CONNECTION, CLOSE);
+    let mut response = answer::stamped(body::answer(NDJSON, Body::new(lines)), revision);
+    response.headers_mut().insert(header::CONNECTION, CLOSE);
     response.extensions_mut().insert(Streamed { silence_max, caller_silent: held.caller_silent });
-    answer::stamp(&mut response, revision);
     Ok(response)
 }
 
@@ -129,10 +125,8 @@ fn line(event: At<HoldEvent>, kind: RequestKind, id: GrantId) -> Bytes {
         HoldEvent::Failed(failure) => error(problem_of(failure, kind)),
         HoldEvent::GoAway => HoldLine::Goaway { id },
     };
-    let mut bytes = serde_json::to_vec(&line).unwrap_or_else(|error| {
-        tracing::error!(%error, "cannot encode a line as JSON");
-        Vec::new()
-    });
+    let mut bytes = Vec::new();
+    body::write_json(&line, &mut bytes);
     bytes.resize(bytes.len().max(shortest), b'\t');
     bytes.push(b'\n');
     bytes.into()

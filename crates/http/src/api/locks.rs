@@ -3,12 +3,12 @@
 use crate::{
     api::history,
     edge::answer,
-    edge::error::problem_of,
+    edge::error::{of_change, of_read, problem_of},
     edge::names::lock_name,
     edge::paging,
     edge::params::expected,
     edge::problem::Problem,
-    edge::request::{LongPoll, Received},
+    edge::request::{Received, nothing_newer},
     edge::request_kind::RequestKind,
 };
 use axum::{
@@ -39,14 +39,13 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
         after: paging::lock_key(params.cursor, sort)?,
         limit: paging::limit(params.limit),
     };
-    let found = node.locks(&query, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let found = node.locks(&query, read).await.map_err(of_read)?;
     let next_cursor = found.value.next.map(|key| paging::lock_cursor(sort, &key));
     let now = node.wall_now();
     let page =
         dto::Page { items: found.value.items.into_iter().map(|lock| answer::listed_lock(lock, now)).collect(), next_cursor };
-    let mut response = answer::json(StatusCode::OK, found.revision, &page)?;
-    paging::link_next(&mut response, received.uri(), page.next_cursor.as_deref())?;
-    Ok(response)
+    let response = answer::json(StatusCode::OK, found.revision, &page)?;
+    paging::link_next(response, received.uri(), page.next_cursor.as_deref())
 }
 
 fn sort(params: call::LockOrder) -> LockSort {
@@ -104,7 +103,7 @@ pub(crate) async fn set<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     if call.max_hold.is_some_and(|most| most > Duration::ZERO && most < MAX_HOLD_MIN) {
         return Err(expected("max_hold", "0 for no limit, or at least 1s"));
     }
-    let set = node.set_lock(call).await.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let set = node.set_lock(call).await.map_err(of_change)?;
     answer::json(StatusCode::OK, set.revision, &lock_dto(lock, set.value, node.wall_now()))
 }
 
@@ -120,7 +119,7 @@ pub(crate) async fn revoke<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
         reason: params.reason.map(call::Reason::into_string).unwrap_or_default(),
         timeout: received.timeout,
     };
-    let revision = node.revoke(call).await.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let revision = node.revoke(call).await.map_err(of_change)?;
     Ok(answer::empty(StatusCode::ACCEPTED, revision))
 }
 
@@ -130,16 +129,16 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let name = lock_name(&received.segment()?)?;
     let params: call::ShowLock = received.query()?;
     let mut read = received.read_options(params.consistency)?;
-    let poll = LongPoll::of(params.wait, params.after);
     let page = paging::page(params.limit, params.cursor.map(|number| GrantNumber(number.get())));
-    if let Some(revision) = LongPoll::nothing_newer(poll, &node, || WatchFilter::Lock(name.clone()), &mut read).await? {
+    if let Some(revision) =
+        nothing_newer(&node, (params.wait, params.after), || WatchFilter::Lock(name.clone()), &mut read).await?
+    {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
-    let found = node.lock(&name, page, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let found = node.lock(&name, page, read).await.map_err(of_read)?;
     let lock = lock_dto(name, found.value, node.wall_now());
-    let mut response = answer::json(StatusCode::OK, found.revision, &lock)?;
-    paging::link_next(&mut response, received.uri(), lock.next_cursor.as_deref())?;
-    Ok(response)
+    let response = answer::json(StatusCode::OK, found.revision, &lock)?;
+    paging::link_next(response, received.uri(), lock.next_cursor.as_deref())
 }
 
 fn lock_dto(name: LockName, info: LockInfo, now: WallMillis) -> dto::Lock {
@@ -163,12 +162,13 @@ pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let name = lock_name(&received.segment()?)?;
     let params: call::ShowQueue = received.query()?;
     let mut read = received.read_options(params.consistency)?;
-    let poll = LongPoll::of(params.wait, params.after);
     let page = paging::page(params.limit, paging::queue_key(params.cursor)?);
-    if let Some(revision) = LongPoll::nothing_newer(poll, &node, || WatchFilter::Lock(name.clone()), &mut read).await? {
+    if let Some(revision) =
+        nothing_newer(&node, (params.wait, params.after), || WatchFilter::Lock(name.clone()), &mut read).await?
+    {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
-    let found = node.queue(&name, page, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let found = node.queue(&name, page, read).await.map_err(of_read)?;
     let (queue, now) = (found.value, node.wall_now());
     let queue = dto::Queue {
         lock: name,
@@ -177,9 +177,8 @@ pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
         queue_length: queue.waiting,
         next_cursor: queue.next.map(paging::queue_cursor),
     };
-    let mut response = answer::json(StatusCode::OK, found.revision, &queue)?;
-    paging::link_next(&mut response, received.uri(), queue.next_cursor.as_deref())?;
-    Ok(response)
+    let response = answer::json(StatusCode::OK, found.revision, &queue)?;
+    paging::link_next(response, received.uri(), queue.next_cursor.as_deref())
 }
 
 /// `GET /v1/locks/{name}/fence?token=42`
@@ -188,7 +187,7 @@ pub(crate) async fn fence<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let name = lock_name(&received.segment()?)?;
     let params: call::CheckFence = received.query()?;
     let read = received.read_options(params.consistency)?;
-    let checked = node.verify_fence(&name, FencingToken(params.token.get()), params.grant, read).await;
-    let revision = checked.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let token = FencingToken(params.token.get());
+    let revision = node.verify_fence(&name, token, params.grant, read).await.map_err(of_read)?;
     answer::json(StatusCode::OK, revision, &dto::FenceCheck { current: true })
 }

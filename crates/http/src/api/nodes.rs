@@ -3,12 +3,12 @@
 use crate::{
     api::node_kind,
     edge::answer,
-    edge::error::problem_of,
+    edge::error::{of_read, problem_of},
     edge::headers,
     edge::paging,
     edge::params::expected,
     edge::problem::Problem,
-    edge::request::{LongPoll, Received},
+    edge::request::{Received, nothing_newer},
     edge::request_kind::RequestKind,
 };
 use axum::{
@@ -50,19 +50,17 @@ pub(crate) async fn get<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     let path = path(&received)?;
     let params: call::GetNode = received.query()?;
     let mut read = received.read_options(params.consistency)?;
-    let poll = LongPoll::of(params.wait, params.after);
-    if let Some(mut listing) = Listing::of(&params, &path, read)? {
-        let nothing_newer = LongPoll::nothing_newer(poll, &node, || listing.scope(&path), &mut read).await?;
-        if let Some(revision) = nothing_newer {
+    if let Some(listing) = Listing::of(&params, &path)? {
+        let unchanged = nothing_newer(&node, (params.wait, params.after), || listing.scope(&path), &mut read).await?;
+        if let Some(revision) = unchanged {
             return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
         }
-        listing.read = read;
-        return listing.answer(&node, path, received.path()).await;
+        return listing.answer(&node, path, received.path(), read).await;
     }
-    let nothing_newer = LongPoll::nothing_newer(poll, &node, || WatchFilter::Node(path.clone()), &mut read).await?;
-    let found = node.get_node(&path, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let unchanged = nothing_newer(&node, (params.wait, params.after), || WatchFilter::Node(path.clone()), &mut read).await?;
+    let found = node.get_node(&path, read).await.map_err(of_read)?;
     let znode = found.value.node;
-    let mut response = if let Some(revision) = nothing_newer {
+    let mut response = if let Some(revision) = unchanged {
         answer::empty(StatusCode::NOT_MODIFIED, revision)
     } else if headers::has_version(received.headers(), znode.version)? {
         answer::empty(StatusCode::NOT_MODIFIED, found.revision)
@@ -83,8 +81,7 @@ pub(crate) fn found(path: Path, znode: &Znode, meta: bool, revision: Revision) -
         headers.insert(header::CONTENT_TYPE, OCTETS);
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         headers.insert(header::CACHE_CONTROL, NO_CACHE);
-        answer::stamp(&mut response, revision);
-        response
+        answer::stamped(response, revision)
     };
     identify(&mut response, znode)?;
     Ok(response)
@@ -187,12 +184,11 @@ struct Listing {
     limit: usize,
     /// The path after which the page starts.
     after: Option<String>,
-    read: ReadOptions,
 }
 
 impl Listing {
     /// The listing, if the request is for one.
-    fn of(params: &call::GetNode, path: &Path, read: ReadOptions) -> Result<Option<Listing>, Problem> {
+    fn of(params: &call::GetNode, path: &Path) -> Result<Option<Listing>, Problem> {
         let (meta, recursive) = (params.meta, params.recursive);
         let cursor = params.cursor.as_ref().map(BoundedText::as_str);
         if !params.children && !recursive {
@@ -209,7 +205,7 @@ impl Listing {
             Some(cursor) if !recursive && !cursor.contains('/') => Some(format!("{}{cursor}", path.prefix_below())),
             Some(_) => return Err(expected("cursor", "the next_cursor of an earlier page of the same listing")),
         };
-        Ok(Some(Listing { recursive, meta, limit: paging::limit(params.limit), after, read }))
+        Ok(Some(Listing { recursive, meta, limit: paging::limit(params.limit), after }))
     }
 
     /// The changes that affect it.
@@ -217,13 +213,18 @@ impl Listing {
         if self.recursive { WatchFilter::Subtree(path.clone()) } else { WatchFilter::Children(path.clone()) }
     }
 
-    async fn answer<RT: AsyncRuntime>(self, node: &Node<RT>, path: Path, url: &str) -> Result<Response, Problem> {
-        let found = node.list_nodes(&path, self.recursive, self.after.as_deref(), self.limit, self.read).await;
-        let found = found.map_err(|error| problem_of(error, RequestKind::Read))?;
+    async fn answer<RT: AsyncRuntime>(
+        self,
+        node: &Node<RT>,
+        path: Path,
+        url: &str,
+        read: ReadOptions,
+    ) -> Result<Response, Problem> {
+        let found = node.list_nodes(&path, self.recursive, self.after.as_deref(), self.limit, read).await.map_err(of_read)?;
         let Children { parent, rows, more } = found.value;
         let name = |path: &Path| if self.recursive { path.to_string() } else { path.name().to_owned() };
         let next_cursor = rows.last().filter(|_| more).map(|last| name(&last.path));
-        let link = next_cursor.as_deref().map(|cursor| self.link(url, cursor)).transpose()?;
+        let link = next_cursor.as_deref().map(|cursor| self.link(url, cursor, read.freshness)).transpose()?;
         let mut response = if self.meta {
             let items = rows.into_iter().map(|row| stat(row.path, &row.node)).collect();
             answer::json(StatusCode::OK, found.revision, &dto::Page::<dto::Stat> { items, next_cursor })?
@@ -239,10 +240,10 @@ impl Listing {
     }
 
     /// The link to the next page: the same call with another cursor.
-    fn link(&self, url: &str, cursor: &str) -> Result<HeaderValue, Problem> {
+    fn link(&self, url: &str, cursor: &str, freshness: Freshness) -> Result<HeaderValue, Problem> {
         let kind = if self.recursive { "recursive" } else { "children" };
         let meta = if self.meta { "&meta" } else { "" };
-        let local = match self.read.freshness {
+        let local = match freshness {
             Freshness::Linearizable | Freshness::LinearizableAtLeast(_) => "",
             Freshness::Local | Freshness::AtLeast(_) => "&consistency=local",
         };

@@ -1,7 +1,12 @@
 //! The calls on sessions: open, keep alive, list, show, close.
 
 use crate::{
-    edge::answer, edge::error::problem_of, edge::paging, edge::params::digits, edge::problem::Problem, edge::request::Received,
+    edge::answer,
+    edge::error::{of_change, of_read, problem_of},
+    edge::paging,
+    edge::params::digits,
+    edge::problem::Problem,
+    edge::request::Received,
     edge::request_kind::RequestKind,
 };
 use axum::{
@@ -44,7 +49,7 @@ pub(crate) async fn keepalive<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     let SessionRef::Id(id) = session_ref(&received.segment()?)? else {
         return Err(Problem::new(Code::Denied, "use the session's secret id to keep it alive, not its number"));
     };
-    let kept = node.keepalive(vec![id], received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let kept = node.keepalive(vec![id], received.timeout).await.map_err(of_change)?;
     match kept.value.first().copied().flatten() {
         Some(ttl) => answer::json(StatusCode::OK, kept.revision, &answer::renewed_session(id, ttl, node.wall_now())),
         None => Err(Problem::new(Code::SessionExpired, "the session has ended or never existed")),
@@ -60,7 +65,7 @@ pub(crate) async fn keepalive_many<RT: AsyncRuntime>(
     let params: call::KeepAliveMany = received.params(body)?;
     let ids = params.ids.into_vec();
     received.key()?;
-    let kept = node.keepalive(ids.clone(), received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let kept = node.keepalive(ids.clone(), received.timeout).await.map_err(of_change)?;
     let mut body = dto::KeptAlive { renewed: Vec::new(), ttls: Vec::new(), expired: Vec::new() };
     for (id, ttl) in ids.into_iter().zip(kept.value) {
         match ttl {
@@ -81,12 +86,11 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let read = received.read_options(params.consistency)?;
     let after = params.cursor.map(|number| SessionNumber(number.get()));
     let page = paging::page(params.limit, after);
-    let found = node.sessions(page, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let found = node.sessions(page, read).await.map_err(of_read)?;
     let (views, next) = found.value;
     let page = dto::Page { items: views.into_iter().map(shown).collect(), next_cursor: next.map(|last| last.to_string()) };
-    let mut response = answer::json(StatusCode::OK, found.revision, &page)?;
-    paging::link_next(&mut response, received.uri(), page.next_cursor.as_deref())?;
-    Ok(response)
+    let response = answer::json(StatusCode::OK, found.revision, &page)?;
+    paging::link_next(response, received.uri(), page.next_cursor.as_deref())
 }
 
 /// `GET /v1/sessions/{id or number}`
@@ -95,13 +99,11 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let params: call::ShowSession = received.query()?;
     let read = received.read_options(params.consistency)?;
     let page = paging::page(params.limit, paging::owned_after(params.cursor)?);
-    let found = node.session(session_ref(&received.segment()?)?, &page, read).await;
-    let found = found.map_err(|error| problem_of(error, RequestKind::Read))?;
-    let Some(view) = found.value else { return Err(problem_of(Rejection::NoSession.into(), RequestKind::Read)) };
+    let found = node.session(session_ref(&received.segment()?)?, &page, read).await.map_err(of_read)?;
+    let Some(view) = found.value else { return Err(of_read(Rejection::NoSession.into())) };
     let session = shown(view);
-    let mut response = answer::json(StatusCode::OK, found.revision, &session)?;
-    paging::link_next(&mut response, received.uri(), session.next_cursor.as_deref())?;
-    Ok(response)
+    let response = answer::json(StatusCode::OK, found.revision, &session)?;
+    paging::link_next(response, received.uri(), session.next_cursor.as_deref())
 }
 
 /// `DELETE /v1/sessions/{id or number}`: with the id the owner closes it, with the number an administrator ends it.
@@ -123,7 +125,7 @@ pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
             node.end_session(number, received.caller(), reason, received.timeout).await
         }
     };
-    let revision = ended.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let revision = ended.map_err(of_change)?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 

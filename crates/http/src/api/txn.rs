@@ -63,27 +63,22 @@ fn operations(part: &str, operations: Vec<txn::Operation>) -> Result<Vec<Operati
 }
 
 fn condition(condition: txn::Condition) -> Result<Condition, Problem> {
-    match condition {
-        txn::Condition { path: Some(path), version: Some(version), exists: None, fence: None, session: None } => {
-            Ok(Condition::Version { path, version: Some(version) })
-        }
-        txn::Condition { path: Some(path), version: None, exists: Some(true), fence: None, session: None } => {
-            Ok(Condition::Exists { path })
-        }
-        txn::Condition { path: Some(path), version: None, exists: Some(false), fence: None, session: None } => {
-            Ok(Condition::Version { path, version: None })
-        }
-        txn::Condition { path: None, version: None, exists: None, fence: Some(fence), session: None } => {
+    let txn::Condition { path, version, exists, fence, session } = condition;
+    match (path, version, exists, fence, session) {
+        (Some(path), Some(version), None, None, None) => Ok(Condition::Version { path, version: Some(version) }),
+        (Some(path), None, Some(true), None, None) => Ok(Condition::Exists { path }),
+        (Some(path), None, Some(false), None, None) => Ok(Condition::Version { path, version: None }),
+        (None, None, None, Some(fence), None) => {
             Ok(Condition::Fence { lock: fence.lock, token: fence.token, grant: fence.grant })
         }
-        txn::Condition { path: None, version: None, exists: None, fence: None, session: Some(session) } => {
+        (None, None, None, None, Some(session)) => {
             let session = match session {
                 SessionName::Number(number) => SessionKey::Number(number),
                 SessionName::Id(id) => SessionKey::Id(id),
             };
             Ok(Condition::Session { session })
         }
-        txn::Condition { .. } => Err(Problem::bad_request(
+        _ => Err(Problem::bad_request(
             "a condition is one of {\"path\",\"version\"}, {\"path\",\"exists\"}, {\"fence\":{\"lock\",\"token\"}} and \
              {\"session\"}",
         )),

@@ -1,14 +1,12 @@
 //! `GET /v1/watch`: events as they happen, as lines of JSON or as server-sent events.
 
 use crate::{
-    edge::answer,
-    edge::error::problem_of,
+    edge::error::of_read,
     edge::frames::{Frames, Lines},
     edge::headers,
     edge::names::refuse_reserved,
-    edge::problem::{NO_STORE, Problem},
+    edge::problem::Problem,
     edge::request::Received,
-    edge::request_kind::RequestKind,
     edge::stream::StreamFormat,
 };
 use axum::{
@@ -19,7 +17,7 @@ use axum::{
 use bytes::Bytes;
 use fairhold_node::{
     Node,
-    change::Change,
+    change::{Change, ChangedContender},
     watch::{InitialItem, NodeWatch, RevisionChanges, WatchItem, WatchStart},
     watch_filter::WatchFilter,
 };
@@ -27,9 +25,9 @@ use fairhold_types::{
     Path, Revision, SessionNumber, call, duration,
     watch::{WatchLine, What},
 };
-use http::{HeaderMap, HeaderValue, header};
+use http::HeaderMap;
 use openraft_rt::AsyncRuntime;
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 /// `GET /v1/watch`
 pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
@@ -39,16 +37,9 @@ pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let start = start(&params, received.headers())?;
     let read = received.read_options(params.consistency)?;
     let form = StreamFormat::requested_or_default(received.headers())?;
-    let watch = node.watch(filters, start, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let watch = node.watch(filters, start, read).await.map_err(of_read)?;
     let revision = watch.revision();
-    let frames = Frames::new(form, received.memory().cloned(), revision);
-    let mut response = Response::new(body(watch, frames));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, form.content_type());
-    headers.insert(header::CACHE_CONTROL, NO_STORE);
-    headers.insert(header::VARY, HeaderValue::from_static("accept"));
-    answer::stamp(&mut response, revision);
-    Ok(response)
+    Ok(form.answer(body(watch, Frames::new(form, received.memory().cloned(), revision)), revision))
 }
 
 /// What to watch: each parameter adds to it; without any, everything.
@@ -121,10 +112,7 @@ fn lines(item: WatchItem) -> Lines {
         }
         WatchItem::Bookmark(revision) => one(revision, What::Bookmark, Some(revision)),
         WatchItem::GoAway(revision) => one(revision, What::Goaway, None),
-        WatchItem::Failed(revision, error) => {
-            let problem: fairhold_types::problem::Problem = problem_of(error, RequestKind::Read).into();
-            one(revision, What::Error(Box::new(problem.into())), None)
-        }
+        WatchItem::Failed(revision, error) => one(revision, What::Error(Box::new(of_read(error).into())), None),
     }
 }
 
@@ -148,43 +136,33 @@ fn span(millis: u64) -> String {
 }
 
 fn of_change(change: Change) -> What {
+    let text = |text: Arc<str>| (*text).to_owned();
     match change {
         Change::NodeCreated(path) => What::NodeCreated { path },
         Change::NodeChanged { path, version } => What::NodeChanged { path, version },
         Change::NodeDeleted(path) => What::NodeDeleted { path },
-        Change::Queued(claim) => What::Queued {
-            lock: claim.lock,
-            number: claim.number,
-            session: claim.session,
-            owner: claim.owner.as_ref().to_owned(),
-        },
-        Change::Granted(claim, token) => What::Granted {
-            lock: claim.lock,
-            number: claim.number,
-            token,
-            session: claim.session,
-            owner: claim.owner.as_ref().to_owned(),
-        },
+        Change::Queued(ChangedContender { lock, number, session, owner }) => {
+            What::Queued { lock, number, session, owner: text(owner) }
+        }
+        Change::Granted(ChangedContender { lock, number, session, owner }, token) => {
+            What::Granted { lock, number, token, session, owner: text(owner) }
+        }
         Change::GrantEnded { lock, number, session, reason } => What::GrantEnded { lock, number, session, reason },
         Change::Cooling { lock, number, delay_ms } => What::Cooling { lock, number, delay: span(delay_ms) },
         Change::Downgraded { lock, number } => What::Downgraded { lock, number },
         Change::Cooled { lock, number } => What::Cooled { lock, number },
-        Change::Broken { lock, by, reason } => {
-            What::Broken { lock, by: by.as_ref().to_owned(), reason: reason.as_ref().to_owned() }
-        }
+        Change::Broken { lock, by, reason } => What::Broken { lock, by: text(by), reason: text(reason) },
         Change::Proclaimed { leader, token, version, value: _ } => What::Proclaimed {
             lock: leader.lock,
             number: leader.number,
             token,
             version,
             session: leader.session,
-            owner: leader.owner.as_ref().to_owned(),
+            owner: text(leader.owner),
         },
         Change::Vacated { lock, number } => What::Vacated { lock, number },
-        Change::LockSet { lock, by } => What::LockSet { lock, by: by.as_ref().to_owned() },
-        Change::Revoked { lock, number, by, reason } => {
-            What::Revoked { lock, number, by: by.as_ref().to_owned(), reason: reason.as_ref().to_owned() }
-        }
+        Change::LockSet { lock, by } => What::LockSet { lock, by: text(by) },
+        Change::Revoked { lock, number, by, reason } => What::Revoked { lock, number, by: text(by), reason: text(reason) },
         Change::LockForgotten(lock) => What::LockForgotten { lock },
         Change::SessionOpened { session, timeout_ms } => What::SessionOpened { session, ttl: span(timeout_ms) },
         Change::SessionChanged { session, timeout_ms } => What::SessionChanged { session, ttl: span(timeout_ms) },

@@ -1,8 +1,11 @@
 //! From the node's values to JSON answers.
 
-use crate::edge::problem::{NO_STORE, Problem};
+use crate::{
+    edge::body::{self, HEADERS, JSON},
+    edge::headers::REVISION,
+    edge::problem::Problem,
+};
 use axum::response::Response;
-use bytes::Bytes;
 use fairhold_node::api::{Ahead, GrantView, QueueItem, SessionView};
 use fairhold_state::{command::HolderFacts, listing::LockEntry};
 use fairhold_types::{
@@ -12,14 +15,9 @@ use fairhold_types::{
     limits::AHEAD_BYTES_MAX,
     time::WallMillis,
 };
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use std::time::Duration;
-
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-
-/// The headers of nearly every answer fit into this, so their map does not grow step by step.
-const HEADERS: usize = 8;
 
 /// An answer with a JSON body.
 pub(crate) fn json<T: Serialize>(status: StatusCode, revision: Revision, body: &T) -> Result<Response, Problem> {
@@ -29,13 +27,8 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, revision: Revision, body: &
         .map_err(|error| Problem::new(Code::Internal, format!("the answer could not be encoded as JSON: {error}")))?;
     // The shell's prompt then starts on its own line.
     bytes.push(b'\n');
-    let mut response = Response::new(Bytes::from(bytes).into());
+    let mut response = stamped(body::answer(JSON, bytes), revision);
     *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.reserve(HEADERS);
-    headers.insert(header::CONTENT_TYPE, JSON);
-    headers.insert(header::CACHE_CONTROL, NO_STORE);
-    stamp(&mut response, revision);
     Ok(response)
 }
 
@@ -44,13 +37,13 @@ pub(crate) fn empty(status: StatusCode, revision: Revision) -> Response {
     let mut response = Response::default();
     *response.status_mut() = status;
     response.headers_mut().reserve(HEADERS);
-    stamp(&mut response, revision);
-    response
+    stamped(response, revision)
 }
 
-/// Sets the revision that the answer reflects.
-pub(crate) fn stamp(response: &mut Response, revision: Revision) {
-    response.headers_mut().insert(crate::edge::headers::REVISION, HeaderValue::from(revision.0));
+/// The answer with the revision that it reflects.
+pub(crate) fn stamped(mut response: Response, revision: Revision) -> Response {
+    response.headers_mut().insert(REVISION, HeaderValue::from(revision.0));
+    response
 }
 
 /// A header value from text that must be visible ASCII.

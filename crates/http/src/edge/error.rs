@@ -19,6 +19,16 @@ use fairhold_types::{
     problem::{Effect, Facts},
 };
 
+/// The problem of a read.
+pub(crate) fn of_read(error: CallError) -> Problem {
+    problem_of(error, RequestKind::Read)
+}
+
+/// The problem of a change that is safe to repeat.
+pub(crate) fn of_change(error: CallError) -> Problem {
+    problem_of(error, RequestKind::Change)
+}
+
 /// The problem of a call to the node.
 pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
     let detail = bounded(error.to_string());
@@ -27,18 +37,11 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
         CallError::Propose(ProposeError::NotProposed(reason)) | CallError::Read(ReadError::NotServed(reason)) => {
             not_proposed(reason, detail)
         }
-        CallError::Propose(ProposeError::Unknown(reason)) => {
-            let problem = match reason {
-                UnknownReason::Deadline | UnknownReason::ConnectionLost | UnknownReason::Deposed => {
-                    let detail = format!("{detail}; the request may have been carried out");
-                    let problem = Problem::new(Code::DeadlineExceeded, detail);
-                    match retry_advice(kind, "") {
-                        Some(advice) => problem.advice(advice),
-                        None => problem,
-                    }
-                }
-            };
-            problem.facts(outcome(Effect::Unknown, kind.key()))
+        CallError::Propose(ProposeError::Unknown(
+            UnknownReason::Deadline | UnknownReason::ConnectionLost | UnknownReason::Deposed,
+        )) => {
+            let problem = Problem::new(Code::DeadlineExceeded, format!("{detail}; the request may have been carried out"));
+            problem.advice(retry_advice(kind, "")).facts(outcome(Effect::Unknown, kind.key()))
         }
         CallError::Read(ReadError::Deadline) => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::None, None)),
         CallError::LockHeld { refused, queue_position } => {
@@ -63,20 +66,15 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
         CallError::Detached => {
             // The only 503 whose outcome is unknown: the place in the queue is kept for a retry with the key.
             let problem = Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, kind.key()));
-            match retry_advice(kind, " at another node") {
-                Some(advice) => problem.advice(advice),
-                None => problem,
-            }
+            problem.advice(retry_advice(kind, " at another node"))
         }
     }
 }
 
 /// The same, with advice for the caller.
 fn with_advice(problem: Problem, kind: RequestKind) -> Problem {
-    match advice_for(problem.code(), kind) {
-        Some(advice) => problem.advice(advice),
-        None => problem,
-    }
+    let advice = advice_for(problem.code(), kind);
+    problem.advice(advice)
 }
 
 fn handover_problem(error: &HandoverError, detail: String) -> Problem {

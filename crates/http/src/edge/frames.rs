@@ -71,8 +71,7 @@ impl Frames {
     fn cut_off(&mut self) -> Bytes {
         let detail = "this watch has too much unread data, and so have others: continue from its last line, or watch at another \
                       node";
-        let problem: fairhold_types::problem::Problem = Problem::new(Code::Overloaded, detail).into();
-        let (mut out, what) = (Vec::new(), What::Error(Box::new(problem.into())));
+        let (mut out, what) = (Vec::new(), What::Error(Box::new(Problem::new(Code::Overloaded, detail).into())));
         self.form.write(&WatchLine { revision: self.last, what }, None, &mut out);
         (self.left, self.ended) = (Box::new(std::iter::empty()), true);
         out.into()

@@ -1,28 +1,21 @@
 //! The metrics of the API (requests by route, connections, bytes), and `/metrics`, which shows all metrics of a node.
 
-use crate::edge::problem::{NO_STORE, Problem};
-use axum::response::{IntoResponse, Response};
+use crate::{edge::body, edge::problem::Problem};
+use axum::response::Response;
 use fairhold_metrics::{
     ByLabel, Counter, Format, Gauge, Histogram, LATENCY_SECONDS, Registry, Scrape, WAIT_SECONDS, collect, text,
 };
 use fairhold_types::Code;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use std::{
-    fmt,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// The most routes that are measured separately. The router has far fewer. Any others are measured together.
-const ROUTES_MAX: usize = 128;
 /// The route of a request that matches none.
 const NO_ROUTE: &str = "none";
-/// The route of all requests beyond that limit.
-const OTHER_ROUTES: &str = "other";
-const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "other"];
+/// The methods that calls have.
+pub(crate) static METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+/// Any other method.
+const OTHER_METHOD: &str = "other";
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// The metrics of one node's API. Clones share them.
@@ -31,7 +24,8 @@ pub struct HttpMetrics(Arc<HttpMetricsInner>);
 
 #[derive(Debug, Default)]
 struct HttpMetricsInner {
-    routes: RouteTable,
+    /// The metrics of each route, by its template.
+    routes: Mutex<BTreeMap<&'static str, Arc<RouteMetrics>>>,
     in_flight: Gauge,
     dropped: Counter,
     connections: Gauge,
@@ -42,50 +36,18 @@ struct HttpMetricsInner {
     sent: Counter,
 }
 
-/// A table from a route's template to its metrics. Reads need no lock: an entry never changes or leaves.
+/// The metrics of one route.
 #[derive(Debug)]
-struct RouteTable {
-    slots: Box<[OnceLock<RouteMetrics>]>,
-    others: RouteMetrics,
-}
-
-#[derive(Debug)]
-struct RouteMetrics {
-    template: Box<str>,
-    requests: [[Counter; CLASSES.len()]; METHODS.len()],
+pub(crate) struct RouteMetrics {
+    /// The last one counts all other methods.
+    requests: [[Counter; CLASSES.len()]; METHODS.len() + 1],
     answered: Histogram,
     waited: Histogram,
 }
 
-impl Default for RouteTable {
-    fn default() -> Self {
-        RouteTable { slots: (0..ROUTES_MAX).map(|_| OnceLock::new()).collect(), others: RouteMetrics::new(OTHER_ROUTES) }
-    }
-}
-
-impl RouteTable {
-    fn find(&self, template: &str) -> &RouteMetrics {
-        // FNV-1a: a template is short, and no client chooses it.
-        let hash = template
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_usize, |hash, byte| (hash ^ usize::from(byte)).wrapping_mul(0x0100_0000_01b3));
-        let found = (0..ROUTES_MAX).find_map(|step| {
-            let slot = &self.slots[hash.wrapping_add(step) % ROUTES_MAX];
-            let route = slot.get_or_init(|| RouteMetrics::new(template));
-            (&*route.template == template).then_some(route)
-        });
-        found.unwrap_or(&self.others)
-    }
-
-    fn used(&self) -> impl Iterator<Item = &RouteMetrics> {
-        self.slots.iter().filter_map(OnceLock::get).chain([&self.others])
-    }
-}
-
-impl RouteMetrics {
-    fn new(template: &str) -> RouteMetrics {
+impl Default for RouteMetrics {
+    fn default() -> RouteMetrics {
         RouteMetrics {
-            template: template.into(),
             requests: Default::default(),
             answered: Histogram::of_seconds(LATENCY_SECONDS),
             waited: Histogram::of_seconds(WAIT_SECONDS),
@@ -93,18 +55,9 @@ impl RouteMetrics {
     }
 }
 
-/// Attached to a request. Set if it has a `wait` parameter, even 0: such requests have a histogram of their own, because
-/// their duration is mostly that of the wait.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Waits(Arc<AtomicBool>);
-
-impl Waits {
-    pub(crate) fn set(&self) {
-        self.0.store(true, Relaxed);
-    }
-
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Relaxed)
+impl RouteMetrics {
+    fn is_used(&self) -> bool {
+        self.requests.iter().flatten().any(|counter| counter.get() > 0)
     }
 }
 
@@ -116,10 +69,9 @@ pub(crate) struct RequestInFlight {
 
 impl RequestInFlight {
     /// Counts the answer.
-    pub(crate) fn answer(mut self, template: Option<&str>, method: &Method, status: StatusCode, waited: bool, took: Duration) {
+    pub(crate) fn answer(mut self, route: &RouteMetrics, method: &Method, status: StatusCode, waited: bool, took: Duration) {
         self.answered = true;
-        let route = self.metrics.0.routes.find(template.unwrap_or(NO_ROUTE));
-        let method = METHODS.iter().position(|known| *known == method.as_str()).unwrap_or(METHODS.len() - 1);
+        let method = METHODS.iter().position(|known| known == method).unwrap_or(METHODS.len());
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
         route.requests[method][class].inc();
         if waited { &route.waited } else { &route.answered }.observe(took);
@@ -136,6 +88,11 @@ impl Drop for RequestInFlight {
 }
 
 impl HttpMetrics {
+    /// The metrics of the route with this template, or of the requests that match no route.
+    pub(crate) fn route(&self, template: Option<&'static str>) -> Arc<RouteMetrics> {
+        Arc::clone(self.0.routes.lock().entry(template.unwrap_or(NO_ROUTE)).or_default())
+    }
+
     /// Counts the start of a request.
     pub(crate) fn begin(&self) -> RequestInFlight {
         self.0.in_flight.inc();
@@ -177,25 +134,26 @@ impl HttpMetrics {
         registry.register("http_received_bytes", "Bytes from clients", inner.received.clone());
         registry.register("http_sent_bytes", "Bytes to clients", inner.sent.clone());
         let inner = Arc::clone(inner);
-        collect(registry, move |scrape| inner.routes.write(scrape));
+        collect(registry, move |scrape| inner.write_routes(scrape));
     }
 }
 
-impl RouteTable {
-    fn write(&self, scrape: &mut Scrape<'_>) -> fmt::Result {
-        let requests = self.used().flat_map(|route| {
-            METHODS.iter().zip(&route.requests).flat_map(move |(method, classes)| {
+impl HttpMetricsInner {
+    fn write_routes(&self, scrape: &mut Scrape<'_>) -> fmt::Result {
+        let routes = self.routes.lock();
+        let used = || routes.iter().filter(|(_, metrics)| metrics.is_used()).map(|(template, metrics)| (*template, metrics));
+        let requests = used().flat_map(|(route, metrics)| {
+            let methods = METHODS.iter().map(Method::as_str).chain([OTHER_METHOD]);
+            methods.zip(&metrics.requests).flat_map(move |(method, classes)| {
                 let counted = CLASSES.iter().zip(classes).filter(|(_, counter)| counter.get() > 0);
-                counted.map(move |(class, counter)| {
-                    ([("route", &*route.template), ("method", *method), ("status", *class)], counter)
-                })
+                counted.map(move |(class, counter)| ([("route", route), ("method", method), ("status", *class)], counter))
             })
         });
         scrape.family("http_requests", "Requests answered, by route, method and status class", requests)?;
-        let answered = self.used().map(|route| ([("route", &*route.template)], &route.answered));
+        let answered = used().map(|(route, metrics)| ([("route", route)], &metrics.answered));
         let help = "Time to answer of requests without a wait parameter that are not streams, by route";
         scrape.family("http_request_seconds", help, answered)?;
-        let waited = self.used().map(|route| ([("route", &*route.template)], &route.waited));
+        let waited = used().map(|(route, metrics)| ([("route", route)], &metrics.waited));
         let help = "Time to answer of requests with a wait parameter, and to the first line of streams, by route";
         scrape.family("http_waiting_request_seconds", help, waited)
     }
@@ -235,8 +193,7 @@ impl Exposition {
         let format = Format::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
         let text = text(&self.registry, format)
             .map_err(|error| Problem::new(Code::Internal, format!("the metrics could not be written: {error}")))?;
-        Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type())), (header::CACHE_CONTROL, NO_STORE)], text)
-            .into_response())
+        Ok(body::answer(HeaderValue::from_static(format.content_type()), text))
     }
 }
 
@@ -254,7 +211,8 @@ mod tests {
         let exposition = Exposition::new(registry());
         let answer = |template, method: Method, status, waited| {
             let status = StatusCode::from_u16(status).unwrap();
-            exposition.http.begin().answer(template, &method, status, waited, Duration::from_millis(2));
+            let route = exposition.http.route(template);
+            exposition.http.begin().answer(&route, &method, status, waited, Duration::from_millis(2));
         };
         answer(Some("/v1/locks/{name}"), Method::POST, 200, false);
         answer(Some("/v1/locks/{name}"), Method::POST, 201, false);
@@ -273,17 +231,5 @@ mod tests {
         ] {
             assert!(page.lines().any(|served| served == line), "{line} is not in\n{page}");
         }
-    }
-
-    #[test]
-    fn routes_beyond_the_limit_are_counted_together() {
-        let routes = RouteTable::default();
-        for number in 0..ROUTES_MAX + 3 {
-            let route = routes.find(&format!("/{number}"));
-            let expected = if number < ROUTES_MAX { format!("/{number}") } else { OTHER_ROUTES.to_owned() };
-            assert_eq!(*route.template, *expected);
-        }
-        assert_eq!(&*routes.find("/7").template, "/7", "the entry is found again");
-        assert_eq!(routes.used().count(), ROUTES_MAX + 1);
     }
 }

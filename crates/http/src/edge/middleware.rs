@@ -6,9 +6,10 @@ use crate::{
     edge::answer,
     edge::cluster_header::ClusterHeader,
     edge::headers,
-    edge::metrics::{HttpMetrics, Waits},
+    edge::metrics::{HttpMetrics, METHODS, RouteMetrics},
     edge::problem::Problem,
-    edge::request::CallFacts,
+    edge::request::HttpPeer,
+    routes::Route,
 };
 use axum::{
     body::Body,
@@ -23,12 +24,12 @@ use hyper::body::Body as _;
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{
     fmt::Write as _,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 use tracing::Instrument;
-
-/// The methods that calls have.
-const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 /// The parts that the middleware needs: the node, the cluster's id, the request ids, the metrics, and the rule for
 /// administrators.
@@ -37,6 +38,8 @@ pub(crate) struct MiddlewareContext<RT: AsyncRuntime> {
     cluster: ClusterHeader,
     request_ids: RequestIds,
     metrics: HttpMetrics,
+    /// The metrics of requests that match no route.
+    no_route: Arc<RouteMetrics>,
     admin: Option<Admin>,
 }
 
@@ -50,7 +53,8 @@ impl<RT: AsyncRuntime> MiddlewareContext<RT> {
     pub(crate) fn new(node: Node<RT>, metrics: HttpMetrics, admin: Option<Admin>) -> Self {
         let prefix = format!("{}-{:x}-", node.cluster().id, node.wall_now().0);
         let request_ids = RequestIds { prefix, taken: AtomicU64::new(0) };
-        MiddlewareContext { cluster: ClusterHeader::of(&node), node, request_ids, metrics, admin }
+        let (cluster, no_route) = (ClusterHeader::of(&node), metrics.route(None));
+        MiddlewareContext { node, cluster, request_ids, metrics, no_route, admin }
     }
 }
 
@@ -71,19 +75,22 @@ impl RequestIds {
     }
 }
 
-/// Wraps every call, and measures it. `route` is the path's pattern, if there is one.
+/// Wraps every call, and measures it.
 pub(crate) async fn wrap<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
-    route: Option<&'static str>,
+    route: Option<&Route<Node<RT>>>,
     mut request: Request,
     next: impl FnOnce(Request) -> BoxFuture<'static, Response>,
 ) -> Response {
     let start = RT::Instant::now();
     let in_flight = context.metrics.begin();
-    let waits = Waits::default();
-    request.extensions_mut().insert(CallFacts { admin: context.admin.clone(), waits: waits.clone() });
+    let waits = request.extensions_mut().get_mut::<HttpPeer>().map(|peer| {
+        peer.admin.clone_from(&context.admin);
+        peer.waits.store(false, Ordering::Relaxed);
+        Arc::clone(&peer.waits)
+    });
     let method = request.method().clone();
-    let mut response = serve(context, route, request, next).await;
+    let mut response = serve(context, route.map(|route| route.template), request, next).await;
     // hyper sets the length of other answers.
     if method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED {
         if let Some(length) = response.body().size_hint().exact() {
@@ -91,8 +98,9 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
         }
         *response.body_mut() = Body::empty();
     }
-    let waited = waits.is_set() || is_stream(&response);
-    in_flight.answer(route, &method, response.status(), waited, start.elapsed());
+    let waited = waits.is_some_and(|waits| waits.load(Ordering::Relaxed)) || is_stream(&response);
+    let metrics = route.map_or(&context.no_route, |route| &route.metrics);
+    in_flight.answer(metrics, &method, response.status(), waited, start.elapsed());
     response
 }
 

@@ -3,14 +3,9 @@
 use crate::edge::problem::Problem;
 use fairhold_types::LockName;
 
-/// The problem of an invalid lock name.
-pub(crate) fn bad_lock_name(error: &fairhold_types::ParsePathError) -> Problem {
-    Problem::bad_request(format!("the lock's name: {error}"))
-}
-
 /// Parses a lock's name.
 pub(crate) fn lock_name(text: &str) -> Result<LockName, Problem> {
-    let name = LockName::parse(text).map_err(|error| bad_lock_name(&error))?;
+    let name = LockName::parse(text).map_err(|error| Problem::bad_request(format!("the lock's name: {error}")))?;
     refuse_reserved(&name)?;
     Ok(name)
 }

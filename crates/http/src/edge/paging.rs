@@ -39,9 +39,9 @@ fn cursor<K, const MAX: usize>(
     read(cursor.as_str()).map(Some).ok_or_else(|| expected("cursor", "the next_cursor of an earlier page of the same listing"))
 }
 
-/// `Link: <…>; rel="next"`: the same listing, from that cursor.
-pub(crate) fn link_next(response: &mut Response, uri: &Uri, cursor: Option<&str>) -> Result<(), Problem> {
-    let Some(cursor) = cursor else { return Ok(()) };
+/// Adds `Link: <…>; rel="next"` to a page: the same listing, from that cursor.
+pub(crate) fn link_next(mut response: Response, uri: &Uri, cursor: Option<&str>) -> Result<Response, Problem> {
+    let Some(cursor) = cursor else { return Ok(response) };
     let mut target = format!("{}?", uri.path());
     let is_cursor = |pair: &&str| pair.split('=').next() == Some("cursor");
     for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !is_cursor(pair)) {
@@ -50,7 +50,7 @@ pub(crate) fn link_next(response: &mut Response, uri: &Uri, cursor: Option<&str>
     }
     let link = answer::header_value(format!("<{target}cursor={cursor}>; rel=\"next\""))?;
     response.headers_mut().insert(header::LINK, link);
-    Ok(())
+    Ok(response)
 }
 
 /// A position among the locks as text. It is valid for this order only.
@@ -219,8 +219,8 @@ mod tests {
     #[test]
     fn the_link_keeps_the_other_parameters() {
         let link = |uri: &'static str, cursor| {
-            let mut response = answer::empty(StatusCode::OK, fairhold_types::Revision(1));
-            link_next(&mut response, &Uri::from_static(uri), cursor).unwrap();
+            let response = answer::empty(StatusCode::OK, fairhold_types::Revision(1));
+            let response = link_next(response, &Uri::from_static(uri), cursor).unwrap();
             response.headers().get(header::LINK).map(|value| value.to_str().unwrap().to_owned())
         };
         assert_eq!(link("/v1/locks", Some("6e")).unwrap(), "</v1/locks?cursor=6e>; rel=\"next\"");

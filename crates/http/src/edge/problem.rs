@@ -1,7 +1,7 @@
 //! An error on its way to the caller: a problem of RFC 9457.
 
+use crate::edge::body;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use fairhold_types::{
     Code, GrantId, Path,
     problem::{Effect, Facts},
@@ -11,8 +11,6 @@ use std::borrow::Cow;
 
 /// The value of `Retry-After`, in seconds.
 pub(crate) const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
-/// Answers may contain secrets, and are outdated when they are sent.
-pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
@@ -130,9 +128,9 @@ impl Problem {
         self
     }
 
-    /// The same, with this advice.
-    pub(crate) fn advice(self, advice: impl Into<Cow<'static, str>>) -> Problem {
-        Problem { advice: Some(advice.into()), ..self }
+    /// The same, with this advice. Without one it keeps its own.
+    pub(crate) fn advice(self, advice: Option<impl Into<Cow<'static, str>>>) -> Problem {
+        Problem { advice: advice.map(Into::into).or(self.advice), ..self }
     }
 }
 
@@ -152,18 +150,20 @@ impl From<Problem> for fairhold_types::problem::Problem {
     }
 }
 
+impl From<Problem> for fairhold_types::watch::Failure {
+    fn from(problem: Problem) -> Self {
+        fairhold_types::problem::Problem::from(problem).into()
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, retryable) = (self.status, self.retryable);
-        let mut bytes = serde_json::to_vec(&fairhold_types::problem::Problem::from(self)).unwrap_or_else(|error| {
-            tracing::error!(%error, "cannot encode a problem as JSON");
-            Vec::new()
-        });
+        let mut bytes = Vec::new();
+        body::write_json(&fairhold_types::problem::Problem::from(self), &mut bytes);
         bytes.push(b'\n');
-        let mut response = Response::new(Bytes::from(bytes).into());
+        let mut response = body::answer(PROBLEM_JSON, bytes);
         *response.status_mut() = status;
-        response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);
-        response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, BEARER);
         }

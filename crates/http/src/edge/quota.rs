@@ -75,9 +75,7 @@ impl Share {
         }
         fits
     }
-}
 
-impl Share {
     /// Shrinks the share to this size.
     pub(crate) fn shrink_to(&mut self, amount: usize) {
         let less = self.amount.saturating_sub(amount);

@@ -78,7 +78,7 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, kind: RequestKi
         Rejection::OtherUse { election } => {
             let (collection, other) = if election { ("elections", "lock") } else { ("locks", "election") };
             let advice = format!("use /v1/{collection}/…, or choose another name for the {other}");
-            return Problem::new(Code::KindMismatch, detail).advice(advice);
+            return Problem::new(Code::KindMismatch, detail).advice(Some(advice));
         }
         Rejection::Defect { fingerprint: _ } => (Code::Internal, outcome(Effect::None, None)),
         Rejection::NoRoomForName { parent } => (Code::BadRequest, about(parent)),

@@ -2,14 +2,12 @@
 
 use crate::{
     edge::admin::Admin,
-    edge::error::problem_of,
+    edge::error::of_read,
     edge::headers,
     edge::memory_quota::ConnectionMemory,
-    edge::metrics::Waits,
     edge::params::{self, ParsedParams},
-    edge::problem::Problem,
+    edge::problem::{Problem, outcome},
     edge::quota::Share,
-    edge::request_kind::RequestKind,
 };
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
@@ -23,14 +21,22 @@ use fairhold_types::{
     Code, GrantId, Revision,
     call::{Consistency, Number, Wait},
     limits::{BODY_BYTES_FREE, BODY_BYTES_MAX, PARAMS_BYTES_MAX},
-    problem::{Effect, Facts},
+    problem::Effect,
 };
 use http::{HeaderMap, Uri, header, request::Parts};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use openraft_rt::AsyncRuntime;
 use serde::de::DeserializeOwned;
-use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 /// How long a body may take to arrive.
 const BODY_ARRIVES_MAX: Duration = Duration::from_secs(30);
@@ -46,21 +52,19 @@ pub struct HttpPeer {
     pub(crate) address: Arc<str>,
     /// The memory that its connection may use; unbounded in the simulator.
     memory: Option<Arc<ConnectionMemory>>,
-}
-
-/// What the middleware attaches to every request.
-#[derive(Debug, Clone)]
-pub(crate) struct CallFacts {
-    /// The rule for administrators' calls, if there are such calls.
+    /// The rule for administrators' calls, if there are such calls. The middleware sets it.
     pub(crate) admin: Option<Admin>,
-    pub(crate) waits: Waits,
+    /// Whether its current request has a `wait` parameter, even 0. Such requests have a histogram of their own, because their
+    /// duration is mostly that of the wait. A connection has one request at a time.
+    pub(crate) waits: Arc<AtomicBool>,
 }
 
 impl HttpPeer {
     /// A client at this address, without a connection.
     #[must_use]
     pub fn at(address: IpAddr) -> HttpPeer {
-        HttpPeer { address: address.to_canonical().to_string().into(), memory: None }
+        let address = address.to_canonical().to_string().into();
+        HttpPeer { address, memory: None, admin: None, waits: Arc::default() }
     }
 
     /// The same, with the memory of its connection.
@@ -82,43 +86,6 @@ pub(crate) struct ReceivedBody {
     /// Empty if the request has no body.
     pub(crate) bytes: Bytes,
     _share: Option<Share>,
-}
-
-/// A read that waits for something newer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LongPoll {
-    /// How long it waits. Zero checks without waiting.
-    wait: Duration,
-    /// The revision that the caller has; `None` means the current one.
-    after: Option<Revision>,
-}
-
-impl LongPoll {
-    /// The long poll that `wait` and `after` request, if either is given.
-    pub(crate) fn of(wait: Option<Wait>, after: Option<Number>) -> Option<LongPoll> {
-        if wait.is_none() && after.is_none() {
-            return None;
-        }
-        let wait = wait.map(Wait::get).unwrap_or_default();
-        Some(LongPoll { wait, after: after.map(|revision| Revision(revision.get())) })
-    }
-
-    /// Waits for something newer. If the wait runs out, returns the revision up to which nothing is newer. A later
-    /// local read is then still as fresh as the caller requires.
-    pub(crate) async fn nothing_newer<RT: AsyncRuntime>(
-        poll: Option<LongPoll>,
-        node: &Node<RT>,
-        scope: impl FnOnce() -> WatchFilter,
-        read: &mut ReadOptions,
-    ) -> Result<Option<Revision>, Problem> {
-        let Some(LongPoll { wait, after }) = poll else { return Ok(None) };
-        let result = node.wait_for_change(scope(), after, wait, *read).await;
-        read.freshness = Freshness::Local;
-        match result.map_err(|error| problem_of(error, RequestKind::Read))? {
-            LongPollResult::Newer => Ok(None),
-            LongPollResult::Nothing(revision) => Ok(Some(revision)),
-        }
-    }
 }
 
 impl Received {
@@ -186,8 +153,8 @@ impl Received {
 
     fn parse_params<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Problem> {
         let ParsedParams { params, has_wait } = params::parse(self.parts.uri.query(), body)?;
-        if has_wait && let Some(facts) = self.parts.extensions.get::<CallFacts>() {
-            facts.waits.set();
+        if has_wait && let Some(peer) = self.peer() {
+            peer.waits.store(true, Relaxed);
         }
         Ok(params)
     }
@@ -230,7 +197,7 @@ impl Received {
 
     /// Refuses a caller that is not an administrator.
     pub(crate) fn require_admin(&self) -> Result<(), Problem> {
-        match self.parts.extensions.get::<CallFacts>().and_then(|facts| facts.admin.as_ref()) {
+        match self.peer().and_then(|peer| peer.admin.as_ref()) {
             Some(admin) => admin.check(self.headers()),
             None => Err(Problem::new(Code::Internal, "no rule for administrators is set")),
         }
@@ -238,7 +205,11 @@ impl Received {
 
     /// The memory that the connection may use; unbounded in the simulator.
     pub(crate) fn memory(&self) -> Option<&Arc<ConnectionMemory>> {
-        self.parts.extensions.get::<HttpPeer>().and_then(|peer| peer.memory.as_ref())
+        self.peer()?.memory.as_ref()
+    }
+
+    fn peer(&self) -> Option<&HttpPeer> {
+        self.parts.extensions.get()
     }
 
     pub(crate) fn uri(&self) -> &Uri {
@@ -248,10 +219,31 @@ impl Received {
     /// The client, as text: `curl@127.0.0.1`.
     pub(crate) fn caller(&self) -> String {
         let program = headers::program(self.headers());
-        match self.parts.extensions.get::<HttpPeer>() {
+        match self.peer() {
             Some(peer) => [program, "@", &peer.address].concat(),
             None => program.to_owned(),
         }
+    }
+}
+
+/// The long poll that `wait` and `after` request, if either is given: waits for something newer than the caller has, which is
+/// the current revision without `after`. If the wait runs out, returns the revision up to which nothing is newer. A later local
+/// read is then still as fresh as the caller requires.
+pub(crate) async fn nothing_newer<RT: AsyncRuntime>(
+    node: &Node<RT>,
+    (wait, after): (Option<Wait>, Option<Number>),
+    scope: impl FnOnce() -> WatchFilter,
+    read: &mut ReadOptions,
+) -> Result<Option<Revision>, Problem> {
+    if wait.is_none() && after.is_none() {
+        return Ok(None);
+    }
+    let after = after.map(|revision| Revision(revision.get()));
+    let result = node.wait_for_change(scope(), after, wait.map(Wait::get).unwrap_or_default(), *read).await;
+    read.freshness = Freshness::Local;
+    match result.map_err(of_read)? {
+        LongPollResult::Newer => Ok(None),
+        LongPollResult::Nothing(revision) => Ok(Some(revision)),
     }
 }
 
@@ -292,7 +284,7 @@ async fn read_body(mut body: axum::body::Body, bytes_max: usize, mut memory: Opt
     }
     if !has_memory {
         return Err(Problem::new(Code::Overloaded, "too many large bodies are arriving: try again after a pause")
-            .facts(Facts { outcome: Some(Effect::None), ..Facts::default() }));
+            .facts(outcome(Effect::None, None)));
     }
     Ok(if more.is_empty() { first } else { more.freeze() })
 }

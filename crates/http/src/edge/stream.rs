@@ -1,11 +1,16 @@
 //! The format of a stream's lines: JSON objects, one a line or as server-sent events.
 
-use crate::{edge::headers, edge::problem::Problem};
+use crate::{
+    edge::answer,
+    edge::body::{self, NDJSON},
+    edge::headers,
+    edge::problem::Problem,
+};
+use axum::{body::Body, response::Response};
 use fairhold_types::Revision;
 use http::{HeaderMap, HeaderValue, header};
 use serde::Serialize;
 
-const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// The format of lines.
@@ -20,10 +25,7 @@ pub(crate) enum StreamFormat {
 impl StreamFormat {
     /// The format of an answer that is always a stream. The default is one JSON object a line.
     pub(crate) fn requested_or_default(headers: &HeaderMap) -> Result<StreamFormat, Problem> {
-        Ok(match StreamFormat::requested(headers)? {
-            Some(StreamFormat::Events) => StreamFormat::Events,
-            Some(StreamFormat::Lines) | None => StreamFormat::Lines,
-        })
+        Ok(StreamFormat::requested(headers)?.unwrap_or(StreamFormat::Lines))
     }
 
     /// The format of a stream, if the request is for a stream.
@@ -39,11 +41,12 @@ impl StreamFormat {
         })
     }
 
-    pub(crate) fn content_type(self) -> HeaderValue {
-        match self {
-            StreamFormat::Lines => NDJSON,
-            StreamFormat::Events => EVENT_STREAM,
-        }
+    /// A stream in this format that starts at a revision.
+    pub(crate) fn answer(self, body: Body, start: Revision) -> Response {
+        let content_type = if self == StreamFormat::Events { EVENT_STREAM } else { NDJSON };
+        let mut response = answer::stamped(body::answer(content_type, body), start);
+        response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+        response
     }
 
     /// Writes one line. A browser resumes after the newest id, so only the last line of a revision has an id.
@@ -54,9 +57,7 @@ impl StreamFormat {
             }
             out.extend_from_slice(b"data: ");
         }
-        if let Err(error) = serde_json::to_writer(&mut *out, line) {
-            tracing::error!(%error, "cannot encode a line as JSON");
-        }
+        body::write_json(line, out);
         out.extend_from_slice(match self {
             StreamFormat::Lines => b"\n",
             StreamFormat::Events => b"\n\n",

@@ -1,7 +1,7 @@
 //! Describes the calls about the cluster and this server.
 
 use super::{
-    describe::Describer,
+    describe::{DescribeCall, Describer},
     examples,
     operation::{DescribedCall, OperationKind},
 };
@@ -11,19 +11,8 @@ use serde_json::json;
 
 const TAG: &str = "cluster";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
-    vec![
-        cluster(describe),
-        hand_over(describe),
-        take_snapshot(describe),
-        live(describe),
-        ready(describe),
-        version(describe),
-        metrics(describe),
-        openapi(describe),
-        front_page(describe),
-    ]
-}
+pub(super) const CALLS: &[DescribeCall] =
+    &[cluster, hand_over, take_snapshot, live, ready, version, metrics, openapi, front_page];
 
 fn cluster(describe: &mut Describer) -> DescribedCall {
     describe

@@ -2,7 +2,7 @@
 
 use super::{
     area_grants,
-    describe::Describer,
+    describe::{DescribeCall, Describer},
     lines,
     operation::{DescribedCall, OperationKind},
     vocabulary::lock_name,
@@ -14,9 +14,7 @@ use serde_json::{Value, json};
 const TAG: &str = "elections";
 const NAME: &str = "The election's name; write its slashes as %2F.";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
-    vec![stand(describe), proclaim(describe), leader(describe)]
-}
+pub(super) const CALLS: &[DescribeCall] = &[stand, proclaim, leader];
 
 fn election_name() -> Value {
     let mut name = lock_name();

@@ -1,7 +1,7 @@
 //! Describes the calls on grants.
 
 use super::{
-    describe::Describer,
+    describe::{DescribeCall, Describer},
     examples::{GRANT_ID, SESSION_ID},
     operation::{DescribedCall, OperationKind},
     vocabulary::lock_name,
@@ -12,18 +12,7 @@ use serde_json::{Value, json};
 
 const TAG: &str = "grants";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
-    vec![
-        acquire(describe),
-        acquire_many(describe),
-        look(describe),
-        renew(describe),
-        downgrade(describe),
-        upgrade(describe),
-        release(describe),
-        batch(describe),
-    ]
-}
+pub(super) const CALLS: &[DescribeCall] = &[acquire, acquire_many, look, renew, downgrade, upgrade, release, batch];
 
 fn grant_id() -> Value {
     json!({ "type": "string", "pattern": pattern::GRANT_ID, "example": GRANT_ID })
@@ -116,6 +105,18 @@ fn renewed() -> Value {
     json!({ "id": GRANT_ID, "ttl": "30s", "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z" })
 }
 
+/// The codes with which a downgrade or an upgrade can fail.
+const CONVERSION_FAILS: [Code; 8] = [
+    Code::LockHeld,
+    Code::NotHeld,
+    Code::KindMismatch,
+    Code::LimitMismatch,
+    Code::GrantGone,
+    Code::Forgotten,
+    Code::GrantNotFound,
+    Code::TooLarge,
+];
+
 fn downgrade(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/grants/{id}/downgrade", "downgradeGrant", TAG, "Downgrade an exclusive grant to shared.")
@@ -126,16 +127,7 @@ fn downgrade(describe: &mut Describer) -> DescribedCall {
         .in_path("id", "The grant's secret id.", grant_id())
         .form::<call::Empty>(None, json!({}))
         .json::<dto::Grant>(StatusCode::OK, "The grant is held in shared mode.", shared())
-        .codes(&[
-            Code::LockHeld,
-            Code::NotHeld,
-            Code::KindMismatch,
-            Code::LimitMismatch,
-            Code::GrantGone,
-            Code::Forgotten,
-            Code::GrantNotFound,
-            Code::TooLarge,
-        ])
+        .codes(&CONVERSION_FAILS)
         .finish_as(OperationKind::Keyed)
 }
 
@@ -151,18 +143,8 @@ fn upgrade(describe: &mut Describer) -> DescribedCall {
         .in_path("id", "The grant's secret id.", grant_id())
         .form::<call::Upgrade>(None, json!({ "wait": "30s" }))
         .json::<dto::Grant>(StatusCode::OK, "The grant is held in exclusive mode.", held())
-        .codes(&[
-            Code::LockHeld,
-            Code::NotHeld,
-            Code::KindMismatch,
-            Code::LimitMismatch,
-            Code::WaitTimeout,
-            Code::WouldDeadlock,
-            Code::GrantGone,
-            Code::Forgotten,
-            Code::GrantNotFound,
-            Code::TooLarge,
-        ])
+        .codes(&CONVERSION_FAILS)
+        .codes(&[Code::WaitTimeout, Code::WouldDeadlock])
         .finish_as(OperationKind::Keyed)
 }
 

@@ -1,7 +1,7 @@
 //! Describes the calls on locks.
 
 use super::{
-    describe::Describer,
+    describe::{DescribeCall, Describer},
     examples,
     operation::{DescribedCall, OperationKind},
     vocabulary::lock_name,
@@ -13,18 +13,7 @@ use serde_json::json;
 const TAG: &str = "locks";
 const NAME: &str = "The lock's name; write its slashes as %2F.";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
-    vec![
-        list(describe),
-        show(describe),
-        queue(describe),
-        history(describe),
-        fence(describe),
-        set(describe),
-        revoke(describe),
-        break_lock(describe),
-    ]
-}
+pub(super) const CALLS: &[DescribeCall] = &[list, show, queue, history, fence, set, revoke, break_lock];
 
 fn list(describe: &mut Describer) -> DescribedCall {
     let item = json!({

@@ -1,7 +1,7 @@
 //! Describes the calls on the tree of nodes.
 
 use super::{
-    describe::{Describer, OperationBuilder},
+    describe::{DescribeCall, Describer, OperationBuilder},
     examples,
     operation::{DescribedCall, OperationKind},
     vocabulary::levels,
@@ -35,13 +35,16 @@ const STAT: [(&str, &str); 11] = [
     ("fairhold-num-children", "integer"),
 ];
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
-    let mut operations = Vec::new();
-    for at in [ROOT, NODE] {
-        operations.extend([get(describe, at), put(describe, at), create(describe, at), delete(describe, at)]);
-    }
-    operations
-}
+pub(super) const CALLS: &[DescribeCall] = &[
+    |describe| get(describe, ROOT),
+    |describe| put(describe, ROOT),
+    |describe| create(describe, ROOT),
+    |describe| delete(describe, ROOT),
+    |describe| get(describe, NODE),
+    |describe| put(describe, NODE),
+    |describe| create(describe, NODE),
+    |describe| delete(describe, NODE),
+];
 
 /// A path in a URL, without its first slash, of at most this many levels.
 fn path(levels_max: usize) -> Value {

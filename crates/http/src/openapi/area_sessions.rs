@@ -1,7 +1,7 @@
 //! Describes the calls on sessions.
 
 use super::{
-    describe::Describer,
+    describe::{DescribeCall, Describer},
     examples::SESSION_ID as ID,
     operation::{DescribedCall, OperationKind},
 };
@@ -11,9 +11,7 @@ use serde_json::{Value, json};
 
 const TAG: &str = "sessions";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
-    vec![open(describe), keepalive(describe), keepalive_many(describe), list_all(describe), show(describe), close(describe)]
-}
+pub(super) const CALLS: &[DescribeCall] = &[open, keepalive, keepalive_many, list_all, show, close];
 
 fn session_id() -> Value {
     json!({ "type": "string", "pattern": pattern::SESSION_ID, "example": ID })

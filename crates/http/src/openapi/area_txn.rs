@@ -1,7 +1,7 @@
 //! Describes transactions. The schema of their body comes from its types; rules between fields are added here.
 
 use super::{
-    describe::Describer,
+    describe::{DescribeCall, Describer},
     operation::{DescribedCall, OperationKind},
     pattern,
 };
@@ -16,17 +16,15 @@ use serde_json::{Value, json};
 /// Base64 with padding, and no extra bits after the last byte.
 const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
+pub(super) const CALLS: &[DescribeCall] = &[transact];
+
+fn transact(describe: &mut Describer) -> DescribedCall {
     describe.refine("Transaction", refine_transaction);
     describe.refine("Condition", refine_condition);
     describe.refine("Span", refine_span);
     describe.refine("Create", refine_create);
     describe.refine("Put", refine_put);
     describe.refine("Set", refine_value);
-    vec![transact(describe)]
-}
-
-fn transact(describe: &mut Describer) -> DescribedCall {
     let example = json!({
         "if": [{ "path": "/jobs/7", "version": 3 }, { "fence": { "lock": "deploy", "token": 42 } }],
         "then": [{ "put": { "path": "/jobs/7", "value": "done" } }, { "delete": { "path": "/jobs/7/owner" } }],

@@ -1,7 +1,7 @@
 //! Describes watches.
 
 use super::{
-    describe::Describer,
+    describe::{DescribeCall, Describer},
     lines,
     operation::{DescribedCall, OperationKind},
 };
@@ -11,9 +11,7 @@ use serde_json::json;
 
 const TAG: &str = "watch";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
-    vec![watch(describe)]
-}
+pub(super) const CALLS: &[DescribeCall] = &[watch];
 
 fn watch(describe: &mut Describer) -> DescribedCall {
     let line = describe.schema::<WatchLine>();

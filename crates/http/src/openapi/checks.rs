@@ -1,6 +1,6 @@
 //! Checks that the description has an example of everything that clients send and receive.
 
-use super::{Describer, areas, document, examples};
+use super::{Describer, calls, document, examples};
 use crate::{api::batch, edge::params};
 use fairhold_types::{Code, call, dto, election, txn};
 use serde::{Serialize, de::DeserializeOwned};
@@ -251,7 +251,7 @@ fn reader(operation: &str) -> Accepts {
 
 #[test]
 fn every_example_body_is_accepted_by_its_call() {
-    for operation in areas(&mut Describer::new()) {
+    for operation in calls(&mut Describer::new()) {
         let body = &operation.value["requestBody"]["content"]["application/json"]["example"];
         let id = operation.value["operationId"].as_str().unwrap();
         if !body.is_null() {

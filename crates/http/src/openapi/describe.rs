@@ -28,6 +28,9 @@ pub(super) struct Describer {
     refused: BTreeMap<String, Value>,
 }
 
+/// Describes a call.
+pub(super) type DescribeCall = fn(&mut Describer) -> DescribedCall;
+
 /// Adds rules to a schema that its type cannot express.
 pub(super) type Refine = fn(&mut Value);
 
@@ -160,7 +163,7 @@ impl OperationBuilder<'_> {
             }
             parameter
         }));
-        self.value["requestBody"] = parameter::body(&object, rules, Some(example));
+        self.value["requestBody"] = parameter::body(&object, rules, example);
         self
     }
 
@@ -175,8 +178,7 @@ impl OperationBuilder<'_> {
 
     /// A JSON body whose parts have parameters.
     pub(super) fn calls<T: JsonSchema>(mut self, example: Value) -> Self {
-        let object = self.describe.parameters::<T>();
-        self.value["requestBody"] = parameter::body(&object, None, Some(example));
+        self.value["requestBody"] = parameter::body(&self.describe.parameters::<T>(), None, example);
         self
     }
 

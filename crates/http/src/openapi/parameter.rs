@@ -59,7 +59,7 @@ fn query_parameter(Parameter { name, about, required, mut schema }: Parameter) -
 }
 
 /// All parameters, as a JSON body. `rules` are rules between fields.
-pub(super) fn body(object: &Value, rules: Option<Value>, example: Option<Value>) -> Value {
+pub(super) fn body(object: &Value, rules: Option<Value>, example: Value) -> Value {
     let fields: Vec<Parameter> = parameters(object);
     let required: Vec<String> = fields.iter().filter(|field| field.required).map(|field| field.name.clone()).collect();
     let properties: Map<String, Value> = fields.into_iter().map(field).collect();
@@ -74,10 +74,7 @@ pub(super) fn body(object: &Value, rules: Option<Value>, example: Option<Value>)
     if let Some(rules) = rules {
         schema["allOf"] = rules;
     }
-    let mut content = json!({ "schema": schema });
-    if let Some(example) = example {
-        content["example"] = example;
-    }
+    let content = json!({ "schema": schema, "example": example });
     json!({ "required": is_needed, "content": { "application/json": content } })
 }
 

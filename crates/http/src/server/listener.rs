@@ -145,7 +145,9 @@ impl Listener {
                 biased;
                 () = &mut shutdown => break,
                 Some(ended) = connections.join_next(), if !connections.is_empty() => {
-                    report(ended);
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "the task of a connection failed");
+                    }
                     continue;
                 }
                 accepted = socket.accept() => accepted,
@@ -177,12 +179,6 @@ impl Listener {
             );
         }
         connections.shutdown().await;
-    }
-}
-
-fn report(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "the task of a connection failed");
     }
 }
 

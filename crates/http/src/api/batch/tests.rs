@@ -5,7 +5,7 @@ use axum::body::Body as RequestBody;
 use fairhold_types::{
     FencingToken, GrantNumber, LockName, SessionNumber,
     limits::{CYCLE_NAMED_MAX, DETAIL_BYTES_MAX, META_BYTES_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX},
-    problem::Blocked,
+    problem::{Blocked, Facts},
     time::WallMillis,
 };
 use openraft_rt_tokio::TokioRuntime;

@@ -3,7 +3,7 @@
 use super::value::ParamValue;
 use serde::{
     Deserialize, Deserializer,
-    de::{self, MapAccess, Visitor},
+    de::{MapAccess, Visitor},
 };
 use std::{borrow::Cow, fmt};
 
@@ -36,28 +36,5 @@ impl<'de> Visitor<'de> for FieldsVisitor {
 }
 
 /// The name of a field. It borrows a name without escapes.
-struct Name<'a>(Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Name<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(NameVisitor)
-    }
-}
-
-struct NameVisitor;
-
-impl<'de> Visitor<'de> for NameVisitor {
-    type Value = Name<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a name")
-    }
-
-    fn visit_borrowed_str<E: de::Error>(self, name: &'de str) -> Result<Name<'de>, E> {
-        Ok(Name(name.into()))
-    }
-
-    fn visit_str<E: de::Error>(self, name: &str) -> Result<Name<'de>, E> {
-        Ok(Name(name.to_owned().into()))
-    }
-}
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -107,11 +107,7 @@ pub(crate) fn expected(name: &str, what: &str) -> Problem {
 
 fn unknown(name: &str, known: &[&str]) -> String {
     if name.len() > NAME_BYTES_MAX {
-        let mut end = NAME_BYTES_MAX;
-        while !name.is_char_boundary(end) {
-            end -= 1;
-        }
-        return format!("there is no parameter \"{}…\" here", &name[..end]);
+        return format!("there is no parameter \"{}…\" here", &name[..name.floor_char_boundary(NAME_BYTES_MAX)]);
     }
     let close = known.iter().map(|other| (levenshtein(name, other), other)).min();
     match close {

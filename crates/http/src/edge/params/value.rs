@@ -83,37 +83,25 @@ impl<'de> Deserializer<'de> for ParamValue<'de> {
     }
 
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        match self {
-            ParamValue::Query(text) => match digits(&text) {
-                Some(number) => visitor.visit_u64(number),
-                None => Err(Refusal::invalid_value(Unexpected::Str(&text), &visitor)),
-            },
-            value @ (ParamValue::Bare | ParamValue::Text(_) | ParamValue::Null | ParamValue::Json(_)) => {
-                value.deserialize_any(visitor)
-            }
+        let ParamValue::Query(text) = self else { return self.deserialize_any(visitor) };
+        match digits(&text) {
+            Some(number) => visitor.visit_u64(number),
+            None => Err(Refusal::invalid_value(Unexpected::Str(&text), &visitor)),
         }
     }
 
     fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        match self {
-            ParamValue::Query(text) => match text.parse() {
-                Ok(number) => visitor.visit_i64(number),
-                Err(_) => Err(Refusal::invalid_value(Unexpected::Str(&text), &visitor)),
-            },
-            value @ (ParamValue::Bare | ParamValue::Text(_) | ParamValue::Null | ParamValue::Json(_)) => {
-                value.deserialize_any(visitor)
-            }
+        let ParamValue::Query(text) = self else { return self.deserialize_any(visitor) };
+        match text.parse() {
+            Ok(number) => visitor.visit_i64(number),
+            Err(_) => Err(Refusal::invalid_value(Unexpected::Str(&text), &visitor)),
         }
     }
 
     /// An object in a query is JSON.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        match self {
-            ParamValue::Query(text) => visit_json(serde_json::from_str(&text).map_err(Refusal::custom)?, visitor),
-            value @ (ParamValue::Bare | ParamValue::Text(_) | ParamValue::Null | ParamValue::Json(_)) => {
-                value.deserialize_any(visitor)
-            }
-        }
+        let ParamValue::Query(text) = self else { return self.deserialize_any(visitor) };
+        visit_json(serde_json::from_str(&text).map_err(Refusal::custom)?, visitor)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -138,13 +126,9 @@ impl<'de> Deserializer<'de> for ParamValue<'de> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Refusal> {
-        match self {
-            // The object's fields have their own names, which are not names of parameters.
-            ParamValue::Json(json) => json.deserialize_struct(name, fields, visitor).map_err(Refusal::custom),
-            value @ (ParamValue::Bare | ParamValue::Query(_) | ParamValue::Text(_) | ParamValue::Null) => {
-                value.deserialize_any(visitor)
-            }
-        }
+        let ParamValue::Json(json) = self else { return self.deserialize_any(visitor) };
+        // The object's fields have their own names, which are not names of parameters.
+        json.deserialize_struct(name, fields, visitor).map_err(Refusal::custom)
     }
 
     forward_to_deserialize_any! {

@@ -11,18 +11,20 @@ use crate::{
     edge::delivery::Undelivered,
     edge::headers,
     edge::memory_quota::{AlreadyCounted, ConnectionMemory, NoMemory, with_share},
-    edge::problem::Problem,
+    edge::problem::{Problem, outcome},
     edge::quota::Share,
     edge::request::HttpPeer,
     server::connection_slots::ClientSlot,
-    server::counted::CountedStream,
 };
-use axum::response::{IntoResponse, Response};
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
 use bytes::Bytes;
 use fairhold_types::{
     Code,
     limits::{CONNECTION_BUFFER_BYTES, HEAD_BYTES_MAX},
-    problem::{Effect, Facts},
+    problem::Effect,
 };
 use futures_util::FutureExt;
 use http::{HeaderValue, Method, header};
@@ -74,8 +76,7 @@ pub(super) async fn serve_connection(
     let stream = Arc::new(stream);
     let client = HttpPeer::at(peer.ip()).with_memory(Arc::clone(&memory));
     let calls = Arc::new(ConnectionCalls::new(memory, Arc::clone(&slot.slot_state)));
-    let timed = TimedStream::new(Arc::clone(&stream), &context, Arc::clone(&calls));
-    let counted = CountedStream::new(timed, context.metrics.clone());
+    let timed = TimedStream::new(Arc::clone(&stream), context.clone(), Arc::clone(&calls));
     let connection = ClientConnection { peer, client, stream: Arc::clone(&stream), calls: Arc::clone(&calls), context };
     let connection = Arc::new(connection);
     let service = service_fn(move |request| Arc::clone(&connection).serve(request));
@@ -88,7 +89,7 @@ pub(super) async fn serve_connection(
         .header_read_timeout(None)
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(CONNECTION_BUFFER_BYTES)
-        .serve_connection(TokioIo::new(counted), service);
+        .serve_connection(TokioIo::new(timed), service);
     tokio::select! {
         biased;
         // Disconnects, timeouts and malformed requests are the client's doing: they are logged at trace level only.
@@ -136,7 +137,9 @@ impl ClientConnection {
         }
         request.extensions_mut().insert(self.client.clone());
         self.calls.begin();
-        let answer = self.context.api.call(request.map(axum::body::Body::new));
+        // Most requests have no body. An empty one needs no box.
+        let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
+        let answer = self.context.api.call(request);
         let mut response = tokio::select! {
             biased;
             answer = answer => answer,
@@ -164,9 +167,7 @@ impl ClientConnection {
         };
         Ok(response.map(|body| AnswerBody { body, connection: self, client_closed: None, share }))
     }
-}
 
-impl ClientConnection {
     /// Checks that run before the server reads the body.
     fn check_head(&self, request: &http::Request<Incoming>) -> Result<(), Problem> {
         head::check(request.version(), request.method(), request.headers())?;
@@ -205,7 +206,7 @@ fn out_of_memory_answer(response: &Response, is_read: bool) -> Response {
             "the call was made, but too many large answers are waiting for clients to read them: retry with the same \
              Idempotency-Key",
         )
-        .facts(Facts { outcome: Some(Effect::Unknown), ..Facts::default() })
+        .facts(outcome(Effect::Unknown, None))
     };
     let mut refused = problem.into_response();
     for name in [headers::CLUSTER, headers::REVISION, headers::LEADER, headers::REQUEST_ID] {
@@ -269,7 +270,7 @@ fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
 /// An answer's body. It notes when all of it is handed over, attaches its share to the bytes, and ends when the client
 /// disconnects.
 struct AnswerBody {
-    body: axum::body::Body,
+    body: Body,
     connection: Arc<ClientConnection>,
     /// Resolves when the client disconnects. Set on the first poll of the body.
     client_closed: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,

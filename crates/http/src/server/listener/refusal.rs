@@ -1,6 +1,6 @@
 //! Answers to clients whose request never reaches the router, as the bytes of a whole answer.
 
-use crate::{edge::cluster_header::ClusterHeader, edge::problem::Problem};
+use crate::{edge::body::write_json, edge::cluster_header::ClusterHeader, edge::problem::Problem};
 use fairhold_types::{
     Code,
     limits::{HEAD_BYTES_MAX, HEADERS_MAX},
@@ -34,10 +34,8 @@ pub(super) fn replacement(bare: &[u8], cluster: &ClusterHeader) -> Option<Vec<u8
 fn bytes(problem: Problem, cluster: &ClusterHeader) -> Vec<u8> {
     let problem = problem::Problem::from(problem);
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let body = serde_json::to_vec(&problem).unwrap_or_else(|error| {
-        tracing::error!(%error, "cannot encode a problem as JSON");
-        Vec::new()
-    });
+    let mut body = Vec::new();
+    write_json(&problem, &mut body);
     let retry = if problem.retryable { "Retry-After: 1\r\n" } else { "" };
     let cluster = cluster.value().and_then(|id| id.to_str().ok());
     let cluster = cluster.map(|id| format!("{}: {id}\r\n", crate::edge::headers::CLUSTER)).unwrap_or_default();

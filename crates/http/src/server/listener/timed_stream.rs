@@ -1,15 +1,10 @@
-//! A connection's bytes with deadlines: for the rest of a head that has begun, for the next request while nothing runs,
-//! and for the client to read an answer.
+//! A connection's bytes, counted, with deadlines: for the rest of a head that has begun, for the next request while nothing
+//! runs, and for the client to read an answer.
 //!
 //! hyper has a single timeout for a head and the idle time before it, too long for one or too short for the other. It
 //! has none for answers.
 
-use super::{
-    calls::ConnectionCalls,
-    context::{ConnectionContext, Timeouts},
-    refusal,
-};
-use crate::{edge::cluster_header::ClusterHeader, server::connection_slots::ClientSlots};
+use super::{calls::ConnectionCalls, context::ConnectionContext, refusal};
 use socket2::SockRef;
 use std::{
     future::Future,
@@ -32,11 +27,8 @@ const ANSWER_BYTES_LEAST: usize = 30 * 1024;
 /// A connection's bytes, with deadlines.
 pub(super) struct TimedStream {
     stream: Arc<TcpStream>,
-    timeouts: Timeouts,
-    /// All slots. If many are taken, the idle timeout is shorter.
-    slots: Arc<ClientSlots>,
+    context: ConnectionContext,
     calls: Arc<ConnectionCalls>,
-    cluster: ClusterHeader,
     /// The current deadline for reading.
     reading: ReadDeadline,
     /// The number of requests started when `reading` was set.
@@ -58,22 +50,12 @@ enum ReadDeadline {
 }
 
 impl TimedStream {
-    pub(super) fn new(stream: Arc<TcpStream>, context: &ConnectionContext, calls: Arc<ConnectionCalls>) -> TimedStream {
-        let (timeouts, slots, cluster) = (context.timeouts, Arc::clone(&context.slots), context.cluster.clone());
+    pub(super) fn new(stream: Arc<TcpStream>, context: ConnectionContext, calls: Arc<ConnectionCalls>) -> TimedStream {
+        context.metrics.connection_opened();
         // A client that has just connected has something to send.
-        let reading = ReadDeadline::Idle { until: Instant::now() + timeouts.first };
-        TimedStream {
-            stream,
-            timeouts,
-            slots,
-            calls,
-            cluster,
-            reading,
-            started_before: 0,
-            read_alarm: None,
-            write_alarm: None,
-            bytes_taken: 0,
-        }
+        let reading = ReadDeadline::Idle { until: Instant::now() + context.timeouts.first };
+        let (read_alarm, write_alarm) = (None, None);
+        TimedStream { stream, context, calls, reading, started_before: 0, read_alarm, write_alarm, bytes_taken: 0 }
     }
 
     /// Whether a request runs or its answer is being written. Reading then has no deadline; afterwards the idle time starts.
@@ -84,7 +66,9 @@ impl TimedStream {
         }
         if started != self.started_before {
             self.started_before = started;
-            let idle = if self.slots.is_crowded() { self.timeouts.idle_when_crowded } else { self.timeouts.idle };
+            let ConnectionContext { timeouts, slots, .. } = &self.context;
+            // If many slots are taken, the idle timeout is shorter.
+            let idle = if slots.is_crowded() { timeouts.idle_when_crowded } else { timeouts.idle };
             self.reading = ReadDeadline::Idle { until: Instant::now() + idle };
         }
         false
@@ -111,6 +95,7 @@ impl TimedStream {
     fn after_write(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match done {
             Poll::Ready(Ok(bytes)) => {
+                self.context.metrics.sent(bytes);
                 self.bytes_taken = self.bytes_taken.saturating_add(bytes);
                 if self.bytes_taken >= ANSWER_BYTES_LEAST {
                     self.write_alarm = None;
@@ -122,10 +107,10 @@ impl TimedStream {
                 Poll::Ready(Err(error))
             }
             Poll::Pending => {
-                let TimedStream { write_alarm, bytes_taken, timeouts, .. } = self;
+                let TimedStream { write_alarm, bytes_taken, context, .. } = self;
                 let alarm = write_alarm.get_or_insert_with(|| {
                     *bytes_taken = 0;
-                    Box::pin(tokio::time::sleep(timeouts.answer))
+                    Box::pin(tokio::time::sleep(context.timeouts.answer))
                 });
                 ready!(alarm.as_mut().poll(cx));
                 let error = io::ErrorKind::TimedOut.into();
@@ -142,16 +127,24 @@ impl TimedStream {
         if self.calls.answering.load(Ordering::Relaxed) {
             return None;
         }
-        let refusal = refusal::replacement(bare, &self.cluster)?;
+        let refusal = refusal::replacement(bare, &self.context.cluster)?;
         // Nothing else is being sent, so the socket has room. If it has none, the bare status is sent.
         match self.stream.try_write(&refusal) {
-            Ok(bytes) if bytes == refusal.len() => Some(length),
-            Ok(_) => {
-                self.calls.broken.store(true, Ordering::Relaxed);
+            Ok(bytes) => {
+                self.context.metrics.sent(bytes);
+                if bytes < refusal.len() {
+                    self.calls.broken.store(true, Ordering::Relaxed);
+                }
                 Some(length)
             }
             Err(_) => None,
         }
+    }
+}
+
+impl Drop for TimedStream {
+    fn drop(&mut self) {
+        self.context.metrics.connection_closed();
     }
 }
 
@@ -161,6 +154,8 @@ impl AsyncRead for TimedStream {
         let busy = timed.is_busy();
         let before = buffer.filled().len();
         let read = poll_read(&timed.stream, &timed.calls, cx, buffer);
+        let arrived = buffer.filled().len() - before;
+        timed.context.metrics.received(arrived);
         if let Poll::Ready(Err(error)) = &read {
             timed.calls.note_broken(error);
         }
@@ -169,8 +164,8 @@ impl AsyncRead for TimedStream {
         }
         match read {
             Poll::Ready(result) => {
-                if buffer.filled().len() > before && matches!(timed.reading, ReadDeadline::Idle { .. }) {
-                    timed.reading = ReadDeadline::Head { until: Instant::now() + timed.timeouts.head };
+                if arrived > 0 && matches!(timed.reading, ReadDeadline::Idle { .. }) {
+                    timed.reading = ReadDeadline::Head { until: Instant::now() + timed.context.timeouts.head };
                 }
                 Poll::Ready(result)
             }

@@ -1,0 +1,30 @@
+//! The body of an answer: its JSON, its type, and that no cache may keep it.
+
+use axum::{body::Body, response::Response};
+use http::{HeaderValue, header};
+use serde::Serialize;
+
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(crate) const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+/// Answers may contain secrets, and are outdated when they are sent.
+pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// The headers of nearly every answer fit into this, so their map does not grow step by step.
+pub(crate) const HEADERS: usize = 8;
+
+/// An answer with this body.
+pub(crate) fn answer(content_type: HeaderValue, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    let headers = response.headers_mut();
+    headers.reserve(HEADERS);
+    headers.insert(header::CONTENT_TYPE, content_type);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// Appends a value as JSON. Every value that the server sends can be encoded.
+pub(crate) fn write_json(value: &impl Serialize, out: &mut Vec<u8>) {
+    if let Err(error) = serde_json::to_writer(out, value) {
+        tracing::error!(%error, "cannot encode a part of an answer as JSON");
+    }
+}
