@@ -111,7 +111,7 @@ impl Change<'_> {
     pub(crate) fn revoke_some(&mut self, lock: &LockName, after: GrantNumber, revocation: &Revocation) -> Option<GrantNumber> {
         let mut last = after;
         loop {
-            let queue = self.state.index.queues.get(lock)?;
+            let queue = self.state.queue_of(lock)?;
             let next = queue.holders.range((Bound::Excluded(last), Bound::Unbounded)).next().copied()?;
             if !self.has_steps_left() {
                 return Some(last);
@@ -147,7 +147,7 @@ impl Change<'_> {
         let mut last = after;
         loop {
             let begin = last.map_or(Bound::Unbounded, Bound::Excluded);
-            let queue = self.state.index.queues.get(lock);
+            let queue = self.state.queue_of(lock);
             let Some(next) = queue.and_then(|queue| queue.waiting.range((begin, Bound::Unbounded)).next().copied()) else {
                 return (locks, None);
             };

@@ -113,7 +113,7 @@ impl State {
     /// The grant to which an id refers.
     #[must_use]
     pub fn grant(&self, id: &GrantId) -> GrantStatus<'_> {
-        match self.index.grants.get(id).and_then(|number| self.contender(*number)) {
+        match self.index.ids.grant(id).and_then(|number| self.contender(number)) {
             Some(contender) if self.is_dead(contender) => GrantStatus::Ended(self.end_of_dead(contender)),
             Some(contender) => GrantStatus::Live(contender),
             None => self.ended_reason(id).map_or(GrantStatus::Unknown, GrantStatus::Ended),
@@ -123,7 +123,7 @@ impl State {
     /// The reason that an administrator gave for breaking a grant, while it is remembered.
     #[must_use]
     pub fn break_note(&self, id: &GrantId) -> Option<String> {
-        let dead = self.index.grants.get(id).and_then(|number| self.contender(*number));
+        let dead = self.index.ids.grant(id).and_then(|number| self.contender(number));
         if let Some(note) = dead.and_then(|contender| self.break_note_of_dead(contender)) {
             return Some(note);
         }
@@ -146,7 +146,7 @@ impl State {
     #[must_use]
     pub fn lock(&self, name: &LockName) -> LockView<'_> {
         let settings = self.settings(name);
-        let queue = self.index.queues.get(name);
+        let queue = self.queue_of(name);
         LockView {
             holders: queue
                 .into_iter()
@@ -169,7 +169,7 @@ impl State {
 
     /// The first `count` contenders of a lock: its holders, then its waiters, in order.
     pub fn front(&self, name: &LockName, count: usize) -> impl Iterator<Item = &Contender> {
-        let queue = self.index.queues.get(name);
+        let queue = self.queue_of(name);
         let holders = queue.into_iter().flat_map(|queue| &queue.holders).copied();
         let waiting = queue.into_iter().flat_map(|queue| &queue.waiting).map(|rank| rank.number());
         holders.chain(waiting).take(count).filter_map(|number| self.contender_in(name, number))
@@ -180,8 +180,7 @@ impl State {
     pub fn verify_fence(&self, lock: &LockName, token: FencingToken, grant: Option<&GrantId>) -> Result<(), Rejection> {
         let holds = match grant {
             Some(grant) => {
-                let number = self.index.grants.get(grant);
-                let holder = number.and_then(|number| self.contender_in(lock, *number));
+                let holder = self.index.ids.grant(grant).and_then(|number| self.contender_in(lock, number));
                 holder.is_some_and(|holder| self.token_of(holder) == Some(token))
             }
             None => self.has_token(lock, token),
@@ -193,7 +192,7 @@ impl State {
     }
 
     fn has_token(&self, lock: &LockName, token: FencingToken) -> bool {
-        match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
+        match self.queue_of(lock).and_then(|queue| queue.by_holder.as_ref()) {
             _ if self.index.breaking.contains_key(lock) => false,
             Some(index) => index.with_token(token).any(|number| self.valid_token(lock, number) == Some(token)),
             None => self.few_holders(lock).any(|holder| self.token_of(holder) == Some(token)),
@@ -202,7 +201,7 @@ impl State {
 
     /// The newest valid token of a lock, searched among the newest holders only.
     fn newest_token(&self, lock: &LockName) -> Option<FencingToken> {
-        match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
+        match self.queue_of(lock).and_then(|queue| queue.by_holder.as_ref()) {
             _ if self.index.breaking.contains_key(lock) => None,
             Some(index) => index.newest().take(NEWEST_CHECKED_MAX).find_map(|number| self.valid_token(lock, number)),
             None => self.few_holders(lock).filter_map(|holder| self.token_of(holder)).max(),
@@ -215,7 +214,7 @@ impl State {
 
     /// The holders of a lock that has too few of them for an index.
     fn few_holders<'a>(&'a self, lock: &'a LockName) -> impl Iterator<Item = &'a Contender> {
-        let queue = self.index.queues.get(lock);
+        let queue = self.queue_of(lock);
         queue.into_iter().flat_map(|queue| &queue.holders).filter_map(|number| self.contender_in(lock, *number))
     }
 
@@ -225,13 +224,13 @@ impl State {
         let waiting = self.index.waiting;
         let cooling = self.index.cooling.len();
         Census {
-            locks: self.index.queues.len(),
+            locks: self.index.busy.len(),
             held: self.tree.grants() - waiting - cooling,
             waiting,
             cooling,
             sessions: self.sessions.len(),
             nodes: self.tree.len(),
-            history: self.history.len(),
+            history: self.tree.locks.past,
             value_bytes: self.tree.value_bytes(),
         }
     }

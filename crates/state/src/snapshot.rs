@@ -7,9 +7,9 @@ use crate::{
     State,
     command::{Command, Meta, Operation, OperationResult},
     history::PastHolding,
-    holder_index::HOLDERS_SCANNED_MAX,
-    index::{Index, Queue},
+    index::Index,
     pending::{Pending, SessionEnd},
+    queue::Queue,
     record::{NodeRole, SessionRecord, Znode},
     statistics::Statistics,
     tombstones::{Tombstone, Tombstones},
@@ -21,9 +21,8 @@ use fairhold_types::{
     ClusterId, GrantId, LockName, NodeId, Path, Revision,
     planted::{self, Bug},
 };
-use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The version byte of a snapshot's blocks.
 pub const SNAPSHOT_FORMAT: u8 = 2;
@@ -168,7 +167,7 @@ impl State {
     /// The approximate weight of its snapshot: `ITEM_WEIGHT` for each item, and the bytes of all values.
     #[must_use]
     pub fn snapshot_weight(&self) -> u64 {
-        let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len();
+        let items = self.sessions.len() + self.tree.len() + self.tree.locks.past + self.tree.locks.counted;
         let remembered = self.tombstones.len() as u64 * (ITEM_WEIGHT / REMEMBERED_IN_AN_ITEM);
         items as u64 * ITEM_WEIGHT + remembered + self.tree.value_bytes()
     }
@@ -176,7 +175,8 @@ impl State {
     /// The approximate size of its snapshot in bytes. It is too high if texts are short.
     #[must_use]
     pub fn snapshot_bytes(&self) -> u64 {
-        let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len() + self.tombstones.len();
+        let items =
+            self.sessions.len() + self.tree.len() + self.tree.locks.past + self.tree.locks.counted + self.tombstones.len();
         items as u64 * ITEM_BYTES as u64 + self.tree.value_bytes()
     }
 
@@ -188,8 +188,8 @@ impl State {
             sessions: self.sessions.len() as u64,
             nodes: self.tree.len() as u64,
             remembered: self.tombstones.len() as u64,
-            history: self.history.len() as u64,
-            statistics: self.statistics.len() as u64,
+            history: self.tree.locks.past as u64,
+            statistics: self.tree.locks.counted as u64,
             totals: Statistics::clone(&self.totals),
             pending: self.pending.len() as u64,
             pending_counters: self.pending.counters(),
@@ -200,8 +200,8 @@ impl State {
         let sessions = self.sessions.values().map(|session| Item::Session(SessionRecord::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
         let remembered = self.tombstones.iter().map(|(id, (at, what))| Item::Tombstone(*id, *at, what.clone()));
-        let history = self.history.iter().map(|past| Item::PastHolding(PastHolding::clone(past)));
-        let statistics = self.statistics.iter().map(|(lock, counted)| Item::Statistics(lock.clone(), Statistics::clone(counted)));
+        let history = self.tree.locks.pasts().map(|past| Item::PastHolding(PastHolding::clone(past)));
+        let statistics = self.tree.locks.statistics().map(|(lock, counted)| Item::Statistics(lock.clone(), counted.clone()));
         let pending = self.pending.entries().map(|(number, pending)| Item::Pending(*number, pending.clone()));
         let items = std::iter::once(header).chain(sessions).chain(nodes).chain(remembered);
         let mut items = items.chain(history).chain(statistics).chain(pending);
@@ -240,9 +240,9 @@ impl State {
                     }
                     (Item::Node(path, node), true) => state.tree.restore(path, node),
                     (Item::Tombstone(id, at, what), true) => state.tombstones.remember(id, at, what),
-                    (Item::PastHolding(past), true) => state.history.insert(Arc::new(past)),
+                    (Item::PastHolding(past), true) => state.tree.locks.restore_past(past),
                     (Item::Statistics(lock, counted), true) => {
-                        state.statistics.insert(lock, Arc::new(counted));
+                        state.tree.locks.restore_statistics(lock, counted);
                     }
                     (Item::Pending(number, pending), true) => state.pending.restore(number, pending),
                 }
@@ -253,8 +253,8 @@ impl State {
             ("sessions", header.sessions, state.sessions.len()),
             ("nodes", header.nodes, state.tree.len()),
             ("tombstones", header.remembered, state.tombstones.len()),
-            ("history entries", header.history, state.history.len()),
-            ("lock statistics", header.statistics, state.statistics.len()),
+            ("history entries", header.history, state.tree.locks.past),
+            ("lock statistics", header.statistics, state.tree.locks.counted),
             ("pieces of pending work", header.pending, state.pending.len()),
             ("bytes", header.bytes, usize::try_from(state.bytes()).unwrap_or(usize::MAX)),
         ] {
@@ -291,17 +291,15 @@ impl State {
     /// Rebuilds the caches from their sources.
     pub(crate) fn rebuild_caches(&mut self) {
         let mut index = Index::default();
-        let mut in_session = OrdMap::new();
-        for session in self.sessions.values() {
-            index.add_session(session);
-            for grant in session.ended.ids() {
-                in_session.insert(*grant, session.number);
-            }
-        }
+        self.sessions.values().for_each(|session| index.add_session(session));
+        let mut queues: BTreeMap<LockName, Queue> = BTreeMap::new();
         for (path, node) in self.tree.iter() {
             index.update_node(path, node);
             match &node.role {
-                NodeRole::Contender(contender) => index.add_contender(contender, path),
+                NodeRole::Contender(contender) => {
+                    index.add_contender(contender, path);
+                    queues.entry(contender.lock.clone()).or_default().add(contender);
+                }
                 NodeRole::Lock(settings) if settings.used => {
                     index.locks.extend(path.lock_name());
                 }
@@ -309,11 +307,11 @@ impl State {
             }
         }
         self.pending.entries().for_each(|(number, pending)| index.add_pending(*number, pending));
+        index.busy.extend(queues.keys().cloned());
         self.index = index;
-        self.tombstones.in_session = in_session;
-        let crowded = |queue: &Queue| queue.holders.len() > HOLDERS_SCANNED_MAX;
-        let crowded: Vec<LockName> =
-            self.index.queues.iter().filter(|(_, queue)| crowded(queue)).map(|(lock, _)| lock.clone()).collect();
+        self.tree.locks.set_queues(queues);
+        let crowded = self.tree.locks.records.iter().filter(|(_, record)| record.queue.is_unindexed());
+        let crowded: Vec<LockName> = crowded.map(|(lock, _)| lock.clone()).collect();
         crowded.iter().for_each(|lock| self.index_holders(lock));
     }
 }

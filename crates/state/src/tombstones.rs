@@ -5,7 +5,7 @@
 //! forgets earlier.
 
 use crate::{command::OperationResult, weighed::Weighed};
-use fairhold_types::{EndReason, GrantId, Revision, SessionNumber, limits::TOMBSTONES_REMOVED_MAX};
+use fairhold_types::{EndReason, GrantId, Revision, limits::TOMBSTONES_REMOVED_MAX};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
@@ -29,8 +29,6 @@ pub(crate) struct Tombstones {
     table: Weighed<GrantId, (Revision, Tombstone)>,
     /// The same by age: a cache.
     by_age: OrdMap<(Revision, GrantId), ()>,
-    /// Which session remembers an ended grant: a cache of `SessionRecord::ended`.
-    pub(crate) in_session: OrdMap<GrantId, SessionNumber>,
 }
 
 impl Tombstones {

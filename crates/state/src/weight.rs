@@ -72,6 +72,7 @@ impl Weigh<Path> for TreeSlot {
     fn weight(&self) -> u64 {
         match self {
             TreeSlot::Node(node) => node_weight(node),
+            TreeSlot::Lock => NODE_BYTES + LOCK_BYTES,
             // Its own table counts it.
             TreeSlot::Contender(_) => 0,
         }

@@ -144,7 +144,7 @@ impl<'a> Search<'a> {
             }
             self.queues[queue].through = through;
             let state = self.state;
-            let Some(contenders) = state.index.queues.get(lock) else { continue };
+            let Some(contenders) = state.queue_of(lock) else { continue };
             let holders = contenders.holders.iter().filter(|_| is_new_queue).copied();
             let begin = collected.map_or(Bound::Unbounded, Bound::Excluded);
             let waiting = through.into_iter().flat_map(|through| contenders.waiting.range((begin, Bound::Included(through))));
