@@ -23,9 +23,9 @@ pub(crate) fn new_contender(
     session: SessionNumber,
     anonymous: bool,
     rank: ServiceRank,
-) -> Contender {
+) -> Box<Contender> {
     let want = &acquire.wants[index];
-    Contender {
+    Box::new(Contender {
         number: rank.number(),
         grant: acquire.grant,
         lock: want.lock.clone(),
@@ -59,7 +59,7 @@ pub(crate) fn new_contender(
         queued_at: acquire.at,
         held_since: None,
         mode_since: None,
-    }
+    })
 }
 
 /// A contender that is kept while other parts of the state change.

@@ -28,10 +28,10 @@ impl Change<'_> {
         let mut locks = locks.into_iter();
         let Some(first) = locks.next() else { return };
         // Sorted in reverse, so that `pop` returns the next lock. One lock, the usual case, needs no list.
-        let mut rest: Vec<LockName> = locks.collect();
+        let mut rest: Vec<LockName> = Vec::new();
         let mut next = Some(first);
-        if !rest.is_empty() {
-            rest.extend(next);
+        if let Some(second) = locks.next() {
+            rest.extend(next.into_iter().chain([second]).chain(locks));
             rest.sort_unstable_by(|one, other| other.cmp(one));
             rest.dedup();
             next = rest.pop();
@@ -49,7 +49,7 @@ impl Change<'_> {
     /// Grants the waiters of one lock. Adds to `rest` the other locks in which they are granted or end. Returns false if
     /// too few steps are left.
     fn grant_waiters_at(&mut self, lock: &LockName, rest: &mut Vec<LockName>) -> bool {
-        if self.is_being_broken(lock) {
+        if self.is_being_broken(lock) || self.state.queue_of(lock).is_none() {
             return true;
         }
         self.finish_upgrade(lock);
@@ -207,7 +207,7 @@ impl State {
     fn is_next_and_fits(&self, record: &LockRecord, contender: &Contender) -> bool {
         let lock = &contender.lock;
         let first = record.queue.waiting.get_min().is_some_and(|rank| rank.number() == contender.number);
-        if !(first || planted_overtaking()) || self.index.breaking.contains_key(lock) || self.is_dead(contender) {
+        if !(first || planted::has(Bug::OvertakesWaiters)) || self.index.breaking.contains_key(lock) || self.is_dead(contender) {
             return false;
         }
         self.is_compatible(&record.queue, contender.mode, contender.permits, record.limit())
@@ -216,11 +216,6 @@ impl State {
 
 /// The first waiter; with the planted bug, the last.
 fn next_waiter(waiting: &SmallSet<ServiceRank, 2>) -> Option<ServiceRank> {
-    let next = if planted_overtaking() { waiting.get_max() } else { waiting.get_min() };
+    let next = if planted::has(Bug::OvertakesWaiters) { waiting.get_max() } else { waiting.get_min() };
     next.copied()
-}
-
-/// Always false, except with the planted bug.
-pub(crate) fn planted_overtaking() -> bool {
-    planted::has(Bug::OvertakesWaiters)
 }

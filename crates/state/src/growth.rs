@@ -20,12 +20,12 @@ impl State {
     /// The weight of the state in bytes (`weight`).
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.lasting_bytes() + self.tombstones.bytes()
+        self.lasting_bytes() + self.tombstones.table.bytes()
     }
 
     /// The same without the tombstones, which last a minute.
     fn lasting_bytes(&self) -> u64 {
-        self.tree.bytes() + self.sessions.bytes() + self.pending.bytes()
+        self.tree.bytes() + self.sessions.bytes() + self.pending.work.bytes()
     }
 
     /// The budget in bytes; `None` until a node has reported its capacity.
@@ -45,8 +45,8 @@ impl State {
         for (what, counted, found) in [
             ("nodes and locks", self.tree.bytes(), self.tree.recounted()),
             ("sessions", self.sessions.bytes(), self.sessions.recounted()),
-            ("tombstones", self.tombstones.bytes(), self.tombstones.recounted()),
-            ("pieces of pending work", self.pending.bytes(), self.pending.recounted()),
+            ("tombstones", self.tombstones.table.bytes(), self.tombstones.table.recounted()),
+            ("pieces of pending work", self.pending.work.bytes(), self.pending.work.recounted()),
         ] {
             if counted != found {
                 return Err(format!("the {what} count {counted} bytes, but a walk finds {found}"));

@@ -50,6 +50,14 @@ impl Ids {
         self.live = self.live + is_live(Some(used)) - is_live(earlier);
     }
 
+    /// Sets the use of an id that usually has one already.
+    pub(crate) fn replace(&mut self, id: GrantId, used: IdUse) {
+        match self.uses.get_mut(&id) {
+            Some(known) => self.live = self.live + is_live(Some(used)) - is_live(Some(std::mem::replace(known, used))),
+            None => self.insert(id, used),
+        }
+    }
+
     pub(crate) fn remove(&mut self, id: &GrantId) {
         self.live -= is_live(self.uses.remove(id));
     }

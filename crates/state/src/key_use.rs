@@ -36,7 +36,7 @@ impl State {
             Some(IdUse::Session(number)) => KeyUse::Session(number),
             Some(IdUse::Change(number)) => KeyUse::Change(number),
             Some(IdUse::Ended(session)) => ended(session).map_or(KeyUse::Free, KeyUse::Ended),
-            None => self.tombstones.get_with_revision(key).map_or(KeyUse::Free, |(since, what)| KeyUse::Tombstone(*since, what)),
+            None => self.tombstones.table.get(key).map_or(KeyUse::Free, |(since, what)| KeyUse::Tombstone(*since, what)),
         }
     }
 
@@ -78,7 +78,7 @@ impl Change<'_> {
     /// Refuses if one more id could not be remembered when it ends. Room is reserved for every live grant, so ending
     /// one never fails.
     pub(crate) fn require_tombstone_room(&self) -> Result<(), Rejection> {
-        let reserved = self.state.tombstones.len() + self.state.index.ids.live();
+        let reserved = self.state.tombstones.table.len() + self.state.index.ids.live();
         if reserved < limits::TOMBSTONES_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::TOMBSTONES_MAX as u64 }) }
     }
 

@@ -246,7 +246,7 @@ impl State {
         match sort {
             LockSort::Name => 0,
             LockSort::Waiters => u64::MAX - queue().map_or(0, |queue| queue.waiting.len() as u64),
-            LockSort::LongestWait => queue().and_then(|queue| longest_waiter(queue)).map_or(u64::MAX, |number| number.0),
+            LockSort::LongestWait => queue().and_then(longest_waiter).map_or(u64::MAX, |number| number.0),
             LockSort::Wait => u64::MAX - self.statistics(name).map_or(0, |counted| counted.waited.sum_ms),
             LockSort::Hold => u64::MAX - self.statistics(name).map_or(0, |counted| counted.held.sum_ms),
             LockSort::Contention => u64::MAX - self.statistics(name).map_or(0, |counted| counted.hand_overs),
@@ -260,7 +260,7 @@ impl State {
         let holding = |number: &&GrantNumber| !self.index.cooling.contains(*number);
         let first = queue.and_then(|queue| queue.holders.iter().find(holding));
         let first = first.and_then(|number| self.contender_in(name, *number));
-        let oldest = queue.and_then(|queue| longest_waiter(queue)).and_then(|number| self.contender(number));
+        let oldest = queue.and_then(longest_waiter).and_then(|number| self.contender(number));
         let counted = self.statistics(name);
         LockEntry {
             name: name.clone(),

@@ -7,7 +7,7 @@ use crate::{
     command::{Acquire, Claimant, Event, HolderFacts, IfBusy, Outcome, Rejection, Want},
     contender::new_contender,
     deadlock::{WaitKind, WaitRequest},
-    granting::{planted_overtaking, shorter},
+    granting::shorter,
     holds::hold_outcome,
     key_use::{KeyUse, other_request},
     lock_table::LockRecord,
@@ -38,12 +38,14 @@ impl Change<'_> {
         refuse_unsupported(acquire)?;
         match self.state.use_of(&acquire.grant) {
             KeyUse::Free => {}
-            KeyUse::Grant(_) if grants_again() => {}
+            KeyUse::Grant(_) if planted::has(Bug::GrantsAgain) => {}
             KeyUse::Grant(number) => {
                 self.live_grant(&acquire.grant)?;
                 return self.attach(number, acquire);
             }
-            used => return Err(self.state.used_id(&acquire.grant, used)),
+            used @ (KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Tombstone(..)) => {
+                return Err(self.state.used_id(&acquire.grant, used));
+            }
         }
         // Most requests have one lock, which is looked up once.
         let first = self.state.lock_record(&acquire.wants[0].lock);
@@ -165,7 +167,7 @@ impl Change<'_> {
     }
 
     /// Adds a contender to the tree and the indexes. The record of its lock has it already.
-    fn add_contender(&mut self, contender: Contender, sequence: u32, was_busy: bool, value: Value) {
+    fn add_contender(&mut self, contender: Box<Contender>, sequence: u32, was_busy: bool, value: Value) {
         let State { tree, index, .. } = &mut *self.state;
         let path = contender.lock.path().child(&contender_name(contender.session, sequence));
         if !was_busy {
@@ -316,7 +318,7 @@ impl State {
             return true;
         };
         let first = queue.waiting.get_min().is_none_or(|first| rank < *first);
-        (first || planted_overtaking())
+        (first || planted::has(Bug::OvertakesWaiters))
             && !self.index.breaking.contains_key(&want.lock)
             && self.is_compatible(queue, want.mode, permits, limit)
     }
@@ -324,7 +326,7 @@ impl State {
     /// Whether one more grant is compatible with the holders and the cooling grants.
     pub(crate) fn is_compatible(&self, queue: &Queue, mode: Mode, permits: u32, limit: u32) -> bool {
         match mode {
-            Mode::Shared => (queue.upgrading.is_none() && queue.exclusive == 0) || readers_beside_writer(),
+            Mode::Shared => (queue.upgrading.is_none() && queue.exclusive == 0) || planted::has(Bug::ReadersBesideWriter),
             Mode::Exclusive if limit == 1 => queue.holders.is_empty(),
             Mode::Exclusive => {
                 // Shared holders date from before the lock had a limit.
@@ -387,16 +389,6 @@ fn refuse_unsupported(acquire: &Acquire) -> Result<(), Rejection> {
         Some((what, _)) => Err(Rejection::Unsupported { what: what.to_owned() }),
         None => Ok(()),
     }
-}
-
-/// Always false, except with the planted bug: a repeated acquire makes a new grant.
-fn grants_again() -> bool {
-    planted::has(Bug::GrantsAgain)
-}
-
-/// Always false, except with the planted bug: readers are granted while a writer holds.
-fn readers_beside_writer() -> bool {
-    planted::has(Bug::ReadersBesideWriter)
 }
 
 /// The permits of a lock with this limit; one more with the planted bug.

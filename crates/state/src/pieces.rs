@@ -19,13 +19,13 @@ impl State {
     /// Whether `Command::ContinuePendingWork` has anything to do.
     #[must_use]
     pub fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+        !self.pending.work.is_empty()
     }
 
     /// The number of unfinished items of pending work.
     #[must_use]
     pub fn pending_count(&self) -> usize {
-        self.pending.len()
+        self.pending.work.len()
     }
 }
 
@@ -41,7 +41,7 @@ impl Change<'_> {
 
     /// Does the next pieces, as much as one command may.
     pub(crate) fn continue_pending(&mut self) -> Effect {
-        if self.state.pending.is_empty() {
+        if self.state.pending.work.is_empty() {
             return Effect::Unchanged(Outcome::Nothing);
         }
         while self.has_steps_left_to_end()

@@ -149,7 +149,7 @@ impl Change<'_> {
     /// next grant.
     pub(crate) fn end_dead(&mut self, grant: GrantNumber) -> Locks {
         let pending = self.state.index.ending.get(&self.contender(grant).session);
-        match pending.and_then(|number| self.state.pending.get(*number)) {
+        match pending.and_then(|number| self.state.pending.work.get(number)) {
             Some(Pending::EndSession { how, .. }) => {
                 let how = how.clone();
                 self.end_grant_of(grant, &how)
@@ -205,7 +205,7 @@ impl Change<'_> {
         let Some(dropped) = self.state.sessions.change(&number, |session| ended_weight(session), remember) else {
             return false;
         };
-        self.state.index.ids.insert(grant, IdUse::Ended(number));
+        self.state.index.ids.replace(grant, IdUse::Ended(number));
         if let Some(dropped) = dropped {
             self.state.index.ids.remove(&dropped);
         }

@@ -270,9 +270,9 @@ impl Tree {
     }
 
     /// Creates the node of a contender. The caller has counted it in the node of its lock.
-    pub(crate) fn insert_contender(&mut self, path: Path, contender: Contender, value: Value, revision: Revision) {
+    pub(crate) fn insert_contender(&mut self, path: Path, contender: Box<Contender>, value: Value, revision: Revision) {
         let (owner, at) = (contender.session, contender.queued_at);
-        let role = NodeRole::Contender(Box::new(contender));
+        let role = NodeRole::Contender(contender);
         self.insert_new(path, NewNode { kind: NodeKind::Ephemeral, owner, value, role }, revision, at);
     }
 

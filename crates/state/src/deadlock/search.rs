@@ -262,8 +262,8 @@ impl<'a> Search<'a> {
         let queued_at = waits.flat_map(|contender| {
             let upgrades = contender.granted_at.is_some() && contender.upgrading;
             let is_queued = contender.granted_at.is_none();
-            let locks = std::iter::once(&contender.lock).chain(contender.others.iter().map(|want| &want.lock));
-            let queued = locks
+            let queued = contender
+                .locks()
                 .filter(move |_| is_queued)
                 .map(|lock| (lock, state.contender_in(lock, contender.number).map(ServiceRank::of)));
             queued.chain(upgrades.then_some((&contender.lock, None)))
