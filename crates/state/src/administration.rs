@@ -41,8 +41,7 @@ impl Change<'_> {
         if before.as_ref() == Some(&after) {
             return Ok(if request.key.is_some() { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) });
         }
-        self.open_lock(&request.lock, None, request.at);
-        *self.state.settings_mut(&request.lock) = after;
+        self.open_lock(&request.lock, None, request.at, |record| record.settings_mut().map(|settings| *settings = after));
         self.events.push(Event::LockSet { lock: request.lock.clone(), by: request.by.clone() });
         let (locks, after) = self.end_unfit_waiters(&request.lock, None, &request.by);
         if after.is_some() {
@@ -61,7 +60,7 @@ impl Change<'_> {
             self.require_tombstone_room()?;
         }
         let revocation = Revocation { revision: self.revision, by: request.by.clone(), reason: request.reason.clone() };
-        let holders = self.state.index.queues.get(&request.lock).map_or(0, |queue| queue.holders.len());
+        let holders = self.state.queue_of(&request.lock).map_or(0, |queue| queue.holders.len());
         self.state.require_room_for_revocations(holders, &revocation)?;
         request.key.into_iter().for_each(|key| self.remember_write(key));
         let rest = self.revoke_some(&request.lock, GrantNumber(0), &revocation);

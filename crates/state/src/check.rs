@@ -3,10 +3,12 @@
 
 use crate::{
     State,
+    ids::IdUse,
     record::{Contender, NodeKind, NodeRole},
     small_set::SmallSet,
+    tombstones::Tombstone,
 };
-use fairhold_types::{Mode, SessionNumber, limits};
+use fairhold_types::{GrantId, Mode, SessionNumber, limits};
 use std::collections::BTreeMap;
 
 impl State {
@@ -17,9 +19,9 @@ impl State {
         self.check_caches()?;
         self.check_bytes()?;
         self.check_sessions()?;
-        self.history.check(self.revision)?;
+        self.tree.locks.check_history(self.revision)?;
         self.check_statistics()?;
-        self.index.queues.keys().try_for_each(|lock| self.check_lock(lock))
+        self.index.busy.iter().try_for_each(|lock| self.check_lock(lock))
     }
 
     fn check_tree(&self) -> Result<(), String> {
@@ -61,7 +63,7 @@ impl State {
     fn check_caches(&self) -> Result<(), String> {
         let mut rebuilt = self.clone();
         rebuilt.rebuild_caches();
-        if rebuilt.index != self.index {
+        if rebuilt.index != self.index || rebuilt.tree != self.tree {
             return Err("an index differs from the tree".to_owned());
         }
         let contenders = || {
@@ -83,8 +85,8 @@ impl State {
         if self.census().held != held {
             return Err(format!("the census counts {} held grants, the tree {held}", self.census().held));
         }
-        if rebuilt.tombstones.in_session != self.tombstones.in_session || !self.tombstones.is_consistent() {
-            return Err("the caches of the tombstones differ from their table".to_owned());
+        if !self.tombstones.is_consistent() {
+            return Err("the cache of the tombstones by age differs from their table".to_owned());
         }
         Ok(())
     }
@@ -118,6 +120,9 @@ impl State {
             if session.ended.len() > limits::SESSION_TOMBSTONES_MAX {
                 return Err(format!("session {number} remembers {} grants", session.ended.len()));
             }
+            if session.ended.ids().any(|id| self.index.ids.get(id) != Some(IdUse::Ended(number))) {
+                return Err(format!("session {number} remembers an id that has another use"));
+            }
             let floor = session.ended.floor();
             if floor.is_some() && session.ended.ids().next().is_some_and(|oldest| Some(*oldest) <= floor) {
                 return Err(format!("session {number} remembers a grant below its floor"));
@@ -126,10 +131,9 @@ impl State {
         if let Some(session) = self.index.ending.keys().find(|session| self.sessions.contains_key(*session)) {
             return Err(format!("session {session} is both open and ending"));
         }
-        for grant in self.index.grants.keys() {
-            if self.ended_reason(grant).is_some() {
-                return Err("a live grant is remembered as ended".to_owned());
-            }
+        let ended = |id: &GrantId| matches!(self.tombstones.get(id), Some(Tombstone::Grant(_) | Tombstone::Broken { .. }));
+        if self.index.ids.grants().any(ended) {
+            return Err("a live grant is remembered as ended".to_owned());
         }
         Ok(())
     }
@@ -153,7 +157,7 @@ impl State {
         if view.holders.iter().filter_map(|holder| holder.token()).any(|token| Some(token) > view.last_token) {
             return Err(format!("a token of {lock} is newer than its last token"));
         }
-        let first = self.index.queues.get(lock).and_then(|queue| queue.waiting.get_min());
+        let first = self.queue_of(lock).and_then(|queue| queue.waiting.get_min());
         let first = first.and_then(|rank| self.contender_in(lock, rank.number()));
         let pending = self.index.granting.contains(lock) || self.index.breaking.contains_key(lock);
         let work_continues = pending || first.is_some_and(|first| self.is_dead(first) || first.is_multi_lock());

@@ -23,9 +23,9 @@ pub(crate) fn new_contender(
     session: SessionNumber,
     anonymous: bool,
     rank: ServiceRank,
-) -> Contender {
+) -> Box<Contender> {
     let want = &acquire.wants[index];
-    Contender {
+    Box::new(Contender {
         number: rank.number(),
         grant: acquire.grant,
         lock: want.lock.clone(),
@@ -59,7 +59,7 @@ pub(crate) fn new_contender(
         queued_at: acquire.at,
         held_since: None,
         mode_since: None,
-    }
+    })
 }
 
 /// A contender that is kept while other parts of the state change.
@@ -134,7 +134,7 @@ impl State {
         if contender_of(first)?.lock == *lock {
             return Some(first);
         }
-        self.tree.get_shared(self.index.secondaries.get(&(number, lock.clone()))?)
+        self.tree.secondary(self.index.secondaries.get(&(number, lock.clone()))?)
     }
 
     /// The locks of a grant, in the order of its request.
@@ -215,14 +215,14 @@ impl Change<'_> {
 
     /// Removes all contenders of a grant from the tree.
     pub(crate) fn remove_contenders(&mut self, number: GrantNumber) -> RemovedContenders {
-        let Some(first) = self.state.tree.remove_contender(number, self.revision) else {
+        let Some(first) = self.state.tree.remove_contender(number) else {
             unreachable!("an index has grant #{number}, but the tree has no contender of it");
         };
-        self.remove_from_indexes(&first);
+        self.leave_lock(&first);
         let paths = self.secondary_paths(&first);
         let others = paths.iter().map(|path| match self.state.tree.remove(path, self.revision).map(|node| node.role) {
             Some(NodeRole::Contender(contender)) => {
-                self.remove_from_indexes(&contender);
+                self.leave_lock(&contender);
                 *contender
             }
             Some(NodeRole::Data | NodeRole::Lock(_)) | None => unreachable!("the index has {path}, which is not a contender"),
@@ -230,8 +230,19 @@ impl Change<'_> {
         RemovedContenders { others: others.collect(), first }
     }
 
-    fn remove_from_indexes(&mut self, contender: &Contender) {
-        self.state.index.remove_contender(contender);
-        self.state.unindex_holder(contender);
+    /// Removes a contender from the record of its lock and from the indexes. The tree has counted out a contender in a
+    /// further lock.
+    fn leave_lock(&mut self, contender: &Contender) {
+        let revision = self.revision;
+        let State { tree, index, .. } = &mut *self.state;
+        let empty = tree.locks.update(&contender.lock, |record| {
+            record.node.iter_mut().filter(|_| !contender.secondary).for_each(|node| node.remove_child(revision));
+            record.queue.remove(contender);
+            record.queue.is_empty()
+        });
+        if empty == Some(true) {
+            index.busy.remove(&contender.lock);
+        }
+        index.remove_contender(contender);
     }
 }

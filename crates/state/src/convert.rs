@@ -9,7 +9,7 @@ use crate::{
     command::{Blocked, Event, IfBusy, Outcome, Queued, Rejection, WriteKey},
     deadlock::{WaitKind, WaitRequest},
     holds::hold_outcome,
-    record::LockSettings,
+    record::{Contender, LockSettings},
 };
 use fairhold_types::{GrantId, GrantNumber, HoldingEnd, LockName, Mode};
 
@@ -39,7 +39,7 @@ impl Change<'_> {
         let contender = self.contender_mut(number);
         contender.mode = Mode::Shared;
         contender.mode_since = Some(now);
-        self.state.index.count_mode_change(&lock, Mode::Shared);
+        self.state.tree.locks.update(&lock, |record| record.queue.count_mode_change(Mode::Shared));
         self.events.push(Event::Downgraded { lock: lock.clone(), grant: number });
         self.grant_waiters_of(&lock);
         Ok(Effect::Changed(hold_outcome(self.contender(number), &grant)))
@@ -89,7 +89,7 @@ impl Change<'_> {
     /// Refuses an upgrade that would wait but may not, or that would cause a deadlock. Returns whether the deadlock
     /// check was complete.
     fn check_upgrade_wait(&mut self, number: GrantNumber, lock: &LockName, if_busy: IfBusy) -> Result<bool, Rejection> {
-        let Some(queue) = self.state.index.queues.get(lock) else { return Ok(true) };
+        let Some(queue) = self.state.queue_of(lock) else { return Ok(true) };
         if let Some(other) = queue.upgrading {
             let cycle = [number, other].map(|number| self.blocked(number)).to_vec();
             return Err(Rejection::WouldDeadlock { cycle });
@@ -132,7 +132,7 @@ impl Change<'_> {
 
     /// Makes the upgrading holder exclusive once it is the only holder.
     pub(crate) fn finish_upgrade(&mut self, lock: &LockName) {
-        let Some(queue) = self.state.index.queues.get(lock) else { return };
+        let Some(queue) = self.state.queue_of(lock) else { return };
         let Some(number) = queue.upgrading.filter(|_| queue.holders.len() == 1) else { return };
         if self.state.is_dead(self.contender(number)) {
             return;
@@ -146,16 +146,27 @@ impl Change<'_> {
         contender.mode_since = None;
         contender.granted_at = Some(revision);
         contender.held_since = Some(at);
-        self.state.index.count_mode_change(lock, Mode::Exclusive);
         self.set_max_hold(number);
-        self.record_token(lock, number);
+        let token = self.token_for(number);
+        self.state.tree.locks.update(lock, |record| {
+            record.queue.count_mode_change(Mode::Exclusive);
+            record.set_token(token)
+        });
+        self.events.push(Event::Granted { lock: lock.clone(), grant: number, token });
     }
 
     fn set_upgrading(&mut self, number: GrantNumber, upgrading: bool) {
         let contender = self.contender_mut(number);
         contender.upgrading = upgrading;
         let contender = contender.clone();
-        self.state.index.update_upgrading(&contender);
+        self.update_upgrading(&contender);
+    }
+
+    /// Updates the caches of a holder whose `upgrading` flag has changed.
+    pub(crate) fn update_upgrading(&mut self, contender: &Contender) {
+        let upgrading = contender.upgrading.then_some(contender.number);
+        self.state.tree.locks.update(&contender.lock, |record| record.queue.upgrading = upgrading);
+        self.state.index.update_actor_waits(contender, contender.upgrading);
     }
 
     /// The outcome of an upgrade: held or waiting.
@@ -192,7 +203,7 @@ impl Change<'_> {
     /// Refuses a downgrade while the lock has other holders. An exclusive holder has others if an administrator lowered
     /// the limit.
     fn refuse_other_holders(&self, lock: &LockName, number: GrantNumber) -> Result<(), Rejection> {
-        let Some(queue) = self.state.index.queues.get(lock) else { return Ok(()) };
+        let Some(queue) = self.state.queue_of(lock) else { return Ok(()) };
         match queue.holders.iter().copied().find(|holder| *holder != number) {
             Some(other) => {
                 let holder = self.state.holder_facts(self.contender_in(lock, other));

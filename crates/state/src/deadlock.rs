@@ -57,14 +57,14 @@ impl State {
     /// Whether the request would cause a deadlock.
     pub(crate) fn deadlock(&self, request: &WaitRequest<'_>) -> Searched {
         let actor = self.index.actors.get(&request.actor);
-        let last = |lock: &LockName| self.index.queues.get(lock).and_then(|queue| queue.waiting.get_max());
+        let last = |lock: &LockName| self.queue_of(lock).and_then(|queue| queue.waiting.get_max());
         let may_close_cycle = match &request.kind {
             // No actor waits for one without a grant, except a waiter that the request would overtake.
             WaitKind::Queue { granted: false, wants, .. } => {
                 actor.is_some() || wants.iter().any(|(want, rank)| last(&want.lock).is_some_and(|last| rank < last))
             }
             WaitKind::Queue { granted: true, wants, .. } => {
-                let has_waiters = |lock: &LockName| self.index.queues.get(lock).is_some_and(|queue| !queue.waiting.is_empty());
+                let has_waiters = |lock: &LockName| self.queue_of(lock).is_some_and(|queue| !queue.waiting.is_empty());
                 actor.is_some_and(|actor| !actor.waiting.is_empty()) && wants.iter().any(|(want, _)| has_waiters(&want.lock))
             }
             WaitKind::Upgrade(_) => true,

@@ -51,7 +51,7 @@ impl Change<'_> {
         if let Some(outcome) = self.earlier_outcome(request.key)? {
             return Ok(Effect::Unchanged(outcome));
         }
-        let number = self.state.index.grants.get(&request.grant).copied();
+        let number = self.state.index.ids.grant(&request.grant);
         let leads =
             |number: &GrantNumber| self.state.election(&request.election).is_some_and(|now| now.contender.number == *number);
         let number = number.filter(leads).ok_or(Rejection::NotLeader)?;
@@ -84,13 +84,6 @@ impl Change<'_> {
             self.events.push(proclaimed);
         }
     }
-
-    /// Emits the end of a leader. Its contender is no longer in the tree, or cools.
-    pub(crate) fn emit_vacated(&mut self, contender: &Contender) {
-        if contender.granted_at.is_some() && self.state.is_election(&contender.lock) == Some(true) {
-            self.events.push(Event::Vacated { lock: contender.lock.clone(), grant: contender.number });
-        }
-    }
 }
 
 impl State {
@@ -100,7 +93,7 @@ impl State {
         if self.is_election(name) != Some(true) {
             return None;
         }
-        let number = self.index.queues.get(name)?.holders.get_min()?;
+        let number = self.queue_of(name)?.holders.get_min()?;
         let node = self.tree.contender(*number)?;
         let contender = self.contender(*number)?;
         let token = self.token_of(contender)?;
@@ -116,7 +109,7 @@ impl State {
 
     /// Checks that an election has at most one leader, and that other contenders have no value.
     pub(crate) fn check_election(&self, lock: &LockName) -> Result<(), String> {
-        let queue = self.index.queues.get(lock);
+        let queue = self.queue_of(lock);
         let numbers = queue
             .into_iter()
             .flat_map(|queue| queue.holders.iter().copied().chain(queue.waiting.iter().map(|rank| rank.number())));

@@ -24,7 +24,7 @@ impl Change<'_> {
         token.map_or(Ok(()), |token| self.state.verify_fence(lock, token, None))?;
         self.require_tombstone_room()?;
         let breaking = self.state.index.breaking.contains_key(lock);
-        let queue = self.state.index.queues.get(lock).filter(|_| !breaking);
+        let queue = self.state.queue_of(lock).filter(|_| !breaking);
         let holders = queue.map_or(0, |queue| queue.holders.len());
         let named: Vec<GrantNumber> =
             queue.into_iter().flat_map(|queue| &queue.holders).copied().take(BROKEN_NAMED_MAX).collect();
@@ -46,7 +46,7 @@ impl Change<'_> {
     /// whether no holder is left.
     pub(crate) fn break_some_holders(&mut self, lock: &LockName, by: &str, reason: &str) -> (BTreeSet<LockName>, bool) {
         let mut locks = BTreeSet::new();
-        while let Some(holder) = self.state.index.queues.get(lock).and_then(|queue| queue.holders.get_min()).copied() {
+        while let Some(holder) = self.state.queue_of(lock).and_then(|queue| queue.holders.get_min()).copied() {
             if !self.has_steps_left_to_end() {
                 return (locks, false);
             }

@@ -108,7 +108,7 @@ impl Change<'_> {
     pub(crate) fn abandon(&mut self, grant: GrantId, attempt: u64) -> Effect {
         let live = self.live_grant(&grant).ok();
         match live {
-            Some(number) if self.contender(number).attempt_of(&grant) > attempt && !abandons_newer_attempt() => {
+            Some(number) if self.contender(number).attempt_of(&grant) > attempt && !planted::has(Bug::AbandonsNewerAttempt) => {
                 Effect::Unchanged(Outcome::Nothing)
             }
             Some(number) if self.contender(number).holds() > 1 => {
@@ -160,7 +160,6 @@ impl Change<'_> {
             self.count_steps(END_STEPS);
             let lock = contender.lock.clone();
             self.events.push(Event::Ended { lock, grant: number, session: contender.session, reason });
-            self.emit_vacated(contender);
             self.record_ended(contender, reason);
         }
         let first = &contenders.first;
@@ -192,22 +191,21 @@ impl Change<'_> {
         }
         let contender = self.contender(number).clone();
         if held.upgrading {
-            self.state.index.update_upgrading(&contender);
+            self.update_upgrading(&contender);
         }
         self.state.index.cool(&held);
         self.remember_ended(&held, EndReason::Expired, keeper);
         for lock in self.locks_of(number) {
             self.count_steps(END_STEPS);
             let expired = self.contender_in(&lock, number).clone();
-            self.state.unindex_cooling(&expired);
-            self.record_ended(&expired, EndReason::Expired);
+            self.state.tree.locks.update(&lock, |record| record.queue.unindex(&expired));
             self.events.push(Event::Ended {
                 lock: lock.clone(),
                 grant: number,
                 session: contender.session,
                 reason: EndReason::Expired,
             });
-            self.emit_vacated(&expired);
+            self.record_ended(&expired, EndReason::Expired);
             self.events.push(Event::Cooling { lock, grant: number, delay_ms: contender.lock_delay_ms });
         }
     }
@@ -231,23 +229,29 @@ impl Change<'_> {
         };
         for id in contender.ids() {
             if !may_keep || !self.remember_in_session(session, id, reason) {
+                self.state.index.ids.remove(&id);
                 self.state.tombstones.remember(id, self.revision, Tombstone::Grant(reason));
             }
         }
-        contender.keys.iter().for_each(|key| self.remember_write(*key));
+        for key in contender.keys.iter() {
+            self.state.index.ids.remove(&key.key);
+            self.remember_write(*key);
+        }
     }
 }
 
 impl State {
     /// How a grant ended, while that is remembered.
     pub(crate) fn ended_reason(&self, grant: &GrantId) -> Option<EndReason> {
-        if let Some(session) = self.tombstones.in_session.get(grant).and_then(|number| self.sessions.get(number)) {
-            return session.ended.get(grant);
-        }
-        match self.tombstones.get(grant)? {
-            Tombstone::Grant(reason) => Some(*reason),
-            Tombstone::Broken { .. } => Some(EndReason::Broken),
-            Tombstone::Session | Tombstone::Write { .. } => None,
+        match self.use_of(grant) {
+            KeyUse::Ended(reason) => Some(reason),
+            KeyUse::Tombstone(_, Tombstone::Grant(reason)) => Some(*reason),
+            KeyUse::Tombstone(_, Tombstone::Broken { .. }) => Some(EndReason::Broken),
+            KeyUse::Tombstone(_, Tombstone::Session | Tombstone::Write { .. })
+            | KeyUse::Free
+            | KeyUse::Grant(_)
+            | KeyUse::Session(_)
+            | KeyUse::Change(_) => None,
         }
     }
 
@@ -255,9 +259,4 @@ impl State {
     pub(crate) fn grant_ended(&self, grant: &GrantId, reason: EndReason) -> Rejection {
         Rejection::GrantEnded { reason, note: self.break_note(grant) }
     }
-}
-
-/// Always false, except with the planted bug.
-fn abandons_newer_attempt() -> bool {
-    planted::has(Bug::AbandonsNewerAttempt)
 }

@@ -5,16 +5,17 @@ use crate::{
     change::Change,
     command::Event,
     contender::Locks,
-    index::Queue,
+    lock_table::LockRecord,
     pending::Pending,
     record::{Contender, LockSettings},
     service_rank::ServiceRank,
     small_set::SmallSet,
 };
 use fairhold_types::{
-    FencingToken, GrantNumber, LockName, Revision,
+    FencingToken, GrantNumber, LockName,
     planted::{self, Bug},
 };
+use std::sync::Arc;
 
 /// The cost of granting one lock of a grant, in steps.
 const GRANT_STEPS: u64 = 8;
@@ -27,10 +28,10 @@ impl Change<'_> {
         let mut locks = locks.into_iter();
         let Some(first) = locks.next() else { return };
         // Sorted in reverse, so that `pop` returns the next lock. One lock, the usual case, needs no list.
-        let mut rest: Vec<LockName> = locks.collect();
+        let mut rest: Vec<LockName> = Vec::new();
         let mut next = Some(first);
-        if !rest.is_empty() {
-            rest.extend(next);
+        if let Some(second) = locks.next() {
+            rest.extend(next.into_iter().chain([second]).chain(locks));
             rest.sort_unstable_by(|one, other| other.cmp(one));
             rest.dedup();
             next = rest.pop();
@@ -48,7 +49,7 @@ impl Change<'_> {
     /// Grants the waiters of one lock. Adds to `rest` the other locks in which they are granted or end. Returns false if
     /// too few steps are left.
     fn grant_waiters_at(&mut self, lock: &LockName, rest: &mut Vec<LockName>) -> bool {
-        if self.is_being_broken(lock) {
+        if self.is_being_broken(lock) || self.state.queue_of(lock).is_none() {
             return true;
         }
         self.finish_upgrade(lock);
@@ -71,7 +72,7 @@ impl Change<'_> {
     /// the break is complete, and newcomers find the lock free.
     fn is_being_broken(&mut self, lock: &LockName) -> bool {
         let Some(number) = self.state.index.breaking.get(lock).copied() else { return false };
-        let held = self.state.index.queues.get(lock).is_some_and(|queue| !queue.holders.is_empty());
+        let held = self.state.queue_of(lock).is_some_and(|queue| !queue.holders.is_empty());
         if !held {
             self.finish_pending(number);
         }
@@ -84,7 +85,7 @@ impl Change<'_> {
             return;
         }
         let granting = self.state.index.granting.contains(&lock);
-        if !granting && self.state.index.queues.contains_key(&lock) {
+        if !granting && self.state.index.busy.contains(&lock) {
             self.defer(Pending::Grant { lock });
         }
     }
@@ -95,8 +96,7 @@ impl Change<'_> {
 
     /// Grants all locks of a grant. Returns those locks.
     fn grant(&mut self, number: GrantNumber) -> Locks {
-        let revision = self.revision;
-        let at = self.at;
+        let (revision, at) = (self.revision, self.at);
         let locks = self.locks_of(number);
         let hold_ms = self.max_hold(number, &locks);
         self.update_contenders(number, |contender| {
@@ -108,23 +108,26 @@ impl Change<'_> {
         if hold_ms.is_some() {
             self.state.index.bounded.insert(number);
         }
+        let waited_ms = at.0.saturating_sub(self.contender(number).queued_at.0);
+        let at_once = number.0 == revision.0;
+        Arc::make_mut(&mut self.state.totals).granted(waited_ms, at_once);
+        let token = self.token_for(number);
         for lock in locks.iter() {
-            self.count_steps(GRANT_STEPS);
             let granted = self.shared_contender(lock, number);
-            self.count_granted(&granted);
-            let holders = self.state.index.grant(&granted);
-            self.state.index_holder(&granted, holders);
-            if self.record_token(lock, number) {
-                self.emit_proclaimed(lock);
+            let grant = |record: &mut LockRecord| record.grant(&granted, token, waited_ms, at_once);
+            let (election, unindexed) = self.state.tree.locks.update(lock, grant).unwrap_or_default();
+            self.state.index.end_wait(&granted);
+            if unindexed {
+                self.state.index_holders(lock);
             }
+            self.emit_granted(lock, number, token, election);
         }
         locks
     }
 
     /// The maximum hold time of a new grant: the smallest `max_hold` of its request and its locks.
     fn max_hold(&self, number: GrantNumber, locks: &Locks) -> Option<u64> {
-        let lock_max_hold = |lock: &LockName| self.state.settings(lock).and_then(|settings| settings.max_hold_ms);
-        locks.iter().filter_map(lock_max_hold).chain(self.contender(number).max_hold_ms).min()
+        locks.iter().fold(self.contender(number).max_hold_ms, |hold_ms, lock| shorter(hold_ms, self.state.settings(lock)))
     }
 
     /// Sets the maximum hold time of a grant that an upgrade has made new.
@@ -137,16 +140,24 @@ impl Change<'_> {
         };
     }
 
-    /// Records this revision as the last token of the lock, and emits the event. Returns whether it is an election.
-    pub(crate) fn record_token(&mut self, lock: &LockName, number: GrantNumber) -> bool {
-        let token = token_of_grant(self.revision, number);
-        let settings = self.state.settings_mut(lock);
-        assert!(settings.last_token <= Some(token), "the fencing token of {lock} went back to {token}");
-        settings.last_token = Some(token);
-        let is_election = settings.election == Some(true);
+    /// Emits that a lock was granted, and the value of a new leader.
+    pub(crate) fn emit_granted(&mut self, lock: &LockName, number: GrantNumber, token: FencingToken, election: bool) {
+        self.count_steps(GRANT_STEPS);
         self.events.push(Event::Granted { lock: lock.clone(), grant: number, token });
-        is_election
+        if election {
+            self.emit_proclaimed(lock);
+        }
     }
+
+    /// The token of a grant that is given now: the revision. With the planted bug, the revision at which it queued.
+    pub(crate) fn token_for(&self, number: GrantNumber) -> FencingToken {
+        FencingToken(if planted::has(Bug::TokenOfTheQueue) { number.0 } else { self.revision.0 })
+    }
+}
+
+/// The shorter of two maximum hold times: one so far, and that of a lock.
+pub(crate) fn shorter(hold_ms: Option<u64>, settings: Option<&LockSettings>) -> Option<u64> {
+    hold_ms.into_iter().chain(settings.and_then(|settings| settings.max_hold_ms)).min()
 }
 
 /// Inserts locks that are not yet in the list, which is sorted in reverse.
@@ -167,7 +178,7 @@ impl State {
         if self.index.ending.is_empty() {
             return None;
         }
-        let queue = self.index.queues.get(lock)?;
+        let queue = self.queue_of(lock)?;
         let first = [queue.holders.get_min().copied(), queue.waiting.get_min().map(|rank| rank.number())];
         let session_ended = |first: &Contender| !first.cooling && self.is_ending(first.session);
         first.into_iter().flatten().find(|number| self.contender_in(lock, *number).is_some_and(session_ended))
@@ -175,10 +186,10 @@ impl State {
 
     /// The first waiter, if it can be granted now.
     fn first_grantable(&self, lock: &LockName) -> Option<GrantNumber> {
-        let queue = self.index.queues.get(lock)?;
-        let number = next_waiter(&queue.waiting)?.number();
+        let record = self.lock_record(lock)?;
+        let number = next_waiter(&record.queue.waiting)?.number();
         let contender = self.contender_in(lock, number)?;
-        if !self.is_next_and_fits(queue, contender) {
+        if !self.is_next_and_fits(record, contender) {
             return None;
         }
         let ready = |other: &LockName| other == lock || self.can_be_granted(other, number);
@@ -189,33 +200,22 @@ impl State {
     /// Whether it is the first waiter and compatible with the holders. A multi-lock contender that can be
     /// granted in only some of its locks is reserved there.
     pub(crate) fn can_be_granted(&self, lock: &LockName, number: GrantNumber) -> bool {
-        let contender = self.index.queues.get(lock).zip(self.contender_in(lock, number));
-        contender.is_some_and(|(queue, contender)| self.is_next_and_fits(queue, contender))
+        let contender = self.lock_record(lock).zip(self.contender_in(lock, number));
+        contender.is_some_and(|(record, contender)| self.is_next_and_fits(record, contender))
     }
 
-    fn is_next_and_fits(&self, queue: &Queue, contender: &Contender) -> bool {
+    fn is_next_and_fits(&self, record: &LockRecord, contender: &Contender) -> bool {
         let lock = &contender.lock;
-        let first = queue.waiting.get_min().is_some_and(|rank| rank.number() == contender.number);
-        if !(first || planted_overtaking()) || self.index.breaking.contains_key(lock) || self.is_dead(contender) {
+        let first = record.queue.waiting.get_min().is_some_and(|rank| rank.number() == contender.number);
+        if !(first || planted::has(Bug::OvertakesWaiters)) || self.index.breaking.contains_key(lock) || self.is_dead(contender) {
             return false;
         }
-        let limit = self.settings(lock).and_then(LockSettings::limit_in_force).unwrap_or(1);
-        self.is_compatible(queue, contender.mode, contender.permits, limit)
+        self.is_compatible(&record.queue, contender.mode, contender.permits, record.limit())
     }
-}
-
-/// The token of a grant: its revision. With the planted bug, the revision at which it queued.
-fn token_of_grant(revision: Revision, number: GrantNumber) -> FencingToken {
-    FencingToken(if planted::has(Bug::TokenOfTheQueue) { number.0 } else { revision.0 })
 }
 
 /// The first waiter; with the planted bug, the last.
 fn next_waiter(waiting: &SmallSet<ServiceRank, 2>) -> Option<ServiceRank> {
-    let next = if planted_overtaking() { waiting.get_max() } else { waiting.get_min() };
+    let next = if planted::has(Bug::OvertakesWaiters) { waiting.get_max() } else { waiting.get_min() };
     next.copied()
-}
-
-/// Always false, except with the planted bug.
-pub(crate) fn planted_overtaking() -> bool {
-    planted::has(Bug::OvertakesWaiters)
 }

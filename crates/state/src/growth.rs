@@ -20,12 +20,12 @@ impl State {
     /// The weight of the state in bytes (`weight`).
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.lasting_bytes() + self.tombstones.bytes()
+        self.lasting_bytes() + self.tombstones.table.bytes()
     }
 
     /// The same without the tombstones, which last a minute.
     fn lasting_bytes(&self) -> u64 {
-        self.tree.bytes() + self.sessions.bytes() + self.history.bytes() + self.statistics.bytes() + self.pending.bytes()
+        self.tree.bytes() + self.sessions.bytes() + self.pending.work.bytes()
     }
 
     /// The budget in bytes; `None` until a node has reported its capacity.
@@ -43,12 +43,10 @@ impl State {
     /// Compares the running counts with a walk over all tables.
     pub(crate) fn check_bytes(&self) -> Result<(), String> {
         for (what, counted, found) in [
-            ("nodes", self.tree.bytes(), self.tree.recounted()),
+            ("nodes and locks", self.tree.bytes(), self.tree.recounted()),
             ("sessions", self.sessions.bytes(), self.sessions.recounted()),
-            ("tombstones", self.tombstones.bytes(), self.tombstones.recounted()),
-            ("history entries", self.history.bytes(), self.history.recounted()),
-            ("lock statistics", self.statistics.bytes(), self.statistics.recounted()),
-            ("pieces of pending work", self.pending.bytes(), self.pending.recounted()),
+            ("tombstones", self.tombstones.table.bytes(), self.tombstones.table.recounted()),
+            ("pieces of pending work", self.pending.work.bytes(), self.pending.work.recounted()),
         ] {
             if counted != found {
                 return Err(format!("the {what} count {counted} bytes, but a walk finds {found}"));
@@ -79,9 +77,9 @@ impl State {
             };
             removes(&transact.then) && transact.otherwise.as_deref().is_none_or(removes)
         } else if let Command::Release { grant, .. } = command {
-            self.index.grants.contains_key(grant)
+            self.index.ids.grant(grant).is_some()
         } else if let Command::Break(request) = command {
-            self.index.queues.get(&request.lock).is_some_and(|queue| !queue.holders.is_empty())
+            self.queue_of(&request.lock).is_some_and(|queue| !queue.holders.is_empty())
         } else {
             false
         }
@@ -100,8 +98,8 @@ impl State {
         let BudgetCheck { before, share } = budget_check;
         let Some(max) = self.budget.bytes_max else { return Ok(()) };
         // Entries in the history do not count here: the history has a bound of its own.
-        let history = self.history.bytes();
-        let history_before = before.history.bytes();
+        let history = self.tree.locks.past_bytes;
+        let history_before = before.tree.locks.past_bytes;
         let bytes = self.bytes();
         let grew = bytes - history > before.bytes() - history_before;
         let lasts = self.lasting_bytes() - history > before.lasting_bytes() - history_before;

@@ -7,6 +7,7 @@
 use crate::{
     change::{Change, Effect},
     command::{Acquire, Claimant, Event, HeldGrant, Outcome, Queued, Rejection, Want},
+    ids::IdUse,
     record::{Contender, Hold, SessionRecord},
 };
 use fairhold_types::{EndReason, GrantId, GrantNumber, Mode, SessionNumber, limits::HOLDS_MAX};
@@ -39,7 +40,7 @@ impl Change<'_> {
     /// with the most permits; among equals, the oldest.
     pub(crate) fn held_by_same_owner(&self, session: SessionNumber, acquire: &Acquire) -> Option<GrantNumber> {
         let want = acquire.wants.first().filter(|_| acquire.reentrant)?;
-        let queue = self.state.index.queues.get(&want.lock)?;
+        let queue = self.state.queue_of(&want.lock)?;
         let owner = acquire.owner.given.then_some(acquire.owner.text.as_str());
         let held = match &queue.by_holder {
             Some(index) => index.grant_of(session, owner).and_then(|number| self.state.contender_in(&want.lock, number)),
@@ -74,7 +75,7 @@ impl Change<'_> {
             max_hold_ms: acquire.max_hold_ms,
         };
         self.update_contenders(number, |contender| contender.further_holds.push(hold.clone()));
-        self.state.index.grants.insert(acquire.grant, number);
+        self.state.index.ids.insert(acquire.grant, IdUse::Grant(number));
         self.emit_holds(number);
         Ok(Effect::Changed(hold_outcome(self.contender(number), &acquire.grant)))
     }
@@ -85,7 +86,7 @@ impl Change<'_> {
             contender.further_holds.retain(|hold| hold.grant != id);
             contender.first_released |= contender.grant == id;
         });
-        self.state.index.grants.remove(&id);
+        self.state.index.ids.remove(&id);
         let session = self.contender(number).session;
         self.remember_in_session(session, id, reason);
         self.emit_holds(number);

@@ -1,101 +1,26 @@
-//! Caches of the tree and the sessions: the queue of each lock, and what each id refers to. `State::check` compares
-//! them with their sources.
+//! Caches of the tree and the sessions, over all locks. `State::check` compares them with their sources.
 
 use crate::{
     actor::{Actor, ActorWaits},
-    holder_index::HolderIndex,
+    ids::{IdUse, Ids},
     pending::Pending,
     record::{Contender, NodeKind, NodeRole, SessionRecord, Znode},
-    service_rank::ServiceRank,
     small_set::SmallSet,
 };
-use fairhold_types::{GrantId, GrantNumber, LockName, Mode, Path, SessionId, SessionNumber};
+use fairhold_types::{GrantNumber, LockName, Path, SessionId, SessionNumber};
 use imbl::{OrdMap, OrdSet};
-use std::sync::Arc;
-
-/// The contenders of one lock.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Queue {
-    /// The holders and the cooling grants.
-    pub(crate) holders: SmallSet<GrantNumber, 2>,
-    /// The permits of all holders together.
-    pub(crate) permits: u64,
-    /// How many holders are exclusive.
-    pub(crate) exclusive: usize,
-    /// The holders by token and by owner, if there are many.
-    pub(crate) by_holder: Option<Arc<HolderIndex>>,
-    /// The waiters, in service order.
-    pub(crate) waiting: SmallSet<ServiceRank, 2>,
-    /// The waiters, the longest first.
-    pub(crate) by_age: SmallSet<GrantNumber, 2>,
-    /// The waiters that cannot be overtaken, in service order.
-    pub(crate) barriers: SmallSet<ServiceRank, 1>,
-    /// The shared holder that waits to be upgraded. There is never a second: the two would wait for each other.
-    pub(crate) upgrading: Option<GrantNumber>,
-}
-
-impl Queue {
-    fn is_empty(&self) -> bool {
-        self.holders.is_empty() && self.waiting.is_empty()
-    }
-
-    /// How many waiters are before a rank. Counts from the nearer end of the queue.
-    pub(crate) fn waiting_before(&self, rank: ServiceRank) -> usize {
-        let mut before = self.waiting.range(..rank);
-        let mut behind = self.waiting.range(rank..);
-        let mut counted = 0;
-        loop {
-            if before.next().is_none() {
-                return counted;
-            }
-            if behind.next().is_none() {
-                return self.waiting.len() - counted;
-            }
-            counted += 1;
-        }
-    }
-
-    fn add_holder(&mut self, contender: &Contender) {
-        self.holders.insert(contender.number);
-        self.permits += u64::from(contender.permits);
-        self.exclusive += usize::from(contender.mode == Mode::Exclusive);
-    }
-
-    fn remove_holder(&mut self, contender: &Contender) {
-        if self.holders.remove(&contender.number) {
-            self.permits -= u64::from(contender.permits);
-            self.exclusive -= usize::from(contender.mode == Mode::Exclusive);
-        }
-    }
-
-    fn add_waiting(&mut self, contender: &Contender) {
-        let rank = ServiceRank::of(contender);
-        self.waiting.insert(rank);
-        self.by_age.insert(contender.number);
-        if contender.cannot_be_overtaken() {
-            self.barriers.insert(rank);
-        }
-    }
-
-    /// Returns whether it waited.
-    fn remove_waiting(&mut self, rank: ServiceRank) -> bool {
-        self.by_age.remove(&rank.number());
-        self.barriers.remove(&rank);
-        self.waiting.remove(&rank)
-    }
-}
 
 /// Everything that is derived from the tree and the sessions, for fast lookup. A snapshot does not contain it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Index {
     /// Locks that have a holder or a waiter.
-    pub(crate) queues: OrdMap<LockName, Arc<Queue>>,
+    pub(crate) busy: OrdSet<LockName>,
     /// Used locks that still have a node, including locks without contenders.
     pub(crate) locks: OrdSet<LockName>,
     /// The paths of the other contenders of multi-lock grants.
     pub(crate) secondaries: OrdMap<(GrantNumber, LockName), Path>,
-    /// Live grants by the ids of their holds: held or queued, but not cooling.
-    pub(crate) grants: OrdMap<GrantId, GrantNumber>,
+    /// What each id is used for that is not in the table of tombstones.
+    pub(crate) ids: Ids,
     /// How many grants wait.
     pub(crate) waiting: usize,
     /// Cooling grants.
@@ -106,8 +31,6 @@ pub(crate) struct Index {
     pub(crate) of_session: OrdMap<SessionNumber, SmallSet<GrantNumber, 2>>,
     /// The grants and waits of each named actor.
     pub(crate) actors: OrdMap<Actor, ActorWaits>,
-    /// Live grants by the keys of the requests that changed them.
-    pub(crate) change_keys: OrdMap<GrantId, GrantNumber>,
     /// Ended sessions with grants or nodes left, and the number of their pending work.
     pub(crate) ending: OrdMap<SessionNumber, u64>,
     /// Locks that are being broken, and the number of their pending work.
@@ -116,8 +39,6 @@ pub(crate) struct Index {
     pub(crate) granting: OrdSet<LockName>,
     /// Named sessions by their secret id.
     pub(crate) session_ids: OrdMap<SessionId, SessionNumber>,
-    /// Sessions by the key that opened them.
-    pub(crate) session_keys: OrdMap<GrantId, SessionNumber>,
     /// The ephemeral nodes of each session that has any, except contenders.
     pub(crate) ephemerals: OrdMap<SessionNumber, OrdSet<Path>>,
     /// Containers and TTL nodes that may be removed once they have stayed unchanged for long enough.
@@ -125,18 +46,9 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Adds a contender, in any phase.
+    /// Adds a contender, in any phase. The record of its lock has the queue.
     pub(crate) fn add_contender(&mut self, contender: &Contender, path: &Path) {
         let number = contender.number;
-        let queue = Arc::make_mut(self.queues.entry(contender.lock.clone()).or_default());
-        if contender.granted_at.is_some() {
-            queue.add_holder(contender);
-        } else {
-            queue.add_waiting(contender);
-        }
-        if contender.upgrading {
-            queue.upgrading = Some(number);
-        }
         if contender.secondary {
             self.secondaries.insert((number, contender.lock.clone()), path.clone());
             return;
@@ -145,12 +57,8 @@ impl Index {
         if contender.cooling {
             self.cooling.insert(number);
         } else {
-            for id in contender.ids() {
-                self.grants.insert(id, number);
-            }
-            for key in contender.keys.iter() {
-                self.change_keys.insert(key.key, number);
-            }
+            contender.ids().for_each(|id| self.ids.insert(id, IdUse::Grant(number)));
+            contender.keys.iter().for_each(|key| self.ids.insert(key.key, IdUse::Change(number)));
             if contender.hold_ms.is_some() {
                 self.bounded.insert(number);
             }
@@ -161,10 +69,6 @@ impl Index {
                 waits.then(|| actor.waiting.insert(number));
             });
         }
-    }
-
-    pub(crate) fn queue_mut(&mut self, lock: &LockName) -> Option<&mut Queue> {
-        self.queues.get_mut(lock).map(Arc::make_mut)
     }
 
     /// Updates the entry of a grant's actor, if the actor is named.
@@ -184,79 +88,42 @@ impl Index {
         }
     }
 
-    /// Turns a waiter into a holder. Returns how many holders there are now.
-    pub(crate) fn grant(&mut self, contender: &Contender) -> usize {
-        let Some(queue) = self.queue_mut(&contender.lock) else { return 0 };
-        let waited = queue.remove_waiting(ServiceRank::of(contender));
-        queue.add_holder(contender);
-        let holders = queue.holders.len();
-        if waited && !contender.secondary {
+    /// Counts a waiter that has become a holder.
+    pub(crate) fn end_wait(&mut self, contender: &Contender) {
+        if !contender.secondary {
             self.waiting -= 1;
-            self.update_actor(contender, |actor| {
-                actor.waiting.remove(&contender.number);
-            });
-        }
-        holders
-    }
-
-    /// Counts a holder that has changed to `mode`.
-    pub(crate) fn count_mode_change(&mut self, lock: &LockName, mode: Mode) {
-        if let Some(queue) = self.queue_mut(lock) {
-            match mode {
-                Mode::Exclusive => queue.exclusive += 1,
-                Mode::Shared => queue.exclusive -= 1,
-            }
+            self.update_actor_waits(contender, false);
         }
     }
 
-    /// Marks a waiter that can no longer be overtaken.
-    pub(crate) fn add_barrier(&mut self, lock: &LockName, rank: ServiceRank) {
-        if let Some(queue) = self.queue_mut(lock) {
-            queue.barriers.insert(rank);
-        }
-    }
-
-    /// Updates the entries of a holder whose `upgrading` flag has changed.
-    pub(crate) fn update_upgrading(&mut self, contender: &Contender) {
-        let number = contender.number;
-        if let Some(queue) = self.queue_mut(&contender.lock) {
-            queue.upgrading = contender.upgrading.then_some(number);
-        }
+    /// Updates the actor of a grant that waits from now on, or no longer waits.
+    pub(crate) fn update_actor_waits(&mut self, contender: &Contender, waits: bool) {
         self.update_actor(contender, |actor| {
-            if contender.upgrading {
-                actor.waiting.insert(number);
+            if waits {
+                actor.waiting.insert(contender.number);
             } else {
-                actor.waiting.remove(&number);
+                actor.waiting.remove(&contender.number);
             }
         });
     }
 
-    /// Removes a contender's grant from its ended session. The contender itself stays and blocks the lock.
+    /// Removes a contender's grant from its ended session. The contender itself stays and blocks the lock. Its ids stay
+    /// until they are remembered as ended.
     pub(crate) fn cool(&mut self, contender: &Contender) {
         self.remove_ownership(contender);
         self.cooling.insert(contender.number);
     }
 
-    /// Removes a contender that is no longer in the tree.
+    /// Removes a contender that is no longer in the tree. Its ids stay until they are remembered as ended.
     pub(crate) fn remove_contender(&mut self, contender: &Contender) {
-        let waited = contender.granted_at.is_none();
-        if let Some(queue) = self.queue_mut(&contender.lock) {
-            if waited {
-                queue.remove_waiting(ServiceRank::of(contender));
-            } else {
-                queue.remove_holder(contender);
-            }
-            queue.upgrading = queue.upgrading.filter(|upgrading| *upgrading != contender.number);
-            if queue.is_empty() {
-                self.queues.remove(&contender.lock);
-            }
-        }
-        self.waiting -= usize::from(waited && !contender.secondary);
         if contender.secondary {
             self.secondaries.remove(&(contender.number, contender.lock.clone()));
             return;
         }
-        if self.cooling.remove(&contender.number).is_none() {
+        self.waiting -= usize::from(contender.granted_at.is_none());
+        if contender.cooling {
+            self.cooling.remove(&contender.number);
+        } else {
             self.remove_ownership(contender);
         }
     }
@@ -266,17 +133,16 @@ impl Index {
             self.session_ids.insert(id, session.number);
         }
         if let Some(key) = session.key {
-            self.session_keys.insert(key, session.number);
+            self.ids.insert(key, IdUse::Session(session.number));
         }
+        session.ended.ids().for_each(|id| self.ids.insert(*id, IdUse::Ended(session.number)));
     }
 
     pub(crate) fn remove_session(&mut self, session: &SessionRecord) {
         if let Some(id) = session.id {
             self.session_ids.remove(&id);
         }
-        if let Some(key) = session.key {
-            self.session_keys.remove(&key);
-        }
+        session.key.iter().chain(session.ended.ids()).for_each(|id| self.ids.remove(id));
     }
 
     /// Adds pending work.
@@ -327,13 +193,9 @@ impl Index {
             actor.grants -= 1;
             actor.waiting.remove(&contender.number);
         });
-        for id in contender.ids() {
-            self.grants.remove(&id);
+        if contender.hold_ms.is_some() {
+            self.bounded.remove(&contender.number);
         }
-        for key in contender.keys.iter() {
-            self.change_keys.remove(&key.key);
-        }
-        self.bounded.remove(&contender.number);
         if let Some(grants) = self.of_session.get_mut(&contender.session) {
             grants.remove(&contender.number);
             if grants.is_empty() {

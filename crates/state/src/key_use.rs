@@ -4,6 +4,7 @@ use crate::{
     State,
     change::Change,
     command::{Outcome, Rejection, WriteKey},
+    ids::IdUse,
     tombstones::Tombstone,
 };
 use fairhold_types::{EndReason, GrantId, GrantNumber, Revision, SessionNumber, limits};
@@ -29,29 +30,16 @@ impl State {
     /// The use of an id or a key.
     #[inline]
     pub(crate) fn use_of(&self, key: &GrantId) -> KeyUse<'_> {
-        let index = &self.index;
-        if let Some(number) = index.grants.get(key) {
-            return KeyUse::Grant(*number);
-        }
-        if let Some(number) = index.session_keys.get(key) {
-            return KeyUse::Session(*number);
-        }
-        if let Some(number) = index.change_keys.get(key) {
-            return KeyUse::Change(*number);
-        }
-        if let Some(session) = self.tombstones.in_session.get(key).and_then(|number| self.sessions.get(number))
-            && let Some(reason) = session.ended.get(key)
-        {
-            return KeyUse::Ended(reason);
-        }
-        match self.tombstones.get_with_revision(key) {
-            Some((since, remembered)) => KeyUse::Tombstone(*since, remembered),
-            None => KeyUse::Free,
+        let ended = |session| self.sessions.get(&session).and_then(|session| session.ended.get(key));
+        match self.index.ids.get(key) {
+            Some(IdUse::Grant(number)) => KeyUse::Grant(number),
+            Some(IdUse::Session(number)) => KeyUse::Session(number),
+            Some(IdUse::Change(number)) => KeyUse::Change(number),
+            Some(IdUse::Ended(session)) => ended(session).map_or(KeyUse::Free, KeyUse::Ended),
+            None => self.tombstones.table.get(key).map_or(KeyUse::Free, |(since, what)| KeyUse::Tombstone(*since, what)),
         }
     }
-}
 
-impl State {
     /// Whether a write with this key was already done. A key with another use is refused.
     pub fn was_written(&self, key: WriteKey) -> Result<bool, Rejection> {
         self.earlier_outcome(key).map(|outcome| outcome.is_some())
@@ -90,8 +78,7 @@ impl Change<'_> {
     /// Refuses if one more id could not be remembered when it ends. Room is reserved for every live grant, so ending
     /// one never fails.
     pub(crate) fn require_tombstone_room(&self) -> Result<(), Rejection> {
-        let index = &self.state.index;
-        let reserved = self.state.tombstones.len() + index.grants.len() + index.session_keys.len() + index.change_keys.len();
+        let reserved = self.state.tombstones.table.len() + self.state.index.ids.live();
         if reserved < limits::TOMBSTONES_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::TOMBSTONES_MAX as u64 }) }
     }
 
@@ -124,9 +111,9 @@ impl Change<'_> {
         let Some(dropped) = self.state.tree.change_contender(number, |contender| contender.keys.remember(key)) else {
             unreachable!("grant #{number} is live but has no contender");
         };
-        self.state.index.change_keys.insert(key.key, number);
+        self.state.index.ids.insert(key.key, IdUse::Change(number));
         if let Some(dropped) = dropped {
-            self.state.index.change_keys.remove(&dropped.key);
+            self.state.index.ids.remove(&dropped.key);
             self.remember_write(dropped);
         }
         true

@@ -1,7 +1,7 @@
 //! Lists locks page by page. A page sorted by name visits only the locks that it shows. Other sort orders visit every
 //! matching lock.
 
-use crate::{State, index::Queue};
+use crate::{State, queue::Queue};
 use fairhold_types::{
     FencingToken, GrantNumber, LockName, Mode,
     limits::{PAGE_MAX, PAGE_SCANNED_MAX},
@@ -215,14 +215,14 @@ impl State {
         let fits = |name: &&LockName| name.as_str().starts_with(&query.prefix);
         match query.filter {
             Some(LockFilter::Held | LockFilter::Queued | LockFilter::Cooling) => {
-                Box::new(self.index.queues.range::<_, str>(range).map(|(name, _)| name).take_while(fits))
+                Box::new(self.index.busy.range::<_, str>(range).take_while(fits))
             }
             Some(LockFilter::Idle) | None => Box::new(self.index.locks.range::<_, str>(range).take_while(fits)),
         }
     }
 
     fn fits_filter(&self, name: &LockName, filter: Option<LockFilter>) -> bool {
-        let queue = || self.index.queues.get(name);
+        let queue = || self.queue_of(name);
         match filter {
             None => true,
             Some(LockFilter::Held) => queue().is_some_and(|queue| queue.holders.len() > self.cooling_in(queue)),
@@ -242,11 +242,11 @@ impl State {
     }
 
     fn rank(&self, name: &LockName, sort: LockSort) -> u64 {
-        let queue = || self.index.queues.get(name);
+        let queue = || self.queue_of(name);
         match sort {
             LockSort::Name => 0,
             LockSort::Waiters => u64::MAX - queue().map_or(0, |queue| queue.waiting.len() as u64),
-            LockSort::LongestWait => queue().and_then(|queue| longest_waiter(queue)).map_or(u64::MAX, |number| number.0),
+            LockSort::LongestWait => queue().and_then(longest_waiter).map_or(u64::MAX, |number| number.0),
             LockSort::Wait => u64::MAX - self.statistics(name).map_or(0, |counted| counted.waited.sum_ms),
             LockSort::Hold => u64::MAX - self.statistics(name).map_or(0, |counted| counted.held.sum_ms),
             LockSort::Contention => u64::MAX - self.statistics(name).map_or(0, |counted| counted.hand_overs),
@@ -254,13 +254,13 @@ impl State {
     }
 
     fn lock_entry(&self, name: &LockName) -> LockEntry {
-        let queue = self.index.queues.get(name);
+        let queue = self.queue_of(name);
         let settings = self.settings(name);
         let cooling = queue.map_or(0, |queue| self.cooling_in(queue));
         let holding = |number: &&GrantNumber| !self.index.cooling.contains(*number);
         let first = queue.and_then(|queue| queue.holders.iter().find(holding));
         let first = first.and_then(|number| self.contender_in(name, *number));
-        let oldest = queue.and_then(|queue| longest_waiter(queue)).and_then(|number| self.contender(number));
+        let oldest = queue.and_then(longest_waiter).and_then(|number| self.contender(number));
         let counted = self.statistics(name);
         LockEntry {
             name: name.clone(),

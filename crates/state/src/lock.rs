@@ -7,14 +7,15 @@ use crate::{
     command::{Acquire, Claimant, Event, HolderFacts, IfBusy, Outcome, Rejection, Want},
     contender::new_contender,
     deadlock::{WaitKind, WaitRequest},
-    granting::planted_overtaking,
+    granting::shorter,
     holds::hold_outcome,
-    index::Queue,
     key_use::{KeyUse, other_request},
-    record::{Contender, LockSettings, NodeRole},
+    lock_table::LockRecord,
+    queue::Queue,
+    record::{Contender, LockSettings},
     service_rank::ServiceRank,
     tombstones::Tombstone,
-    tree::{NewNode, Tree, add_child},
+    tree::NewNode,
     value::Value,
 };
 use fairhold_types::{
@@ -22,6 +23,7 @@ use fairhold_types::{
     planted::{self, Bug},
     time::WallMillis,
 };
+use std::sync::Arc;
 
 /// As many digits as the number of a contender's node has.
 const SEQUENCE_DIGITS: &str = "0000000000";
@@ -34,28 +36,35 @@ impl Change<'_> {
     /// election), the session, the limit, a busy lock, a deadlock, too little room.
     pub(crate) fn acquire(&mut self, acquire: &Acquire) -> Result<Effect, Rejection> {
         refuse_unsupported(acquire)?;
-        if let Some(number) = self.state.index.grants.get(&acquire.grant).copied()
-            && !grants_again()
-        {
-            self.live_grant(&acquire.grant)?;
-            return self.attach(number, acquire);
+        match self.state.use_of(&acquire.grant) {
+            KeyUse::Free => {}
+            KeyUse::Grant(_) if planted::has(Bug::GrantsAgain) => {}
+            KeyUse::Grant(number) => {
+                self.live_grant(&acquire.grant)?;
+                return self.attach(number, acquire);
+            }
+            used @ (KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Tombstone(..)) => {
+                return Err(self.state.used_id(&acquire.grant, used));
+            }
         }
-        self.refuse_used(&acquire.grant)?;
         // Most requests have one lock, which is looked up once.
-        let first = self.state.lock_now(&acquire.wants[0].lock);
-        for (index, want) in acquire.wants.iter().enumerate() {
-            let now = if index == 0 { first } else { self.state.lock_now(&want.lock) };
-            now.settings.map_or(Ok(()), |settings| settings.refuse_other_use(acquire.value.is_some()))?;
+        let first = self.state.lock_record(&acquire.wants[0].lock);
+        let record = |index: usize| if index == 0 { first } else { self.state.lock_record(&acquire.wants[index].lock) };
+        for settings in (0..acquire.wants.len()).filter_map(|index| record(index)?.settings()) {
+            settings.refuse_other_use(acquire.value.is_some())?;
         }
         let named = self.find_claimant(acquire)?;
         let mut busy = None;
         let mut has_waiters = false;
+        let mut hold_ms = acquire.max_hold_ms;
         for (index, want) in acquire.wants.iter().enumerate() {
-            let now = if index == 0 { first } else { self.state.lock_now(&want.lock) };
-            let limit = now.limit_for(want, acquire)?;
-            let rank = rank_behind(now.queue, acquire.priority, GrantNumber(self.revision.0));
-            has_waiters |= now.queue.is_some_and(|queue| !queue.waiting.is_empty());
-            if busy.is_none() && !self.state.can_grant_at_once(now.queue, want, rank, acquire.permits, limit) {
+            let record = record(index);
+            let limit = limit_for(record, want, acquire)?;
+            let queue = record.and_then(LockRecord::busy_queue);
+            let rank = rank_behind(queue, acquire.priority, GrantNumber(self.revision.0));
+            has_waiters |= queue.is_some_and(|queue| !queue.waiting.is_empty());
+            hold_ms = shorter(hold_ms, record.and_then(LockRecord::settings));
+            if busy.is_none() && !self.state.can_grant_at_once(queue, want, rank, acquire.permits, limit) {
                 busy = Some((&want.lock, rank));
             }
         }
@@ -72,7 +81,9 @@ impl Change<'_> {
         if named.is_none() {
             self.require_session_room()?;
         }
-        Ok(Effect::Changed(self.enqueue(acquire, named, checked)))
+        // If nothing waits and nothing is ending, the newcomer is the only one to be granted.
+        let at_once = !must_check && self.state.index.ending.is_empty() && self.state.index.breaking.is_empty();
+        Ok(Effect::Changed(self.enqueue(acquire, named, checked, at_once.then_some(hold_ms))))
     }
 
     /// Refuses a request that would cause a deadlock. Returns whether the check was complete. `granted`: the request
@@ -95,12 +106,18 @@ impl Change<'_> {
 
     /// The rank of a newcomer with this priority: behind every waiter that cannot be overtaken.
     fn rank_in(&self, lock: &LockName, priority: i32) -> ServiceRank {
-        rank_behind(self.state.index.queues.get(lock).map(|queue| &**queue), priority, GrantNumber(self.revision.0))
+        rank_behind(self.state.queue_of(lock), priority, GrantNumber(self.revision.0))
     }
 
-    /// Adds a contender to the queue of each lock, and grants what can be granted: a newcomer to a free lock, too, queues
-    /// first.
-    fn enqueue(&mut self, acquire: &Acquire, named: Option<SessionNumber>, deadlock_checked: bool) -> Outcome {
+    /// Adds a contender to the queue of each lock, and grants what can be granted. A newcomer to free locks is granted
+    /// with the maximum hold time in `at_once`.
+    fn enqueue(
+        &mut self,
+        acquire: &Acquire,
+        named: Option<SessionNumber>,
+        deadlock_checked: bool,
+        at_once: Option<Option<u64>>,
+    ) -> Outcome {
         let number = GrantNumber(self.revision.0);
         let at = acquire.at;
         let session = match (named, &acquire.claimant) {
@@ -109,46 +126,56 @@ impl Change<'_> {
             (None, Claimant::Session(_)) => unreachable!("the named session was found before"),
         };
         let value = acquire.value.clone().map_or_else(Value::empty, Value::from);
+        let token = self.token_for(number);
         for (index, want) in acquire.wants.iter().enumerate() {
-            let lock = &want.lock;
-            self.open_lock(lock, acquire.limit, at).election = Some(acquire.value.is_some());
-            let queue = self.state.index.queues.get(lock).map(|queue| &**queue);
-            let rank = rank_behind(queue, acquire.priority, number);
-            if let Some(oldest) = queue.and_then(|queue| queue.by_age.get_min()).copied() {
-                self.count_overtaken(lock, oldest, rank);
+            let mut unindexed = false;
+            let (contender, sequence, was_busy, oldest) = self.open_lock(&want.lock, acquire.limit, at, |record| {
+                let rank = rank_behind(record.busy_queue(), acquire.priority, number);
+                let mut contender = new_contender(acquire, index, session, named.is_none(), rank);
+                contender.deadlock_checked = deadlock_checked;
+                let was_busy = record.busy_queue().is_some();
+                let oldest = record.queue.by_age.get_min().copied();
+                if let Some(settings) = record.settings_mut() {
+                    settings.election = Some(acquire.value.is_some());
+                }
+                if let Some(hold_ms) = at_once {
+                    contender.hold_ms = hold_ms;
+                    contender.granted_at = Some(Revision(number.0));
+                    contender.held_since = Some(at);
+                    unindexed = record.grant(&contender, token, 0, true).1;
+                } else {
+                    record.queue.add(&contender);
+                }
+                (contender, record.add_child(Revision(number.0)), was_busy, oldest)
+            });
+            if let Some(oldest) = oldest {
+                self.count_overtaken(&want.lock, oldest, ServiceRank::of(&contender));
             }
-            let mut contender = new_contender(acquire, index, session, named.is_none(), rank);
-            contender.deadlock_checked = deadlock_checked;
-            self.add_contender(contender, value.clone());
+            self.add_contender(contender, sequence, was_busy, value.clone());
+            if unindexed {
+                self.state.index_holders(&want.lock);
+            }
         }
         panic_if_planted(&acquire.wants[0].lock);
-        self.grant_waiters(acquire.wants.iter().map(|want| want.lock.clone()));
+        if at_once.is_some() {
+            Arc::make_mut(&mut self.state.totals).granted(0, true);
+            acquire.wants.iter().for_each(|want| self.emit_granted(&want.lock, number, token, acquire.value.is_some()));
+        } else {
+            self.grant_waiters(acquire.wants.iter().map(|want| want.lock.clone()));
+        }
         hold_outcome(self.contender(number), &acquire.grant)
     }
 
-    fn add_contender(&mut self, contender: Contender, value: Value) {
+    /// Adds a contender to the tree and the indexes. The record of its lock has it already.
+    fn add_contender(&mut self, contender: Box<Contender>, sequence: u32, was_busy: bool, value: Value) {
         let State { tree, index, .. } = &mut *self.state;
-        let Some(lock) = tree.lock_mut(&contender.lock) else {
-            unreachable!("{} gets a contender, but has no node", contender.lock);
-        };
-        let path = contender.lock.path().child(&contender_name(contender.session, lock.creates));
-        add_child(lock, self.revision);
+        let path = contender.lock.path().child(&contender_name(contender.session, sequence));
+        if !was_busy {
+            index.busy.insert(contender.lock.clone());
+        }
         index.add_contender(&contender, &path);
         self.events.push(Event::Queued { lock: contender.lock.clone(), grant: contender.number });
         tree.insert_contender(path, contender, value, self.revision);
-    }
-
-    /// Refuses the id of an ended grant, and one that was used for something else.
-    fn refuse_used(&self, grant: &GrantId) -> Result<(), Rejection> {
-        match self.state.use_of(grant) {
-            KeyUse::Free | KeyUse::Grant(_) => Ok(()),
-            KeyUse::Ended(reason) => Err(self.state.grant_ended(grant, reason)),
-            KeyUse::Tombstone(_, Tombstone::Grant(reason)) => Err(self.state.grant_ended(grant, *reason)),
-            KeyUse::Tombstone(_, Tombstone::Broken { .. }) => Err(self.state.grant_ended(grant, EndReason::Broken)),
-            KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Tombstone(_, Tombstone::Session | Tombstone::Write { .. }) => {
-                Err(other_request())
-            }
-        }
     }
 
     /// The named session that acquires; `None` if the grant gets its own session.
@@ -172,7 +199,7 @@ impl Change<'_> {
         let full = |want: &Want| {
             let max =
                 self.state.settings(&want.lock).and_then(|settings| settings.max_waiters).unwrap_or(limits::WAITERS_MAX as u64);
-            let waiting = self.state.index.queues.get(&want.lock).map_or(0, |queue| queue.waiting.len() as u64);
+            let waiting = self.state.queue_of(&want.lock).map_or(0, |queue| queue.waiting.len() as u64);
             (waiting >= max).then_some(max)
         };
         match acquire.wants.iter().find_map(full) {
@@ -181,20 +208,31 @@ impl Change<'_> {
         }
     }
 
-    /// Creates the lock's node if it is missing, and sets its limit if it has none. Returns its settings.
-    pub(crate) fn open_lock(&mut self, lock: &LockName, limit: Option<u32>, at: WallMillis) -> &mut LockSettings {
-        if self.state.tree.lock(lock).is_none() {
+    /// Creates the lock's node if it is missing, sets its limit if it has none, and changes its record.
+    pub(crate) fn open_lock<T>(
+        &mut self,
+        lock: &LockName,
+        limit: Option<u32>,
+        at: WallMillis,
+        change: impl FnOnce(&mut LockRecord) -> T,
+    ) -> T {
+        if self.state.settings(lock).is_none() {
             self.state.tree.create_parents(&lock.path(), NewNode::lock, self.revision, at);
             self.state.tree.create(lock.path(), NewNode::lock(), self.revision, at);
         }
         let State { tree, index, .. } = &mut *self.state;
-        let settings = settings_in(tree, lock);
-        settings.limit = settings.limit.or(limit);
-        if !settings.used {
-            settings.used = true;
-            index.locks.insert(lock.clone());
+        let changed = tree.locks.update(lock, |record| {
+            let settings = record.settings_mut()?;
+            settings.limit = settings.limit.or(limit);
+            if !std::mem::replace(&mut settings.used, true) {
+                index.locks.insert(lock.clone());
+            }
+            Some(change(record))
+        });
+        match changed.flatten() {
+            Some(changed) => changed,
+            None => unreachable!("{lock} has no node"),
         }
-        settings
     }
 
     /// Removes the nodes of locks that have had no contenders since the given revisions.
@@ -211,39 +249,29 @@ impl Change<'_> {
             }
             self.state.tree.remove(&lock.path(), self.revision);
             self.state.index.locks.remove(lock);
-            self.state.drop_statistics([lock.clone()]);
             self.events.push(Event::LockForgotten { lock: lock.clone() });
         }
         self.judged(judged)
     }
 }
 
-/// A lock as a command finds it: its settings, if it has a node, and its queue, if it has contenders.
-#[derive(Clone, Copy)]
-struct LockNow<'a> {
-    settings: Option<&'a LockSettings>,
-    queue: Option<&'a Queue>,
-}
-
-impl LockNow<'_> {
-    /// The limit in force for a new contender.
-    fn limit_for(self, want: &Want, acquire: &Acquire) -> Result<u32, Rejection> {
-        let set = self.settings.and_then(LockSettings::limit_in_force);
-        // A lock with contenders but without a limit is a mutex.
-        let implied = self.queue.map(|_| 1);
-        let limit = match (set.or(implied), acquire.limit) {
-            (Some(limit), Some(requested)) if limit != requested => return Err(Rejection::LimitMismatch { limit }),
-            (Some(limit), _) => limit,
-            (None, requested) => requested.unwrap_or(1),
-        };
-        if acquire.permits > limit {
-            return Err(Rejection::PermitsOverLimit { permits: acquire.permits, limit });
-        }
-        if limit > 1 && want.mode == Mode::Shared {
-            return Err(Rejection::SharedWithLimit { limit });
-        }
-        Ok(limit)
+/// The limit in force for a new contender.
+fn limit_for(record: Option<&LockRecord>, want: &Want, acquire: &Acquire) -> Result<u32, Rejection> {
+    let set = record.and_then(LockRecord::settings).and_then(LockSettings::limit_in_force);
+    // A lock with contenders but without a limit is a mutex.
+    let implied = record.and_then(LockRecord::busy_queue).map(|_| 1);
+    let limit = match (set.or(implied), acquire.limit) {
+        (Some(limit), Some(requested)) if limit != requested => return Err(Rejection::LimitMismatch { limit }),
+        (Some(limit), _) => limit,
+        (None, requested) => requested.unwrap_or(1),
+    };
+    if acquire.permits > limit {
+        return Err(Rejection::PermitsOverLimit { permits: acquire.permits, limit });
     }
+    if limit > 1 && want.mode == Mode::Shared {
+        return Err(Rejection::SharedWithLimit { limit });
+    }
+    Ok(limit)
 }
 
 /// The rank of a newcomer with this priority: behind every waiter that cannot be overtaken.
@@ -253,8 +281,34 @@ fn rank_behind(queue: Option<&Queue>, priority: i32, number: GrantNumber) -> Ser
 }
 
 impl State {
-    fn lock_now(&self, lock: &LockName) -> LockNow<'_> {
-        LockNow { settings: self.settings(lock), queue: self.index.queues.get(lock).map(|queue| &**queue) }
+    /// The record of a lock.
+    #[inline]
+    pub(crate) fn lock_record(&self, lock: &LockName) -> Option<&LockRecord> {
+        self.tree.locks.get(lock.as_str())
+    }
+
+    /// The queue of a lock, if it has contenders.
+    pub(crate) fn queue_of(&self, lock: &LockName) -> Option<&Queue> {
+        self.lock_record(lock)?.busy_queue()
+    }
+
+    /// The settings of a lock, if it has a node.
+    pub(crate) fn settings(&self, lock: &LockName) -> Option<&LockSettings> {
+        self.lock_record(lock)?.settings()
+    }
+
+    /// The rejection of the id of an ended grant, and of one that was used for something else.
+    fn used_id(&self, grant: &GrantId, used: KeyUse<'_>) -> Rejection {
+        match used {
+            KeyUse::Ended(reason) => self.grant_ended(grant, reason),
+            KeyUse::Tombstone(_, Tombstone::Grant(reason)) => self.grant_ended(grant, *reason),
+            KeyUse::Tombstone(_, Tombstone::Broken { .. }) => self.grant_ended(grant, EndReason::Broken),
+            KeyUse::Free
+            | KeyUse::Grant(_)
+            | KeyUse::Session(_)
+            | KeyUse::Change(_)
+            | KeyUse::Tombstone(_, Tombstone::Session | Tombstone::Write { .. }) => other_request(),
+        }
     }
 
     /// Whether a newcomer with this rank would be granted at once: no waiter is before it, and it is compatible with
@@ -264,7 +318,7 @@ impl State {
             return true;
         };
         let first = queue.waiting.get_min().is_none_or(|first| rank < *first);
-        (first || planted_overtaking())
+        (first || planted::has(Bug::OvertakesWaiters))
             && !self.index.breaking.contains_key(&want.lock)
             && self.is_compatible(queue, want.mode, permits, limit)
     }
@@ -272,7 +326,7 @@ impl State {
     /// Whether one more grant is compatible with the holders and the cooling grants.
     pub(crate) fn is_compatible(&self, queue: &Queue, mode: Mode, permits: u32, limit: u32) -> bool {
         match mode {
-            Mode::Shared => (queue.upgrading.is_none() && queue.exclusive == 0) || readers_beside_writer(),
+            Mode::Shared => (queue.upgrading.is_none() && queue.exclusive == 0) || planted::has(Bug::ReadersBesideWriter),
             Mode::Exclusive if limit == 1 => queue.holders.is_empty(),
             Mode::Exclusive => {
                 // Shared holders date from before the lock had a limit.
@@ -291,31 +345,13 @@ impl State {
     }
 
     fn busy(&self, lock: &LockName, rank: ServiceRank) -> Rejection {
-        let Some(queue) = self.index.queues.get(lock) else { unreachable!("a lock that is not free has a queue") };
+        let Some(queue) = self.queue_of(lock) else { unreachable!("a lock that is not free has a queue") };
         let first = queue.holders.get_min().copied().or_else(|| queue.waiting.get_min().map(|rank| rank.number()));
         let ahead = queue.holders.len() + queue.waiting_before(rank);
         match first.and_then(|number| self.contender_in(lock, number)) {
             Some(first) => Rejection::LockHeld { holder: self.holder_facts(first), ahead: ahead as u64 },
             None => unreachable!("a lock that is not free has a contender"),
         }
-    }
-
-    pub(crate) fn settings(&self, lock: &LockName) -> Option<&LockSettings> {
-        match &self.tree.lock(lock)?.role {
-            NodeRole::Lock(settings) => Some(settings),
-            NodeRole::Data | NodeRole::Contender(_) => None,
-        }
-    }
-
-    pub(crate) fn settings_mut(&mut self, lock: &LockName) -> &mut LockSettings {
-        settings_in(&mut self.tree, lock)
-    }
-}
-
-fn settings_in<'a>(tree: &'a mut Tree, lock: &LockName) -> &'a mut LockSettings {
-    match tree.lock_mut(lock).map(|node| &mut node.role) {
-        Some(NodeRole::Lock(settings)) => settings,
-        Some(NodeRole::Data | NodeRole::Contender(_)) | None => unreachable!("{lock} has contenders but no lock node"),
     }
 }
 
@@ -353,16 +389,6 @@ fn refuse_unsupported(acquire: &Acquire) -> Result<(), Rejection> {
         Some((what, _)) => Err(Rejection::Unsupported { what: what.to_owned() }),
         None => Ok(()),
     }
-}
-
-/// Always false, except with the planted bug: a repeated acquire makes a new grant.
-fn grants_again() -> bool {
-    planted::has(Bug::GrantsAgain)
-}
-
-/// Always false, except with the planted bug: readers are granted while a writer holds.
-fn readers_beside_writer() -> bool {
-    planted::has(Bug::ReadersBesideWriter)
 }
 
 /// The permits of a lock with this limit; one more with the planted bug.

@@ -12,7 +12,7 @@ impl State {
         let number = contender.number;
         let locks = self.locks_of(number);
         let lock = locks.iter().find(|lock| **lock != contender.lock && !self.can_be_granted(lock, number))?;
-        let queue = self.index.queues.get(lock)?;
+        let queue = self.queue_of(lock)?;
         let there = self.contender_in(lock, number)?;
         let before = queue.waiting.range(..ServiceRank::of(there)).next_back().map(|rank| rank.number());
         self.contender_in(lock, before.or_else(|| queue.holders.get_min().copied())?)

@@ -25,8 +25,7 @@ impl State {
         let first = after.map_or(GrantNumber(0), |after| after.number);
         let numbers = self.index.of_session.get(&session).into_iter().flat_map(move |numbers| numbers.range(first..));
         let entries = numbers.filter_map(|number| self.contender(*number)).flat_map(|grant| {
-            let locks = std::iter::once(&grant.lock).chain(grant.others.iter().map(|other| &other.lock));
-            locks.enumerate().map(move |(lock, name)| (OwnedKey { number: grant.number, lock }, grant, name))
+            grant.locks().enumerate().map(move |(lock, name)| (OwnedKey { number: grant.number, lock }, grant, name))
         });
         // The first grant may have locks up to the key.
         entries.skip_while(move |(key, _, _)| Some(*key) <= after)

@@ -60,50 +60,6 @@ impl Pending {
 }
 
 impl PendingWork {
-    pub(crate) fn len(&self) -> usize {
-        self.work.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.work.is_empty()
-    }
-
-    /// The total weight in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.work.bytes()
-    }
-
-    /// The same weight, recomputed by a walk over all of it.
-    pub(crate) fn recounted(&self) -> u64 {
-        self.work.recounted()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pending> {
-        self.work.values()
-    }
-
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&u64, &Pending)> {
-        self.work.iter()
-    }
-
-    pub(crate) fn get(&self, number: u64) -> Option<&Pending> {
-        self.work.get(&number)
-    }
-
-    /// The counters, for a snapshot.
-    pub(crate) fn counters(&self) -> (u64, u64) {
-        (self.next, self.last)
-    }
-
-    pub(crate) fn restore_counters(&mut self, (next, last): (u64, u64)) {
-        self.next = next;
-        self.last = last;
-    }
-
-    pub(crate) fn restore(&mut self, number: u64, pending: Pending) {
-        self.work.insert(number, pending);
-    }
-
     /// The work whose turn is next.
     pub(crate) fn next_in_turn(&self) -> Option<(u64, Pending)> {
         let after = self.work.range((Bound::Excluded(self.last), Bound::Unbounded)).next();

@@ -19,13 +19,13 @@ impl State {
     /// Whether `Command::ContinuePendingWork` has anything to do.
     #[must_use]
     pub fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+        !self.pending.work.is_empty()
     }
 
     /// The number of unfinished items of pending work.
     #[must_use]
     pub fn pending_count(&self) -> usize {
-        self.pending.len()
+        self.pending.work.len()
     }
 }
 
@@ -41,7 +41,7 @@ impl Change<'_> {
 
     /// Does the next pieces, as much as one command may.
     pub(crate) fn continue_pending(&mut self) -> Effect {
-        if self.state.pending.is_empty() {
+        if self.state.pending.work.is_empty() {
             return Effect::Unchanged(Outcome::Nothing);
         }
         while self.has_steps_left_to_end()
@@ -111,7 +111,7 @@ impl Change<'_> {
     pub(crate) fn revoke_some(&mut self, lock: &LockName, after: GrantNumber, revocation: &Revocation) -> Option<GrantNumber> {
         let mut last = after;
         loop {
-            let queue = self.state.index.queues.get(lock)?;
+            let queue = self.state.queue_of(lock)?;
             let next = queue.holders.range((Bound::Excluded(last), Bound::Unbounded)).next().copied()?;
             if !self.has_steps_left() {
                 return Some(last);
@@ -147,7 +147,7 @@ impl Change<'_> {
         let mut last = after;
         loop {
             let begin = last.map_or(Bound::Unbounded, Bound::Excluded);
-            let queue = self.state.index.queues.get(lock);
+            let queue = self.state.queue_of(lock);
             let Some(next) = queue.and_then(|queue| queue.waiting.range((begin, Bound::Unbounded)).next().copied()) else {
                 return (locks, None);
             };

@@ -3,7 +3,7 @@
 
 use crate::{
     State,
-    index::Queue,
+    queue::Queue,
     record::{Contender, LockSettings},
     service_rank::ServiceRank,
 };
@@ -80,7 +80,7 @@ impl State {
     #[must_use]
     pub fn lock_summary(&self, name: &LockName) -> LockSummary {
         let settings = self.settings(name);
-        let queue = self.index.queues.get(name);
+        let queue = self.queue_of(name);
         LockSummary {
             holders: queue.map_or(0, |queue| queue.holders.len()),
             waiting: queue.map_or(0, |queue| queue.waiting.len()),
@@ -94,14 +94,14 @@ impl State {
     /// The holder that queued first.
     #[must_use]
     pub fn first_holder(&self, name: &LockName) -> Option<&Contender> {
-        self.contender_in(name, *self.index.queues.get(name)?.holders.get_min()?)
+        self.contender_in(name, *self.queue_of(name)?.holders.get_min()?)
     }
 
     /// The position of a waiter: the number of contenders ahead of it, holders included, plus 1. Counts from the nearer
     /// end.
     #[must_use]
     pub fn position(&self, name: &LockName, number: GrantNumber) -> Option<u64> {
-        let queue = self.index.queues.get(name)?;
+        let queue = self.queue_of(name)?;
         let rank = ServiceRank::of(self.contender_in(name, number)?);
         queue.waiting.contains(&rank).then(|| (queue.holders.len() + queue.waiting_before(rank)) as u64 + 1)
     }
@@ -150,7 +150,7 @@ impl State {
         name: &LockName,
         key: QueueKey,
     ) -> (u64, impl Iterator<Item = GrantNumber> + Send + use<'a>) {
-        let queue = self.index.queues.get(name);
+        let queue = self.queue_of(name);
         let all_holders = queue.map_or(0, |queue| queue.holders.len() as u64);
         let (all, holders, waiting) = match key {
             QueueKey::Holder(number) => (0, Some(..=number), None),
@@ -204,9 +204,8 @@ struct QueueWalk<'a> {
 
 impl<'a> QueueWalk<'a> {
     fn of(state: &'a State, name: &LockName) -> Option<QueueWalk<'a>> {
-        let (name, queue) = state.index.queues.get_key_value(name)?;
-        let mutex = state.settings(name).and_then(LockSettings::limit_in_force).unwrap_or(1) == 1;
-        Some(QueueWalk { state, name, queue, mutex })
+        let (name, record) = state.tree.locks.entry(name)?;
+        Some(QueueWalk { state, name, queue: record.busy_queue()?, mutex: record.limit() == 1 })
     }
 
     /// The contender that this one waits for.

@@ -3,14 +3,15 @@
 use crate::{
     State,
     command::Rejection,
-    queue_view::{Before, QueueEntry},
-    record::{Contender, LockSettings, NodeRole, SessionRecord},
+    queue_view::{Before, LockSummary, QueueEntry},
+    record::{Contender, NodeRole, SessionRecord},
     tombstones::Tombstone,
 };
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionId, SessionNumber,
     planted::{self, Bug},
 };
+use std::ops::Deref;
 
 /// How many of the newest holders are searched for the current token after a refused fence. A lock can have far more.
 const NEWEST_CHECKED_MAX: usize = 500;
@@ -26,21 +27,20 @@ pub enum GrantStatus<'a> {
     Unknown,
 }
 
-/// A lock with its holders.
+/// A lock with its holders. It dereferences to the rest of its summary.
 #[derive(Debug)]
 pub struct LockView<'a> {
     /// The holders and cooling grants, in the order in which they queued.
     pub holders: Vec<&'a Contender>,
-    /// The number of waiters.
-    pub waiting: usize,
-    /// The limit, if one is set; otherwise 1 applies.
-    pub limit: Option<u32>,
-    /// How many grants may wait, if an administrator set a limit.
-    pub max_waiters: Option<u64>,
-    /// How long a grant may hold it, in milliseconds, if an administrator set a limit.
-    pub max_hold_ms: Option<u64>,
-    /// The last token issued, while the lock's node exists.
-    pub last_token: Option<FencingToken>,
+    summary: LockSummary,
+}
+
+impl Deref for LockView<'_> {
+    type Target = LockSummary;
+
+    fn deref(&self) -> &LockSummary {
+        &self.summary
+    }
 }
 
 /// Counts of everything in the state.
@@ -119,7 +119,7 @@ impl State {
     /// The grant to which an id refers.
     #[must_use]
     pub fn grant(&self, id: &GrantId) -> GrantStatus<'_> {
-        match self.index.grants.get(id).and_then(|number| self.contender(*number)) {
+        match self.index.ids.grant(id).and_then(|number| self.contender(number)) {
             Some(contender) if self.is_dead(contender) => GrantStatus::Ended(self.end_of_dead(contender)),
             Some(contender) => GrantStatus::Live(contender),
             None => self.ended_reason(id).map_or(GrantStatus::Unknown, GrantStatus::Ended),
@@ -129,7 +129,7 @@ impl State {
     /// The reason that an administrator gave for breaking a grant, while it is remembered.
     #[must_use]
     pub fn break_note(&self, id: &GrantId) -> Option<String> {
-        let dead = self.index.grants.get(id).and_then(|number| self.contender(*number));
+        let dead = self.index.ids.grant(id).and_then(|number| self.contender(number));
         if let Some(note) = dead.and_then(|contender| self.break_note_of_dead(contender)) {
             return Some(note);
         }
@@ -151,20 +151,7 @@ impl State {
     /// A lock with its holders. A lock that was never used has no contenders.
     #[must_use]
     pub fn lock(&self, name: &LockName) -> LockView<'_> {
-        let settings = self.settings(name);
-        let queue = self.index.queues.get(name);
-        LockView {
-            holders: queue
-                .into_iter()
-                .flat_map(|queue| &queue.holders)
-                .filter_map(|number| self.contender_in(name, *number))
-                .collect(),
-            waiting: queue.map_or(0, |queue| queue.waiting.len()),
-            limit: settings.and_then(LockSettings::limit_in_force),
-            max_waiters: settings.and_then(|settings| settings.max_waiters),
-            max_hold_ms: settings.and_then(|settings| settings.max_hold_ms),
-            last_token: settings.and_then(|settings| settings.last_token),
-        }
+        LockView { holders: self.all_holders(name).collect(), summary: self.lock_summary(name) }
     }
 
     /// All contenders of a lock: its holders, then its waiters, in order. Walks over all of them.
@@ -175,7 +162,7 @@ impl State {
 
     /// The first `count` contenders of a lock: its holders, then its waiters, in order.
     pub fn front(&self, name: &LockName, count: usize) -> impl Iterator<Item = &Contender> {
-        let queue = self.index.queues.get(name);
+        let queue = self.queue_of(name);
         let holders = queue.into_iter().flat_map(|queue| &queue.holders).copied();
         let waiting = queue.into_iter().flat_map(|queue| &queue.waiting).map(|rank| rank.number());
         holders.chain(waiting).take(count).filter_map(|number| self.contender_in(name, number))
@@ -186,32 +173,31 @@ impl State {
     pub fn verify_fence(&self, lock: &LockName, token: FencingToken, grant: Option<&GrantId>) -> Result<(), Rejection> {
         let holds = match grant {
             Some(grant) => {
-                let number = self.index.grants.get(grant);
-                let holder = number.and_then(|number| self.contender_in(lock, *number));
+                let holder = self.index.ids.grant(grant).and_then(|number| self.contender_in(lock, number));
                 holder.is_some_and(|holder| self.token_of(holder) == Some(token))
             }
             None => self.has_token(lock, token),
         };
-        if holds || fence_unchecked() {
+        if holds || planted::has(Bug::FenceUnchecked) {
             return Ok(());
         }
         Err(Rejection::StaleToken { current: self.newest_token(lock) })
     }
 
     fn has_token(&self, lock: &LockName, token: FencingToken) -> bool {
-        match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
+        match self.queue_of(lock).and_then(|queue| queue.by_holder.as_ref()) {
             _ if self.index.breaking.contains_key(lock) => false,
             Some(index) => index.with_token(token).any(|number| self.valid_token(lock, number) == Some(token)),
-            None => self.few_holders(lock).any(|holder| self.token_of(holder) == Some(token)),
+            None => self.all_holders(lock).any(|holder| self.token_of(holder) == Some(token)),
         }
     }
 
     /// The newest valid token of a lock, searched among the newest holders only.
     fn newest_token(&self, lock: &LockName) -> Option<FencingToken> {
-        match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
+        match self.queue_of(lock).and_then(|queue| queue.by_holder.as_ref()) {
             _ if self.index.breaking.contains_key(lock) => None,
             Some(index) => index.newest().take(NEWEST_CHECKED_MAX).find_map(|number| self.valid_token(lock, number)),
-            None => self.few_holders(lock).filter_map(|holder| self.token_of(holder)).max(),
+            None => self.all_holders(lock).filter_map(|holder| self.token_of(holder)).max(),
         }
     }
 
@@ -219,9 +205,9 @@ impl State {
         self.contender_in(lock, number).and_then(|holder| self.token_of(holder))
     }
 
-    /// The holders of a lock that has too few of them for an index.
-    fn few_holders<'a>(&'a self, lock: &'a LockName) -> impl Iterator<Item = &'a Contender> {
-        let queue = self.index.queues.get(lock);
+    /// All holders of a lock.
+    fn all_holders<'a>(&'a self, lock: &LockName) -> impl Iterator<Item = &'a Contender> {
+        let queue = self.queue_of(lock);
         queue.into_iter().flat_map(|queue| &queue.holders).filter_map(|number| self.contender_in(lock, *number))
     }
 
@@ -231,13 +217,13 @@ impl State {
         let waiting = self.index.waiting;
         let cooling = self.index.cooling.len();
         Census {
-            locks: self.index.queues.len(),
+            locks: self.index.busy.len(),
             held: self.tree.grants() - waiting - cooling,
             waiting,
             cooling,
             sessions: self.sessions.len(),
             nodes: self.tree.len(),
-            history: self.history.len(),
+            history: self.tree.locks.past,
             value_bytes: self.tree.value_bytes(),
         }
     }
@@ -274,9 +260,4 @@ impl State {
     pub fn remembered_span(&self) -> Option<(Revision, Revision)> {
         self.tombstones.span()
     }
-}
-
-/// Always false, except with the planted bug.
-fn fence_unchecked() -> bool {
-    planted::has(Bug::FenceUnchecked)
 }

@@ -181,6 +181,19 @@ impl Znode {
         is_sweepable_kind && self.num_children == 0 && self.role == NodeRole::Data
     }
 
+    /// Counts a child that is created.
+    pub(crate) fn add_child(&mut self, revision: Revision) {
+        self.pzxid = revision;
+        self.creates = self.creates.wrapping_add(1);
+        self.num_children += 1;
+    }
+
+    /// Counts a child that is removed.
+    pub(crate) fn remove_child(&mut self, revision: Revision) {
+        self.pzxid = revision;
+        self.num_children -= 1;
+    }
+
     /// The last change of its value or its children.
     #[must_use]
     pub fn changed_at(&self) -> Revision {

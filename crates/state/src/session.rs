@@ -6,6 +6,7 @@ use crate::{
     command::{Event, Meta, OpenSession, Outcome, Rejection, WriteKey},
     contender::Locks,
     grant::TombstoneKeeper,
+    ids::IdUse,
     key_use::{KeyUse, other_request},
     pending::{Pending, SessionEnd},
     record::{Ended, SessionRecord},
@@ -148,7 +149,7 @@ impl Change<'_> {
     /// next grant.
     pub(crate) fn end_dead(&mut self, grant: GrantNumber) -> Locks {
         let pending = self.state.index.ending.get(&self.contender(grant).session);
-        match pending.and_then(|number| self.state.pending.get(*number)) {
+        match pending.and_then(|number| self.state.pending.work.get(number)) {
             Some(Pending::EndSession { how, .. }) => {
                 let how = how.clone();
                 self.end_grant_of(grant, &how)
@@ -192,9 +193,6 @@ impl Change<'_> {
         };
         self.state.index.remove_session(&session);
         self.add_uncounted_steps(session.ended.len() as u64);
-        for grant in session.ended.ids() {
-            self.state.tombstones.in_session.remove(grant);
-        }
         if let Some(key) = session.key {
             self.state.tombstones.remember(key, self.revision, Tombstone::Session);
         }
@@ -207,9 +205,9 @@ impl Change<'_> {
         let Some(dropped) = self.state.sessions.change(&number, |session| ended_weight(session), remember) else {
             return false;
         };
-        self.state.tombstones.in_session.insert(grant, number);
+        self.state.index.ids.replace(grant, IdUse::Ended(number));
         if let Some(dropped) = dropped {
-            self.state.tombstones.in_session.remove(&dropped);
+            self.state.index.ids.remove(&dropped);
         }
         true
     }

@@ -16,7 +16,8 @@ impl Command {
         let inside = match self {
             Command::Transact(transact) => {
                 let operations = transact.then.iter().chain(transact.otherwise.iter().flatten());
-                transact.conditions.iter().map(Condition::size).chain(operations.map(Operation::size)).sum()
+                let steps = transact.conditions.iter().map(Condition::weight).chain(operations.map(Operation::weight));
+                steps.map(|bytes| STEP_BYTES + bytes).sum()
             }
             Command::Acquire(acquire) => {
                 let locks: usize = acquire.wants.iter().map(|want| STEP_BYTES + want.lock.as_str().len()).sum();
@@ -50,18 +51,6 @@ impl Command {
             | Command::RecordCapacity { .. } => 0,
         };
         COMMAND_BYTES + inside
-    }
-}
-
-impl Condition {
-    fn size(&self) -> usize {
-        STEP_BYTES + self.weight()
-    }
-}
-
-impl Operation {
-    fn size(&self) -> usize {
-        STEP_BYTES + self.weight()
     }
 }
 

@@ -5,25 +5,26 @@
 
 use crate::{
     State,
-    command::{Command, Meta, Operation, OperationResult},
+    command::{Command, Operation},
     history::PastHolding,
-    holder_index::HOLDERS_SCANNED_MAX,
-    index::{Index, Queue},
-    pending::{Pending, SessionEnd},
+    index::Index,
+    lock_table::statistics_weight,
+    pending::Pending,
+    queue::Queue,
     record::{NodeRole, SessionRecord, Znode},
     statistics::Statistics,
     tombstones::{Tombstone, Tombstones},
     tree::Tree,
-    weighed::Weighed,
+    weighed::{Weigh, Weighed},
+    weight::{len, node_weight},
 };
 use fairhold_codec::DecodeError;
 use fairhold_types::{
     ClusterId, GrantId, LockName, NodeId, Path, Revision,
     planted::{self, Bug},
 };
-use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The version byte of a snapshot's blocks.
 pub const SNAPSHOT_FORMAT: u8 = 2;
@@ -31,11 +32,8 @@ pub const SNAPSHOT_FORMAT: u8 = 2;
 /// A block is closed when it reaches this size, in bytes.
 pub const BLOCK_BYTES: usize = 512 * 1024;
 
-/// The approximate size of an item without its value, good enough to size blocks.
+/// The approximate size of an item without its value.
 const ITEM_BYTES: usize = 256;
-
-/// The size of an operation's result without its path.
-const RESULT_BYTES: usize = 8;
 
 /// A tombstone has some thirty bytes, so this many of them weigh as much as one item.
 const REMEMBERED_IN_AN_ITEM: u64 = 8;
@@ -100,83 +98,34 @@ enum Item {
 }
 
 impl Item {
-    /// An approximate upper bound of its encoded size. It counts everything that callers can make long.
-    fn size(&self) -> usize {
-        ITEM_BYTES
-            + match self {
-                Item::Header(_) => 0,
-                Item::Node(path, node) => path.as_str().len() + node.value.len() + node.role.size(),
-                Item::Session(session) => session.ended.len() * 24 + session.name.len() + size_of_meta(&session.meta),
-                Item::Tombstone(_, _, what) => what.size(),
-                Item::Pending(_, pending) => pending.size(),
-                Item::PastHolding(past) => past.holding.lock.as_str().len() + past.holding.owner.len() + past.ending.reason.len(),
-                Item::Statistics(lock, _) => lock.as_str().len(),
-            }
-    }
-}
-
-impl NodeRole {
-    fn size(&self) -> usize {
-        let NodeRole::Contender(contender) = self else { return 0 };
-        let others: usize = contender.others.iter().map(|want| ITEM_BYTES + want.lock.as_str().len()).sum();
-        let holds =
-            contender.further_holds.iter().map(|hold| ITEM_BYTES + hold.want.lock.as_str().len() + size_of_meta(&hold.meta));
-        let revoked = contender.revoked.as_ref().map_or(0, |revoked| revoked.by.len() + revoked.reason.len());
-        let keys = contender.keys.iter().count() * ITEM_BYTES;
-        let texts = contender.lock.as_str().len() + contender.owner.text.len() + size_of_meta(&contender.meta);
-        ITEM_BYTES + others + holds.sum::<usize>() + revoked + keys + texts
-    }
-}
-
-impl Tombstone {
-    fn size(&self) -> usize {
+    /// An upper bound of its encoded size, good enough to size blocks: what it counts in the state's budget.
+    fn size(&self) -> u64 {
         match self {
-            Tombstone::Grant(_) | Tombstone::Session => 0,
-            Tombstone::Broken { note } => note.len(),
-            Tombstone::Write { results, .. } => {
-                let path = |result: &OperationResult| match result {
-                    OperationResult::Created { path } => path.as_str().len(),
-                    OperationResult::Put { .. }
-                    | OperationResult::Set { .. }
-                    | OperationResult::Deleted { .. }
-                    | OperationResult::Checked { .. } => 0,
-                };
-                results.iter().flatten().map(|result| RESULT_BYTES + path(result)).sum()
-            }
+            Item::Header(_) => 0,
+            Item::Node(path, node) => len(path.as_str()) + node_weight(node),
+            Item::Session(session) => session.weight(),
+            Item::Tombstone(_, _, what) => what.weight(),
+            Item::Pending(_, pending) => pending.weight(),
+            Item::PastHolding(past) => past.weight(),
+            Item::Statistics(lock, _) => statistics_weight(lock),
         }
     }
-}
-
-impl Pending {
-    fn size(&self) -> usize {
-        match self {
-            Pending::EndSession { how: SessionEnd::Ended { by, reason }, .. } => by.len() + reason.len(),
-            Pending::EndSession { how: SessionEnd::Closed | SessionEnd::Expired, .. } => 0,
-            Pending::Break { lock, by, reason } => lock.as_str().len() + by.len() + reason.len(),
-            Pending::Revoke { lock, revocation, .. } => lock.as_str().len() + revocation.by.len() + revocation.reason.len(),
-            Pending::ApplyLimit { lock, by, .. } => lock.as_str().len() + by.len(),
-            Pending::Grant { lock } => lock.as_str().len(),
-        }
-    }
-}
-
-fn size_of_meta(meta: &Meta) -> usize {
-    meta.iter().map(|(key, value)| key.len() + value.len()).sum()
 }
 
 impl State {
     /// The approximate weight of its snapshot: `ITEM_WEIGHT` for each item, and the bytes of all values.
     #[must_use]
     pub fn snapshot_weight(&self) -> u64 {
-        let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len();
-        let remembered = self.tombstones.len() as u64 * (ITEM_WEIGHT / REMEMBERED_IN_AN_ITEM);
+        let items = self.sessions.len() + self.tree.len() + self.tree.locks.past + self.tree.locks.counted;
+        let remembered = self.tombstones.table.len() as u64 * (ITEM_WEIGHT / REMEMBERED_IN_AN_ITEM);
         items as u64 * ITEM_WEIGHT + remembered + self.tree.value_bytes()
     }
 
     /// The approximate size of its snapshot in bytes. It is too high if texts are short.
     #[must_use]
     pub fn snapshot_bytes(&self) -> u64 {
-        let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len() + self.tombstones.len();
+        let items =
+            self.sessions.len() + self.tree.len() + self.tree.locks.past + self.tree.locks.counted + self.tombstones.table.len();
         items as u64 * ITEM_BYTES as u64 + self.tree.value_bytes()
     }
 
@@ -187,28 +136,28 @@ impl State {
             cluster: self.cluster,
             sessions: self.sessions.len() as u64,
             nodes: self.tree.len() as u64,
-            remembered: self.tombstones.len() as u64,
-            history: self.history.len() as u64,
-            statistics: self.statistics.len() as u64,
+            remembered: self.tombstones.table.len() as u64,
+            history: self.tree.locks.past as u64,
+            statistics: self.tree.locks.counted as u64,
             totals: Statistics::clone(&self.totals),
-            pending: self.pending.len() as u64,
-            pending_counters: self.pending.counters(),
+            pending: self.pending.work.len() as u64,
+            pending_counters: (self.pending.next, self.pending.last),
             piece_steps: self.piece_steps,
             bytes: self.bytes(),
             capacities: self.budget.capacities().collect(),
         });
         let sessions = self.sessions.values().map(|session| Item::Session(SessionRecord::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
-        let remembered = self.tombstones.iter().map(|(id, (at, what))| Item::Tombstone(*id, *at, what.clone()));
-        let history = self.history.iter().map(|past| Item::PastHolding(PastHolding::clone(past)));
-        let statistics = self.statistics.iter().map(|(lock, counted)| Item::Statistics(lock.clone(), Statistics::clone(counted)));
-        let pending = self.pending.entries().map(|(number, pending)| Item::Pending(*number, pending.clone()));
+        let remembered = self.tombstones.table.iter().map(|(id, (at, what))| Item::Tombstone(*id, *at, what.clone()));
+        let history = self.tree.locks.pasts().map(|past| Item::PastHolding(PastHolding::clone(past)));
+        let statistics = self.tree.locks.statistics().map(|(lock, counted)| Item::Statistics(lock.clone(), counted.clone()));
+        let pending = self.pending.work.iter().map(|(number, pending)| Item::Pending(*number, pending.clone()));
         let items = std::iter::once(header).chain(sessions).chain(nodes).chain(remembered);
         let mut items = items.chain(history).chain(statistics).chain(pending);
         std::iter::from_fn(move || {
             let mut block = Vec::new();
             let mut size = 0;
-            while size < BLOCK_BYTES
+            while size < BLOCK_BYTES as u64
                 && let Some(item) = items.next()
             {
                 size += item.size();
@@ -240,11 +189,11 @@ impl State {
                     }
                     (Item::Node(path, node), true) => state.tree.restore(path, node),
                     (Item::Tombstone(id, at, what), true) => state.tombstones.remember(id, at, what),
-                    (Item::PastHolding(past), true) => state.history.insert(Arc::new(past)),
+                    (Item::PastHolding(past), true) => state.tree.locks.restore_past(past),
                     (Item::Statistics(lock, counted), true) => {
-                        state.statistics.insert(lock, Arc::new(counted));
+                        state.tree.locks.restore_statistics(lock, counted);
                     }
-                    (Item::Pending(number, pending), true) => state.pending.restore(number, pending),
+                    (Item::Pending(number, pending), true) => drop(state.pending.work.insert(number, pending)),
                 }
             }
         }
@@ -252,10 +201,10 @@ impl State {
         for (what, expected, found) in [
             ("sessions", header.sessions, state.sessions.len()),
             ("nodes", header.nodes, state.tree.len()),
-            ("tombstones", header.remembered, state.tombstones.len()),
-            ("history entries", header.history, state.history.len()),
-            ("lock statistics", header.statistics, state.statistics.len()),
-            ("pieces of pending work", header.pending, state.pending.len()),
+            ("tombstones", header.remembered, state.tombstones.table.len()),
+            ("history entries", header.history, state.tree.locks.past),
+            ("lock statistics", header.statistics, state.tree.locks.counted),
+            ("pieces of pending work", header.pending, state.pending.work.len()),
             ("bytes", header.bytes, usize::try_from(state.bytes()).unwrap_or(usize::MAX)),
         ] {
             let found = found as u64;
@@ -267,7 +216,7 @@ impl State {
         state.revision = header.revision;
         state.cluster = header.cluster;
         state.totals = Arc::new(header.totals);
-        state.pending.restore_counters(header.pending_counters);
+        (state.pending.next, state.pending.last) = header.pending_counters;
         state.piece_steps = header.piece_steps;
         header.capacities.into_iter().for_each(|(node, bytes)| state.budget.record(node, bytes));
         state.rebuild_caches();
@@ -291,29 +240,27 @@ impl State {
     /// Rebuilds the caches from their sources.
     pub(crate) fn rebuild_caches(&mut self) {
         let mut index = Index::default();
-        let mut in_session = OrdMap::new();
-        for session in self.sessions.values() {
-            index.add_session(session);
-            for grant in session.ended.ids() {
-                in_session.insert(*grant, session.number);
-            }
-        }
+        self.sessions.values().for_each(|session| index.add_session(session));
+        let mut queues: BTreeMap<LockName, Queue> = BTreeMap::new();
         for (path, node) in self.tree.iter() {
             index.update_node(path, node);
             match &node.role {
-                NodeRole::Contender(contender) => index.add_contender(contender, path),
+                NodeRole::Contender(contender) => {
+                    index.add_contender(contender, path);
+                    queues.entry(contender.lock.clone()).or_default().add(contender);
+                }
                 NodeRole::Lock(settings) if settings.used => {
                     index.locks.extend(path.lock_name());
                 }
                 NodeRole::Lock(_) | NodeRole::Data => {}
             }
         }
-        self.pending.entries().for_each(|(number, pending)| index.add_pending(*number, pending));
+        self.pending.work.iter().for_each(|(number, pending)| index.add_pending(*number, pending));
+        index.busy.extend(queues.keys().cloned());
         self.index = index;
-        self.tombstones.in_session = in_session;
-        let crowded = |queue: &Queue| queue.holders.len() > HOLDERS_SCANNED_MAX;
-        let crowded: Vec<LockName> =
-            self.index.queues.iter().filter(|(_, queue)| crowded(queue)).map(|(lock, _)| lock.clone()).collect();
+        self.tree.locks.set_queues(queues);
+        let crowded = self.tree.locks.records.iter().filter(|(_, record)| record.queue.is_unindexed());
+        let crowded: Vec<LockName> = crowded.map(|(lock, _)| lock.clone()).collect();
         crowded.iter().for_each(|lock| self.index_holders(lock));
     }
 }

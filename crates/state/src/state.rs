@@ -1,10 +1,10 @@
 //! The whole replicated state, as a value.
 
 use crate::{
-    budget::Budget, history::History, index::Index, pending::PendingWork, record::SessionRecord, statistics::Statistics,
-    tombstones::Tombstones, tree::Tree, weighed::Weighed,
+    budget::Budget, index::Index, pending::PendingWork, record::SessionRecord, statistics::Statistics, tombstones::Tombstones,
+    tree::Tree, weighed::Weighed,
 };
-use fairhold_types::{ClusterId, LockName, Revision, SessionNumber, limits};
+use fairhold_types::{ClusterId, Revision, SessionNumber, limits};
 use std::sync::Arc;
 
 /// The whole replicated state. A clone shares all its parts and costs O(1), so a snapshot is taken from a clone while
@@ -16,8 +16,6 @@ pub struct State {
     pub(crate) sessions: Weighed<SessionNumber, Arc<SessionRecord>>,
     pub(crate) tree: Tree,
     pub(crate) tombstones: Tombstones,
-    pub(crate) history: History,
-    pub(crate) statistics: Weighed<LockName, Arc<Statistics>>,
     pub(crate) totals: Arc<Statistics>,
     pub(crate) pending: PendingWork,
     pub(crate) budget: Budget,
@@ -42,8 +40,6 @@ impl State {
             sessions: Weighed::default(),
             tree: Tree::new(),
             tombstones: Tombstones::default(),
-            history: History::default(),
-            statistics: Weighed::default(),
             totals: Arc::default(),
             pending: PendingWork::default(),
             budget: Budget::default(),

@@ -5,13 +5,8 @@
 //! the wall times in the commands: they are for people, and no rule reads them. A multi-lock grant counts in each of
 //! its locks, and once in the totals.
 
-use crate::{
-    weighed::Weigh,
-    weight::{STATISTICS_BYTES, len},
-};
-use fairhold_types::{EndReason, LockName};
+use fairhold_types::EndReason;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 /// The number of buckets of a histogram. The first ends at 1 ms, each further one at four times the bound before it,
 /// and the last has no bound.
@@ -91,19 +86,14 @@ impl Statistics {
         } += 1;
     }
 
+    pub(crate) fn changed_mode(&mut self, held_ms: u64) {
+        self.held.add(held_ms);
+        self.changed_mode += 1;
+    }
+
     /// The number of current holders; `None` if the counts are inconsistent.
     pub(crate) fn holding(&self) -> Option<u64> {
         (self.waited.total() + self.changed_mode).checked_sub(self.held.total())
-    }
-}
-
-impl Weigh<LockName> for Arc<Statistics> {
-    fn key_weight(lock: &LockName) -> u64 {
-        len(lock.as_str())
-    }
-
-    fn weight(&self) -> u64 {
-        STATISTICS_BYTES
     }
 }
 

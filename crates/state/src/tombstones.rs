@@ -5,7 +5,7 @@
 //! forgets earlier.
 
 use crate::{command::OperationResult, weighed::Weighed};
-use fairhold_types::{EndReason, GrantId, Revision, SessionNumber, limits::TOMBSTONES_REMOVED_MAX};
+use fairhold_types::{EndReason, GrantId, Revision, limits::TOMBSTONES_REMOVED_MAX};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
@@ -26,40 +26,15 @@ pub(crate) enum Tombstone {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Tombstones {
     /// The tombstones outside sessions, each with its revision.
-    table: Weighed<GrantId, (Revision, Tombstone)>,
+    pub(crate) table: Weighed<GrantId, (Revision, Tombstone)>,
     /// The same by age: a cache.
     by_age: OrdMap<(Revision, GrantId), ()>,
-    /// Which session remembers an ended grant: a cache of `SessionRecord::ended`.
-    pub(crate) in_session: OrdMap<GrantId, SessionNumber>,
 }
 
 impl Tombstones {
-    pub(crate) fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    /// The total weight in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.table.bytes()
-    }
-
-    /// The same weight, recomputed by a walk over the table.
-    pub(crate) fn recounted(&self) -> u64 {
-        self.table.recounted()
-    }
-
     /// The tombstone of an id.
     pub(crate) fn get(&self, id: &GrantId) -> Option<&Tombstone> {
         self.table.get(id).map(|(_, remembered)| remembered)
-    }
-
-    /// The tombstone of an id, with its revision.
-    pub(crate) fn get_with_revision(&self, id: &GrantId) -> Option<&(Revision, Tombstone)> {
-        self.table.get(id)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&GrantId, &(Revision, Tombstone))> {
-        self.table.iter()
     }
 
     pub(crate) fn remember(&mut self, id: GrantId, at: Revision, what: Tombstone) {

@@ -16,7 +16,7 @@ impl Change<'_> {
     pub(crate) fn transact(&mut self, transact: &Transact) -> Result<Effect, Rejection> {
         if let Some(key) = transact.key {
             if let Some(outcome) = self.earlier_outcome(key)?
-                && !writes_again()
+                && !planted::has(Bug::WritesAgain)
             {
                 return Ok(Effect::Unchanged(outcome));
             }
@@ -86,9 +86,4 @@ impl State {
             }
         }
     }
-}
-
-/// Always false, except with the planted bug.
-fn writes_again() -> bool {
-    planted::has(Bug::WritesAgain)
 }

@@ -1,6 +1,7 @@
 //! The tree of nodes: the only source of truth. Every path but the root has its parent in it.
 
 use crate::{
+    lock_table::LockTable,
     record::{Contender, NodeKind, NodeRole, Znode},
     value::Value,
     weighed::Weighed,
@@ -14,6 +15,8 @@ pub(crate) struct Tree {
     /// The node of the first contender of each grant. A command looks a grant up several times, and a number is found
     /// faster than a path.
     contenders: Weighed<GrantNumber, ContenderNode>,
+    /// The locks, with their nodes.
+    pub(crate) locks: LockTable,
     /// The bytes of all values together.
     value_bytes: u64,
 }
@@ -24,6 +27,8 @@ pub(crate) struct Tree {
 pub(crate) enum TreeSlot {
     /// The node itself.
     Node(Arc<Znode>),
+    /// A lock, which `Tree::locks` has.
+    Lock,
     /// The first contender of a grant, which `Tree::contenders` has.
     Contender(GrantNumber),
 }
@@ -70,7 +75,7 @@ impl Tree {
     }
 
     pub(crate) fn empty() -> Tree {
-        Tree { nodes: Weighed::default(), contenders: Weighed::default(), value_bytes: 0 }
+        Tree { nodes: Weighed::default(), contenders: Weighed::default(), locks: LockTable::default(), value_bytes: 0 }
     }
 
     /// Inserts a node from a snapshot, with its stat.
@@ -87,28 +92,34 @@ impl Tree {
                 self.contenders.insert(number, ContenderNode { path: path.clone(), node: Arc::new(node) });
                 TreeSlot::Contender(number)
             }
+            NodeRole::Lock(_) if let Some(lock) = path.lock_name() => {
+                self.locks.insert_node(lock, node);
+                TreeSlot::Lock
+            }
             NodeRole::Contender(_) | NodeRole::Data | NodeRole::Lock(_) => TreeSlot::Node(Arc::new(node)),
         };
         self.nodes.insert(path, slot).is_some()
     }
 
     pub(crate) fn get(&self, path: &Path) -> Option<&Znode> {
-        self.nodes.get(path).map(|slot| &**self.in_slot(slot))
+        self.nodes.get(path).map(|slot| self.in_slot(path, slot))
     }
 
-    fn in_slot<'a>(&'a self, slot: &'a TreeSlot) -> &'a Arc<Znode> {
-        match slot {
-            TreeSlot::Node(node) => node,
-            TreeSlot::Contender(number) => match self.contenders.get(number) {
-                Some(contender) => &contender.node,
-                None => unreachable!("the tree shows grant #{number}, which has no contender"),
-            },
+    fn in_slot<'a>(&'a self, path: &Path, slot: &'a TreeSlot) -> &'a Znode {
+        let node = match slot {
+            TreeSlot::Node(node) => Some(&**node),
+            TreeSlot::Lock => path.lock_text().and_then(|lock| self.locks.get(lock)?.node.as_ref()),
+            TreeSlot::Contender(number) => self.contenders.get(number).map(|contender| &*contender.node),
+        };
+        match node {
+            Some(node) => node,
+            None => unreachable!("the tree shows {path}, which has no node"),
         }
     }
 
-    /// A node that a clone keeps while other nodes change.
-    pub(crate) fn get_shared(&self, path: &Path) -> Option<&Arc<Znode>> {
-        self.nodes.get(path).map(|slot| self.in_slot(slot))
+    /// The node of a contender in a further lock, which a clone keeps while other nodes change.
+    pub(crate) fn secondary(&self, path: &Path) -> Option<&Arc<Znode>> {
+        if let TreeSlot::Node(node) = self.nodes.get(path)? { Some(node) } else { None }
     }
 
     /// The node of the first contender of a grant.
@@ -131,26 +142,15 @@ impl Tree {
     pub(crate) fn get_mut(&mut self, path: &str) -> Option<&mut Znode> {
         match self.nodes.get_mut(path)? {
             TreeSlot::Node(node) => Some(Arc::make_mut(node)),
+            TreeSlot::Lock => self.locks.node_mut(LockName::in_path(path)?),
             TreeSlot::Contender(_) => None,
         }
-    }
-
-    /// The node of a lock.
-    pub(crate) fn lock(&self, lock: &LockName) -> Option<&Znode> {
-        self.nodes.get(lock.path_str()).map(|slot| &**self.in_slot(slot))
-    }
-
-    /// The same, to change fields that do not count in its weight.
-    pub(crate) fn lock_mut(&mut self, lock: &LockName) -> Option<&mut Znode> {
-        self.get_mut(lock.path_str())
     }
 
     /// Replaces the value of a node that is not a contender. Returns the node, to change fields that do not count in its
     /// weight.
     pub(crate) fn write(&mut self, path: &Path, value: Value) -> Option<&mut Znode> {
-        if matches!(self.nodes.get(path)?, TreeSlot::Contender(_)) {
-            return None;
-        }
+        let TreeSlot::Node(_) = self.nodes.get(path)? else { return None };
         let TreeSlot::Node(node) = self.nodes.reweigh(path, value_length, value.len() as u64)? else { return None };
         self.value_bytes = self.value_bytes - node.value.len() as u64 + value.len() as u64;
         let node = Arc::make_mut(node);
@@ -180,26 +180,28 @@ impl Tree {
         self.nodes.change(path, weight, |slot| if let TreeSlot::Node(node) = slot { changed(node, change) } else { None })?
     }
 
-    /// The total weight in bytes, including locks and contenders.
+    /// The total weight in bytes, including locks with their histories, and contenders.
     pub(crate) fn bytes(&self) -> u64 {
-        self.nodes.bytes() + self.contenders.bytes()
+        self.nodes.bytes() + self.contenders.bytes() + self.locks.bytes()
     }
 
     /// The same weight, recomputed by a walk over all nodes.
     pub(crate) fn recounted(&self) -> u64 {
-        self.nodes.recounted() + self.contenders.recounted()
+        self.nodes.recounted() + self.contenders.recounted() + self.locks.recounted()
     }
 
-    /// Whether the nodes show each grant once, at its path.
+    /// Whether the nodes show each grant once, at its path, and each lock.
     pub(crate) fn is_consistent(&self) -> bool {
         let shown = || {
             self.nodes.iter().filter_map(|(path, slot)| match slot {
                 TreeSlot::Contender(number) => Some((path, number)),
-                TreeSlot::Node(_) => None,
+                TreeSlot::Node(_) | TreeSlot::Lock => None,
             })
         };
         let at_its_path = |(path, number): (&Path, &GrantNumber)| self.contenders.get(number).is_some_and(|it| it.path == *path);
-        shown().count() == self.contenders.len() && shown().all(at_its_path)
+        let locks = self.nodes.values().filter(|slot| **slot == TreeSlot::Lock).count();
+        let with_node = self.locks.records.values().filter(|record| record.node.is_some()).count();
+        shown().count() == self.contenders.len() && shown().all(at_its_path) && locks == with_node
     }
 
     /// The bytes of all values together.
@@ -212,7 +214,7 @@ impl Tree {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Path, &Znode)> {
-        self.nodes.iter().map(|(path, slot)| (path, &**self.in_slot(slot)))
+        self.nodes.iter().map(|(path, slot)| (path, self.in_slot(path, slot)))
     }
 
     /// The nodes below a path, in the order of their paths' bytes, so parents come before their children. With `after`,
@@ -249,11 +251,11 @@ impl Tree {
     fn below_from<'a>(&'a self, path: &Path, from: Bound<&str>) -> impl Iterator<Item = (&'a Path, &'a Znode)> + use<'a> {
         let first = path.prefix_below();
         let rows = self.nodes.range::<_, str>((from, Bound::Unbounded));
-        rows.take_while(move |(path, _)| path.as_str().starts_with(&first)).map(|(path, slot)| (path, &**self.in_slot(slot)))
+        rows.take_while(move |(path, _)| path.as_str().starts_with(&first)).map(|(path, slot)| (path, self.in_slot(path, slot)))
     }
 
     pub(crate) fn range(&self, range: (Bound<Path>, Bound<Path>)) -> impl Iterator<Item = (&Path, &Znode)> {
-        self.nodes.range(range).map(|(path, slot)| (path, &**self.in_slot(slot)))
+        self.nodes.range(range).map(|(path, slot)| (path, self.in_slot(path, slot)))
     }
 
     /// Creates a node that does not exist yet, below a parent that does. Updates the parent's `pzxid` and child
@@ -262,15 +264,15 @@ impl Tree {
         let parent = path.parent_str().and_then(|parent| self.get_mut(parent));
         assert!(parent.is_some(), "a node was created without its parent: {path}");
         if let Some(parent) = parent {
-            add_child(parent, revision);
+            parent.add_child(revision);
         }
         self.insert_new(path, create, revision, at);
     }
 
     /// Creates the node of a contender. The caller has counted it in the node of its lock.
-    pub(crate) fn insert_contender(&mut self, path: Path, contender: Contender, value: Value, revision: Revision) {
+    pub(crate) fn insert_contender(&mut self, path: Path, contender: Box<Contender>, value: Value, revision: Revision) {
         let (owner, at) = (contender.session, contender.queued_at);
-        let role = NodeRole::Contender(Box::new(contender));
+        let role = NodeRole::Contender(contender);
         self.insert_new(path, NewNode { kind: NodeKind::Ephemeral, owner, value, role }, revision, at);
     }
 
@@ -306,39 +308,26 @@ impl Tree {
 
     /// Removes a node without children. Updates the parent's `pzxid` and child counter.
     pub(crate) fn remove(&mut self, path: &Path, revision: Revision) -> Option<Znode> {
-        let TreeSlot::Node(node) = self.nodes.remove(path)? else { unreachable!("{path} is the contender of a grant") };
+        let node = match self.nodes.remove(path)? {
+            TreeSlot::Node(node) => Arc::unwrap_or_clone(node),
+            TreeSlot::Lock => self.locks.remove_node(&path.lock_name()?)?,
+            TreeSlot::Contender(number) => unreachable!("{path} is the contender of grant #{number}"),
+        };
         self.value_bytes -= node.value.len() as u64;
         assert!(node.num_children == 0, "a node with children was removed: {path}");
         if let Some(parent) = path.parent_str().and_then(|parent| self.get_mut(parent)) {
-            remove_child(parent, revision);
+            parent.remove_child(revision);
         }
-        Some(Arc::unwrap_or_clone(node))
+        Some(node)
     }
 
-    /// Removes the first contender of a grant, with its node.
-    pub(crate) fn remove_contender(&mut self, number: GrantNumber, revision: Revision) -> Option<Box<Contender>> {
+    /// Removes the first contender of a grant, with its node. The caller counts it out of the node of its lock.
+    pub(crate) fn remove_contender(&mut self, number: GrantNumber) -> Option<Box<Contender>> {
         let ContenderNode { path, node } = self.contenders.remove(&number)?;
         self.nodes.remove(&path);
         self.value_bytes -= node.value.len() as u64;
-        let NodeRole::Contender(contender) = Arc::unwrap_or_clone(node).role else { return None };
-        if let Some(lock) = self.lock_mut(&contender.lock) {
-            remove_child(lock, revision);
-        }
-        Some(contender)
+        if let NodeRole::Contender(contender) = Arc::unwrap_or_clone(node).role { Some(contender) } else { None }
     }
-}
-
-/// Counts a child that is created.
-pub(crate) fn add_child(parent: &mut Znode, revision: Revision) {
-    parent.pzxid = revision;
-    parent.creates = parent.creates.wrapping_add(1);
-    parent.num_children += 1;
-}
-
-/// Counts a child that is removed.
-fn remove_child(parent: &mut Znode, revision: Revision) {
-    parent.pzxid = revision;
-    parent.num_children -= 1;
 }
 
 fn value_length(slot: &TreeSlot) -> u64 {

@@ -66,7 +66,7 @@ impl State {
         if !self.is_dead(contender) {
             return None;
         }
-        let broken = |lock: &LockName| match self.pending.get(*self.index.breaking.get(lock)?)? {
+        let broken = |lock: &LockName| match self.pending.work.get(self.index.breaking.get(lock)?)? {
             Pending::Break { reason, .. } => Some(reason.clone()),
             Pending::EndSession { .. } | Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::Grant { .. } => None,
         };
@@ -79,7 +79,7 @@ impl State {
     }
 
     fn session_end(&self, contender: &Contender) -> Option<&SessionEnd> {
-        match self.pending.get(*self.index.ending.get(&contender.session)?)? {
+        match self.pending.work.get(self.index.ending.get(&contender.session)?)? {
             Pending::EndSession { how, .. } => Some(how),
             Pending::Break { .. } | Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::Grant { .. } => None,
         }
@@ -89,6 +89,6 @@ impl State {
     /// settings.
     #[must_use]
     pub fn is_settling(&self, lock: &LockName) -> bool {
-        self.pending.iter().any(|pending| pending.concerns(lock))
+        self.pending.work.values().any(|pending| pending.concerns(lock))
     }
 }

@@ -72,6 +72,7 @@ impl Weigh<Path> for TreeSlot {
     fn weight(&self) -> u64 {
         match self {
             TreeSlot::Node(node) => node_weight(node),
+            TreeSlot::Lock => NODE_BYTES + LOCK_BYTES,
             // Its own table counts it.
             TreeSlot::Contender(_) => 0,
         }
@@ -89,7 +90,7 @@ impl Weigh<GrantNumber> for ContenderNode {
     }
 }
 
-fn node_weight(node: &Znode) -> u64 {
+pub(crate) fn node_weight(node: &Znode) -> u64 {
     let role = match &node.role {
         NodeRole::Data => 0,
         NodeRole::Lock(_) => LOCK_BYTES,
@@ -127,6 +128,12 @@ impl Weigh<SessionNumber> for Arc<SessionRecord> {
     }
 
     fn weight(&self) -> u64 {
+        SessionRecord::weight(self)
+    }
+}
+
+impl SessionRecord {
+    pub(crate) fn weight(&self) -> u64 {
         SESSION_BYTES + len(&self.name) + meta_weight(&self.meta) + ended_weight(self)
     }
 }
@@ -142,8 +149,14 @@ impl Weigh<GrantId> for (Revision, Tombstone) {
     }
 
     fn weight(&self) -> u64 {
+        self.1.weight()
+    }
+}
+
+impl Tombstone {
+    pub(crate) fn weight(&self) -> u64 {
         REMEMBERED_BYTES
-            + match &self.1 {
+            + match self {
                 Tombstone::Grant(_) | Tombstone::Session | Tombstone::Write { results: None, .. } => 0,
                 Tombstone::Broken { note } => len(note),
                 Tombstone::Write { results: Some(results), .. } => results_weight(results),

@@ -124,6 +124,12 @@ impl Path {
         Some(LockName(self.0.clone()))
     }
 
+    /// The same name as text, without a check.
+    #[must_use]
+    pub fn lock_text(&self) -> Option<&str> {
+        LockName::in_path(&self.0)
+    }
+
     /// Whether the path is the folder of locks or below it.
     #[must_use]
     pub fn is_under_locks(&self) -> bool {
@@ -141,6 +147,12 @@ impl LockName {
     pub fn parse(text: &str) -> Result<LockName, ParsePathError> {
         check_lock_name(text)?;
         Ok(LockName(join_path(LOCKS, text)))
+    }
+
+    /// The name in the text of a lock's path.
+    #[must_use]
+    pub fn in_path(path: &str) -> Option<&str> {
+        path.strip_prefix(BELOW_LOCKS)
     }
 
     /// The name as text.

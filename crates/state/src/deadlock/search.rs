@@ -144,7 +144,7 @@ impl<'a> Search<'a> {
             }
             self.queues[queue].through = through;
             let state = self.state;
-            let Some(contenders) = state.index.queues.get(lock) else { continue };
+            let Some(contenders) = state.queue_of(lock) else { continue };
             let holders = contenders.holders.iter().filter(|_| is_new_queue).copied();
             let begin = collected.map_or(Bound::Unbounded, Bound::Excluded);
             let waiting = through.into_iter().flat_map(|through| contenders.waiting.range((begin, Bound::Included(through))));
@@ -262,8 +262,8 @@ impl<'a> Search<'a> {
         let queued_at = waits.flat_map(|contender| {
             let upgrades = contender.granted_at.is_some() && contender.upgrading;
             let is_queued = contender.granted_at.is_none();
-            let locks = std::iter::once(&contender.lock).chain(contender.others.iter().map(|want| &want.lock));
-            let queued = locks
+            let queued = contender
+                .locks()
                 .filter(move |_| is_queued)
                 .map(|lock| (lock, state.contender_in(lock, contender.number).map(ServiceRank::of)));
             queued.chain(upgrades.then_some((&contender.lock, None)))

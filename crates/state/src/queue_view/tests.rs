@@ -77,7 +77,7 @@ fn lock(name: &str) -> LockName {
 
 /// The same by a walk over all contenders: the definition of position and `waits_for`.
 fn walked(state: &State, name: &LockName) -> Vec<Shown> {
-    let Some(queue) = state.index.queues.get(name) else { return Vec::new() };
+    let Some(queue) = state.queue_of(name) else { return Vec::new() };
     let mutex = state.settings(name).and_then(LockSettings::limit_in_force).unwrap_or(1) == 1;
     let numbers = queue.holders.iter().copied().chain(queue.waiting.iter().map(|rank| rank.number()));
     let mut entries = Vec::<Shown>::new();
