@@ -4,7 +4,7 @@ use crate::{
     State,
     actor::Actor,
     change::{Change, Effect},
-    command::{Acquire, Claimant, Event, HolderFacts, IfBusy, Outcome, Rejection, Want},
+    command::{Acquire, Claimant, Event, IfBusy, Outcome, Rejection, Want},
     contender::new_contender,
     deadlock::{WaitKind, WaitRequest},
     granting::shorter,
@@ -332,15 +332,6 @@ impl State {
                 // Shared holders date from before the lock had a limit.
                 queue.exclusive == queue.holders.len() && queue.permits + u64::from(permits) <= permits_of(limit)
             }
-        }
-    }
-
-    pub(crate) fn holder_facts(&self, holder: &Contender) -> HolderFacts {
-        HolderFacts {
-            number: holder.number,
-            owner: holder.owner.text.clone(),
-            token: self.token_of(holder),
-            since: holder.held_since.unwrap_or(holder.queued_at),
         }
     }
 

@@ -14,6 +14,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{collections::VecDeque, sync::Arc};
 
 pub use crate::kind::{NodeKind, PackedKind};
+pub use crate::moment::Moment;
+pub use crate::revocation::Revocation;
 
 /// A client's liveness. It has no deadline: deadlines belong to the leader's clock and are not replicated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -273,17 +275,6 @@ impl Hold {
     }
 }
 
-/// An administrator's request to a holder to release the lock.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Revocation {
-    /// The revision of the request.
-    pub revision: Revision,
-    /// The administrator's client, such as `curl@127.0.0.1`.
-    pub by: String,
-    /// The reason; may be empty.
-    pub reason: String,
-}
-
 /// A contender of a lock: a holder or a waiter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contender {
@@ -399,15 +390,6 @@ impl Contender {
     pub fn cannot_be_overtaken(&self) -> bool {
         self.is_multi_lock() || self.overtaken >= OVERTAKEN_MAX
     }
-}
-
-/// A point in the history. The revision decides; the time is for people.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moment {
-    /// The revision.
-    pub revision: Revision,
-    /// The time in the command, by the clock of the node that made it.
-    pub at: WallMillis,
 }
 
 #[cfg(test)]

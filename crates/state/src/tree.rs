@@ -4,7 +4,8 @@ use crate::{
     lock_table::LockTable,
     record::{Contender, NodeKind, NodeRole, Znode},
     value::Value,
-    weighed::Weighed,
+    weighed::{Weigh, Weighed},
+    weight::{LOCK_BYTES, NODE_BYTES, len, node_weight},
 };
 use fairhold_types::{GrantNumber, LockName, Path, Revision, SessionNumber, time::WallMillis};
 use std::{ops::Bound, sync::Arc};
@@ -327,6 +328,33 @@ impl Tree {
         self.nodes.remove(&path);
         self.value_bytes -= node.value.len() as u64;
         if let NodeRole::Contender(contender) = Arc::unwrap_or_clone(node).role { Some(contender) } else { None }
+    }
+}
+
+impl Weigh<Path> for TreeSlot {
+    /// A node below `/locks` stores the name of its lock a second time.
+    fn key_weight(path: &Path) -> u64 {
+        len(path.as_str()) * if path.is_under_locks() { 2 } else { 1 }
+    }
+
+    fn weight(&self) -> u64 {
+        match self {
+            TreeSlot::Node(node) => node_weight(node),
+            TreeSlot::Lock => NODE_BYTES + LOCK_BYTES,
+            // Its own table counts it.
+            TreeSlot::Contender(_) => 0,
+        }
+    }
+}
+
+impl Weigh<GrantNumber> for ContenderNode {
+    /// `TreeSlot` counts its path.
+    fn key_weight(_: &GrantNumber) -> u64 {
+        0
+    }
+
+    fn weight(&self) -> u64 {
+        node_weight(&self.node)
     }
 }
 

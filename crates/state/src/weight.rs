@@ -9,10 +9,9 @@ use crate::{
     command::{Meta, OperationResult},
     record::{Contender, NodeRole, Revocation, SessionRecord, Znode},
     tombstones::Tombstone,
-    tree::{ContenderNode, TreeSlot},
     weighed::Weigh,
 };
-use fairhold_types::{GrantId, GrantNumber, LockName, Path, Revision, SessionNumber};
+use fairhold_types::{GrantId, LockName, Revision, SessionNumber};
 use std::sync::Arc;
 
 /// A node, without its path and its value.
@@ -61,33 +60,6 @@ pub(crate) fn len(text: &str) -> u64 {
 fn meta_weight(meta: &Meta) -> u64 {
     let pairs = meta.iter().map(|(key, value)| META_PAIR_BYTES + len(key) + len(value));
     if meta.is_empty() { 0 } else { META_BYTES + pairs.sum::<u64>() }
-}
-
-impl Weigh<Path> for TreeSlot {
-    /// A node below `/locks` stores the name of its lock a second time.
-    fn key_weight(path: &Path) -> u64 {
-        len(path.as_str()) * if path.is_under_locks() { 2 } else { 1 }
-    }
-
-    fn weight(&self) -> u64 {
-        match self {
-            TreeSlot::Node(node) => node_weight(node),
-            TreeSlot::Lock => NODE_BYTES + LOCK_BYTES,
-            // Its own table counts it.
-            TreeSlot::Contender(_) => 0,
-        }
-    }
-}
-
-impl Weigh<GrantNumber> for ContenderNode {
-    /// `TreeSlot` counts its path.
-    fn key_weight(_: &GrantNumber) -> u64 {
-        0
-    }
-
-    fn weight(&self) -> u64 {
-        node_weight(&self.node)
-    }
 }
 
 pub(crate) fn node_weight(node: &Znode) -> u64 {
