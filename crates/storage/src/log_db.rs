@@ -121,7 +121,10 @@ impl LogDb {
         let is_new = purged.is_none_or(|purged| purged.index < through.index);
         if is_new {
             let mut write = LogWrite::default();
-            write.purge(&(first..through.index + 1), &through, last.max(Some(through)).as_ref())?;
+            // Compares by index: later entries may be of an earlier term until a leader replaces them, and the entries that
+            // the snapshot replaces may be of a later one.
+            let last = last.filter(|last| last.index > through.index).unwrap_or(through);
+            write.purge(&(first..through.index + 1), &through, Some(&last))?;
             self.write(write)?;
         }
         self.remove_purged_tables(self.pointers()?.first)?;
@@ -273,7 +276,7 @@ impl LogWrite {
         }
     }
 
-    /// Removes these entries, of which `purged` is the last. `last` is the last entry of the log after it.
+    /// Removes these entries. `purged` is the last of them. `last` is the last entry of the log after the purge.
     pub(crate) fn purge(&mut self, removed: &Range<u64>, purged: &LogId, last: Option<&LogId>) -> io::Result<()> {
         self.delete_entries(removed);
         self.purged_end = Some(removed.end);

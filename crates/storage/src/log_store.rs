@@ -1,5 +1,5 @@
 //! The replicated log and the vote, for openraft: `append` returns when the entries are readable, and their callback is
-//! called when they are on disk.
+//! called when they are on disk. A vote and a truncation return when they are on disk.
 //!
 //! All writes go through one queue to one thread (`log_writer`), so they happen in the order of the calls. Writes that
 //! arrive during a sync share the next one (group commit). The newest entries are in memory (`log_tail`), older ones

@@ -12,7 +12,7 @@ type Entry = EntryOf<TypeConfig>;
 type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
-/// Beyond this many bytes of memory, entries leave it when they are on disk.
+/// If the entries take more bytes of memory than this, those on disk leave it.
 pub(crate) const TAIL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The bounds of the current log and its newest entries, on disk or not. Only openraft's core changes it, and the writer

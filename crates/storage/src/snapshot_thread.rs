@@ -13,6 +13,7 @@ use std::{
         Arc, OnceLock,
         mpsc::{self, RecvTimeoutError},
     },
+    thread::ThreadId,
     time::Duration,
 };
 use tokio::sync::oneshot;
@@ -31,6 +32,7 @@ type Work = Box<dyn FnOnce() + Send>;
 pub(crate) struct SnapshotThread {
     work: mpsc::SyncSender<Work>,
     idle: Arc<OnceLock<fn()>>,
+    id: ThreadId,
 }
 
 impl SnapshotThread {
@@ -38,13 +40,18 @@ impl SnapshotThread {
         let (sender, waiting) = mpsc::sync_channel(WAITING_MAX);
         let idle = Arc::new(OnceLock::new());
         let called = Arc::clone(&idle);
-        std::thread::Builder::new().name("snapshots".to_owned()).spawn(move || run(&waiting, &called))?;
-        Ok(SnapshotThread { work: sender, idle })
+        let thread = std::thread::Builder::new().name("snapshots".to_owned()).spawn(move || run(&waiting, &called))?;
+        Ok(SnapshotThread { work: sender, idle, id: thread.thread().id() })
     }
 
     /// The function to call when the thread becomes idle.
     pub(crate) fn when_idle(&self, idle: fn()) {
         self.idle.get_or_init(|| idle);
+    }
+
+    /// Whether the caller runs on this thread.
+    pub(crate) fn is_current(&self) -> bool {
+        std::thread::current().id() == self.id
     }
 
     /// Runs a job on the thread, after the jobs queued before it, and returns its result.

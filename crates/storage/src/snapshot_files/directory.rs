@@ -153,12 +153,14 @@ impl Drop for SnapshotFile {
             return;
         }
         let path = std::mem::take(&mut self.path);
-        // On the snapshot thread, because it may be large.
-        drop(self.directory.snapshot_thread.run(move || {
+        let remove = move || {
             // Its name is temporary. The next start removes the rest.
             if let Err(error) = durable::remove(&path, &path) {
                 tracing::debug!(%error, "cannot remove an incomplete snapshot: it stays until the next start");
             }
-        }));
+        };
+        // On the snapshot thread, because it may be large. A failed write ends the node, so the file of a failed write is
+        // removed before its error is reported.
+        if self.directory.snapshot_thread.is_current() { remove() } else { drop(self.directory.snapshot_thread.run(remove)) }
     }
 }

@@ -224,3 +224,17 @@ async fn a_purge_frees_disk_space() {
     assert!(written > 350 * 1024 * 1024, "only {written} bytes were written: too few for this test");
     assert!(peak < 250 * 1024 * 1024, "{peak} bytes at the peak, of {written} written");
 }
+
+/// The commands of small entries take far more memory than their bytes.
+#[tokio::test]
+async fn the_entries_in_memory_are_bounded_by_what_they_take_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = LogDb::open(directory.path(), false).unwrap();
+    let mut tail = log.recover().unwrap();
+    let size = crate::log_db::seal(&entry(1, 0, 100)).unwrap().len();
+    let count = TAIL_BYTES_MAX / size;
+    let change = tail.append((0..count as u64).map(|index| entry(1, index, 100)).collect()).unwrap();
+    tail.mark_written(change);
+    let left = tail.view(0..u64::MAX, usize::MAX).in_memory.len();
+    assert!(0 < left && left < count / 2, "{left} of {count} entries of {size} bytes are in memory");
+}

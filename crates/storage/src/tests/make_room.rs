@@ -7,8 +7,8 @@ use fairhold_raft::snapshot::SnapshotImage;
 use openraft::alias::SnapshotMetaOf;
 
 /// A snapshot whose metadata covers the log through `index`, as a node's does.
-fn covering(index: u64) -> SnapshotImage {
-    let meta = SnapshotMetaOf::<TypeConfig> { last_log_id: Some(log_id(1, index)), last_membership: Default::default() };
+fn covering(term: u64, index: u64) -> SnapshotImage {
+    let meta = SnapshotMetaOf::<TypeConfig> { last_log_id: Some(log_id(term, index)), last_membership: Default::default() };
     SnapshotImage { meta: Bytes::from(fairhold_codec::encode(1, &meta).unwrap()), blocks: vec![Bytes::from_static(b"state")] }
 }
 
@@ -30,7 +30,7 @@ async fn only_log_entries_covered_by_the_snapshot_are_freed() {
     drop(storage);
     assert_eq!(free_covered_log(home.path(), 1).unwrap(), None, "no snapshot covers anything");
     let storage = Storage::open(home.path(), 1).unwrap();
-    save(&storage.snapshots, covering(179)).await.unwrap();
+    save(&storage.snapshots, covering(1, 179)).await.unwrap();
     drop(storage);
 
     let before = log_bytes(home.path());
@@ -54,7 +54,7 @@ async fn a_log_that_ends_before_its_snapshot_continues_after_it() {
     let home = tempfile::tempdir().unwrap();
     let mut storage = Storage::open(home.path(), 1).unwrap();
     append(&mut storage.log, entries(1, 0..10)).await.unwrap();
-    save(&storage.snapshots, covering(50)).await.unwrap();
+    save(&storage.snapshots, covering(1, 50)).await.unwrap();
     drop(storage);
     assert_eq!(free_covered_log(home.path(), 1).unwrap(), Some(50));
     let mut storage = Storage::open(home.path(), 1).unwrap();
@@ -63,12 +63,27 @@ async fn a_log_that_ends_before_its_snapshot_continues_after_it() {
     assert_eq!(read_all(&mut storage.log).await.unwrap(), entries(2, 51..53));
 }
 
+/// It was the leader of a later term than the entries of the snapshot, and no other node got its own entries.
+#[tokio::test]
+async fn a_log_of_a_deposed_leader_continues_after_the_snapshot_that_replaces_it() {
+    let home = tempfile::tempdir().unwrap();
+    let mut storage = Storage::open(home.path(), 1).unwrap();
+    append(&mut storage.log, entries(3, 0..10)).await.unwrap();
+    save(&storage.snapshots, covering(2, 50)).await.unwrap();
+    drop(storage);
+    assert_eq!(free_covered_log(home.path(), 1).unwrap(), Some(50));
+    let mut storage = Storage::open(home.path(), 1).unwrap();
+    assert!(read_all(&mut storage.log).await.unwrap().is_empty());
+    append(&mut storage.log, entries(4, 51..53)).await.unwrap();
+    assert_eq!(read_all(&mut storage.log).await.unwrap(), entries(4, 51..53));
+}
+
 #[tokio::test]
 async fn nothing_is_freed_for_a_damaged_snapshot() {
     let home = tempfile::tempdir().unwrap();
     let mut storage = Storage::open(home.path(), 1).unwrap();
     append(&mut storage.log, entries(1, 0..10)).await.unwrap();
-    save(&storage.snapshots, covering(5)).await.unwrap();
+    save(&storage.snapshots, covering(1, 5)).await.unwrap();
     drop(storage);
     let file = files(&home.path().join("snapshot"), |_| true).pop().unwrap();
     let mut bytes = std::fs::read(&file).unwrap();

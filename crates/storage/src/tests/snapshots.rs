@@ -48,6 +48,24 @@ async fn settled(snapshots: &SnapshotFiles) {
     snapshots.run_blocking(Box::new(|| ())).await.unwrap();
 }
 
+/// A failed write ends the node, which has no time left for another job of the snapshot thread.
+#[tokio::test]
+async fn the_file_of_a_snapshot_that_fails_on_the_snapshot_thread_is_removed_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let snapshots = open(home.path());
+    let mut failing = snapshots.draft(image("one").meta);
+    let folder = home.path().to_owned();
+    let (sender, left) = std::sync::mpsc::channel();
+    let job = move || {
+        failing.write(b"block").unwrap();
+        let written = files(&folder, |_| true).len();
+        drop(failing);
+        sender.send((written, files(&folder, |_| true).len())).unwrap();
+    };
+    snapshots.run_blocking(Box::new(job)).await.unwrap();
+    assert_eq!(left.recv().unwrap(), (1, 0));
+}
+
 #[tokio::test]
 async fn only_the_newest_snapshot_is_kept() {
     let home = tempfile::tempdir().unwrap();
