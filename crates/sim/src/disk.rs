@@ -35,6 +35,7 @@ enum FlushWaiter {
     Nobody,
     Append(IOFlushed<C>),
     Vote(oneshot::Sender<io::Result<()>>),
+    Truncation(oneshot::Sender<io::Result<()>>),
 }
 
 impl FlushWaiter {
@@ -43,7 +44,7 @@ impl FlushWaiter {
             FlushWaiter::Nobody => {}
             FlushWaiter::Append(flushed) => flushed.io_completed(result),
             // The waiting task may be gone.
-            FlushWaiter::Vote(done) => drop(done.send(result)),
+            FlushWaiter::Vote(done) | FlushWaiter::Truncation(done) => drop(done.send(result)),
         }
     }
 
@@ -56,7 +57,7 @@ impl FlushWaiter {
     /// Only with a planted bug.
     fn is_answered_early(&self) -> bool {
         match self {
-            FlushWaiter::Nobody => false,
+            FlushWaiter::Nobody | FlushWaiter::Truncation(_) => false,
             FlushWaiter::Append(_) => planted::has(Bug::AcknowledgesUnflushed),
             FlushWaiter::Vote(_) => planted::has(Bug::VotesUnflushed),
         }
@@ -193,11 +194,9 @@ impl Disk {
         self.locked().pending.iter().flat_map(|(writes, _)| writes).any(|write| matches!(write, Write::Vote(_)))
     }
 
-    /// Whether an unflushed write is a truncation of the log, with an entry after it.
+    /// Whether an unflushed write is a truncation of the log.
     pub(crate) fn has_unflushed_truncation(&self) -> bool {
-        let inner = self.locked();
-        let mut writes = inner.pending.iter().flat_map(|(writes, _)| writes);
-        writes.any(|write| matches!(write, Write::Truncate(_))) && writes.any(|write| matches!(write, Write::Entry(_)))
+        self.locked().pending.iter().flat_map(|(writes, _)| writes).any(|write| matches!(write, Write::Truncate(_)))
     }
 
     /// The number of flushed truncations of the log.
@@ -264,6 +263,13 @@ impl SimLog {
         early.complete(Ok(()));
         self.disk.written.notify_one();
         Ok(())
+    }
+
+    /// Writes, and waits until it is flushed.
+    async fn flushed(&self, write: Write, waiter: fn(oneshot::Sender<io::Result<()>>) -> FlushWaiter) -> io::Result<()> {
+        let (done, flushed) = oneshot::channel();
+        self.write(vec![write], waiter(done))?;
+        flushed.await.unwrap_or_else(|_| Err(io::Error::other("the machine is off")))
     }
 
     /// Flushes all pending writes together and answers their waiters.
@@ -339,9 +345,7 @@ impl RaftLogStorage<C> for SimLog {
 
     async fn save_vote(&mut self, vote: &VoteOf<C>) -> io::Result<()> {
         failpoint!(StorageVoteSave)?;
-        let (done, saved) = oneshot::channel();
-        self.write(vec![Write::Vote(*vote)], FlushWaiter::Vote(done))?;
-        saved.await.unwrap_or_else(|_| Err(io::Error::other("the machine is off")))?;
+        self.flushed(Write::Vote(*vote), FlushWaiter::Vote).await?;
         failpoint!(StorageVoteSaved)
     }
 
@@ -367,7 +371,7 @@ impl RaftLogStorage<C> for SimLog {
     async fn truncate_after(&mut self, last: Option<LogIdOf<C>>) -> io::Result<()> {
         failpoint!(StorageTruncateBegin)?;
         self.disk.coverage.probe(Probe::LogTruncated);
-        self.write(vec![Write::Truncate(last.map_or(0, |last| last.index + 1))], FlushWaiter::Nobody)?;
+        self.flushed(Write::Truncate(last.map_or(0, |last| last.index + 1)), FlushWaiter::Truncation).await?;
         failpoint!(StorageTruncateDone)
     }
 
