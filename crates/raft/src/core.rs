@@ -78,12 +78,12 @@ pub trait LeaderHandler: Send + Sync + 'static {
 /// The handle of a running Raft.
 pub(crate) type RaftOf<RT> = Raft<Types<RT>, Machine<RT>>;
 
-/// What the clients for other nodes use, and what they record.
+/// The transport to other nodes, and the records of the clients that use it.
 pub(crate) struct Links<RT: AsyncRuntime> {
     pub(crate) peer: Arc<dyn Peer>,
     /// The votes for this node.
     pub(crate) ballots: Ballots<RT::Instant>,
-    /// What other nodes' storage has lost.
+    /// The losses of other nodes' storage.
     pub(crate) losses: Losses,
     /// The round trips of heartbeats.
     pub(crate) round_trips: RoundTrips,

@@ -38,7 +38,7 @@ pub enum NotProposed {
 }
 
 impl NotProposed {
-    /// Whether the same node tries again by itself: it waits for a leader.
+    /// Whether the node retries by itself, because it only waits for a leader.
     pub(crate) fn awaits_leader(self) -> bool {
         match self {
             NotProposed::NoLeader | NotProposed::Deposed => true,

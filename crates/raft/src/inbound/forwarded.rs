@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Why node `from` may not forward a command; `None` if it may. Only the leader proposes verdicts, each node reports
 /// only its own capacity, and all other commands must respect the limits for clients.
 pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
-    if command.is_leader_only() && !planted::has(Bug::ExpiresByOldLeader) {
+    if is_verdict(command) {
         return Some(Rejection::Unsupported { what: "a verdict of the leader from a node that does not lead".to_owned() });
     }
     if let Command::RecordCapacity { node, .. } = command
@@ -56,6 +56,11 @@ pub(super) async fn serve<RT: AsyncRuntime>(
         }
     }))
     .await
+}
+
+/// Whether only the leader may propose this command.
+fn is_verdict(command: &Command) -> bool {
+    command.is_leader_only() && !planted::has(Bug::ExpiresByOldLeader)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! openraft answers a heartbeat only once everything before it is on disk. If the disks of a majority stall, for example
 //! because all nodes share one, the leader hears nothing for the lease, stops its heartbeats, and loses its leadership.
 //! But the answer to a heartbeat acknowledges no new entry. So if the disk takes long, this module answers as soon as
-//! Raft has accepted the heartbeat.
+//! Raft has accepted the heartbeat. While Raft saves a vote or truncates its log, it accepts nothing.
 
 use crate::{
     base::lost_entries::LostEntries,
@@ -44,7 +44,7 @@ pub(crate) async fn answer<RT: AsyncRuntime>(core: Arc<Core<RT>>, rpc: AppendEnt
         }
     };
     match (response, acknowledged) {
-        (Ok(AppendEntriesResponse::Conflict), Some(acknowledged)) if !planted::has(Bug::HidesLostEntries) => {
+        (Ok(AppendEntriesResponse::Conflict), Some(acknowledged)) if reports_loss() => {
             let has = core.with_metrics(|metrics| metrics.last_log_index);
             let lost = LostEntries { node: core.id, leader, acknowledged: acknowledged.index, has };
             let refusal = Refusal::LostEntries(lost.clone());
@@ -72,4 +72,9 @@ async fn is_accepted<RT: AsyncRuntime>(core: &Core<RT>, vote: Vote<LeaderId>, ac
     });
     // Raft has stopped if there is no answer.
     accepted.await.unwrap_or(false)
+}
+
+/// Always true, except with the planted bug.
+fn reports_loss() -> bool {
+    !planted::has(Bug::HidesLostEntries)
 }

@@ -41,8 +41,8 @@ pub(crate) struct Proposal {
     pub(crate) answer: oneshot::Sender<ProposalOutcome>,
 }
 
-/// Whether the command is settled: its caller has withdrawn it, or the batcher has handed it over. The first of them sets
-/// it, and finds it `false`.
+/// Whether the command is settled: its caller has withdrawn it, or the batcher has handed it over. Each of them swaps
+/// `true` in; the first finds `false`, and decides.
 type Settled = Arc<AtomicBool>;
 
 impl Proposal {
