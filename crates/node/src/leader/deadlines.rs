@@ -15,7 +15,8 @@ pub(crate) struct Deadlines<K, I> {
     by_place: BTreeSet<(I, K)>,
 }
 
-/// A keepalive moves `at` alone, so that it costs one look-up. The object's place follows when its turn comes.
+/// Most keepalives move `at` alone, so that they cost one look-up. The object's place follows when half of the timeout is
+/// left until it. So few places are left to be moved when their time comes, even if all objects began at one moment.
 #[derive(Debug)]
 struct Deadline<I> {
     at: I,
@@ -43,8 +44,9 @@ impl<K: Clone + Ord + Hash, I: Copy + Ord + Add<Duration, Output = I>> Deadlines
         let deadline = self.by_key.get_mut(&key)?;
         let timeout = deadline.timeout;
         deadline.at = now + timeout;
-        // `now` jumps back when a pause of the process is found. A place after the deadline would be too late.
-        if deadline.at < deadline.place {
+        // `now` jumps back when the clock detects that the process was paused. At a place after its deadline, the object
+        // would be found too late.
+        if deadline.at < deadline.place || deadline.place < now + timeout / 2 {
             self.insert(key, timeout, now);
         }
         Some(timeout)
@@ -147,5 +149,21 @@ mod tests {
         assert_eq!(deadlines.due(AtOffset(30)), vec![2]);
         deadlines.touch(1, AtOffset(30));
         assert_eq!((deadlines.due(AtOffset(39)), deadlines.due(AtOffset(40))), (vec![2], vec![2, 1]));
+    }
+
+    /// A new leader gives all sessions their full timeout at one moment. If all their places had to be moved later, in one
+    /// call, that call would take long.
+    #[test]
+    fn no_places_are_left_to_be_moved_at_once_for_objects_that_are_kept_alive() {
+        let mut deadlines = Deadlines::new();
+        let timeout = Duration::from_secs(30);
+        (0..1_000_u16).for_each(|key| deadlines.insert(key, timeout, AtOffset(0)));
+        for now in 1..200 {
+            let outdated = deadlines.by_place.range(..=(AtOffset(now), u16::MAX)).count();
+            assert_eq!((outdated, deadlines.due(AtOffset(now))), (0, vec![]), "at {now}");
+            (0..1_000_u16).filter(|key| u64::from(*key % 10) == now % 10).for_each(|key| {
+                deadlines.touch(key, AtOffset(now));
+            });
+        }
     }
 }

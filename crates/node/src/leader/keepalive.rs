@@ -27,9 +27,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 /// The version byte of keepalives between nodes.
 const KEEPALIVE_FORMAT: u8 = 1;
-/// Keepalives that may wait at one node for the next message.
+/// Keepalives that may wait at one node, for the next message or for the answer to one.
 const QUEUE_MAX: usize = 65_536;
-/// With this many keepalives, a message to the leader is full. The last call that it takes may exceed it.
+/// A message to the leader with this many keepalives takes no further call. Its last call may exceed the number.
 const BATCH_MAX: usize = 8_192;
 /// How long one message to the leader may take. After that the keepalives go to the leader of that time.
 const MESSAGE_TIMEOUT: Duration = Duration::from_millis(1_000);
@@ -76,7 +76,7 @@ enum RenewalReply {
 #[derive(Debug, Clone)]
 pub(crate) struct Keepalives {
     queue: mpsc::UnboundedSender<PendingRenewals>,
-    /// One permit for each keepalive that may wait.
+    /// One permit for each keepalive that waits, until it is answered.
     room: Arc<Semaphore>,
     metrics: KeepaliveMetrics,
 }
@@ -119,6 +119,9 @@ impl Keepalives {
         // A keepalive that was sent may have moved the deadline on its arrival, whatever the next attempt returns.
         let mut is_sent = false;
         let mut open: Vec<usize> = (0..renewals.len()).collect();
+        if open.is_empty() {
+            return Ok(all);
+        }
         loop {
             match self.enqueue(open.iter().map(|place| renewals[*place]).collect()) {
                 Ok(answered) => match RT::timeout_at(deadline, answered).await {
@@ -306,7 +309,7 @@ async fn confirm<RT: AsyncRuntime>(
         return None;
     }
     Some(replica.read(|state| {
-        let result = |(renewal, touched)| match (session_now(state, renewal, touched), touched) {
+        let result = |(renewal, touched)| match (session_of(state, renewal), touched) {
             (Ok(session), Some((moved, timeout))) if session == moved && !clock.cannot_confirm(arrived.leadership, session) => {
                 Renewed::Alive { timeout_ms: duration::millis(timeout) }
             }
@@ -330,15 +333,6 @@ fn session_of(state: &State, renewal: Renewal) -> Result<SessionNumber, Renewed>
             GrantStatus::Ended(reason) => Err(Renewed::Ended { reason: Some(reason) }),
             GrantStatus::Unknown => Err(ended),
         },
-    }
-}
-
-/// The session of a keepalive whose deadline moved on its arrival, looked up again.
-fn session_now(state: &State, renewal: Renewal, touched: Option<(SessionNumber, Duration)>) -> Result<SessionNumber, Renewed> {
-    match (renewal, touched) {
-        // An id belongs to one session for ever, so its number is enough.
-        (Renewal::Session(_), Some((number, _))) => session_of(state, Renewal::Number(number)),
-        _ => session_of(state, renewal),
     }
 }
 
@@ -425,5 +419,29 @@ mod tests {
         assert_eq!(second.renewals, [renewal(2)]);
         answer(second, vec![ALIVE]);
         assert_eq!(all.await.unwrap(), Ok(At { value: vec![ALIVE, ALIVE, ended], revision: Revision(9) }));
+    }
+
+    #[tokio::test]
+    async fn a_call_without_keepalives_needs_no_leader() {
+        let (keepalives, mut queue) = keepalives(1);
+        let none = keepalives.renew_all::<TokioRuntime>(Vec::new(), Moment::now() + TEST_TIMEOUT).await;
+        assert_eq!(none, Ok(At { value: Vec::new(), revision: Revision::default() }));
+        assert!(queue.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_message_leaves_out_callers_that_gave_up_and_exceeds_its_size_by_one_call_at_most() {
+        let (keepalives, queue) = keepalives(3 * BATCH_MAX);
+        let mut batcher = KeepaliveBatcher { queue, metrics: KeepaliveMetrics::default() };
+        let call = |count: u64| keepalives.enqueue((0..count).map(renewal).collect()).unwrap();
+        let given_up = call(7);
+        let _small = call(1);
+        let _large = call(BATCH_MAX as u64);
+        let _next = call(2);
+        drop(given_up);
+        let first = batcher.queue.recv().await.unwrap();
+        let (batch, renewals) = batcher.collect(first);
+        assert_eq!((batch.len(), renewals.len()), (2, 1 + BATCH_MAX));
+        assert_eq!(batcher.queue.recv().await.unwrap().renewals.len(), 2, "the rest waits for the next message");
     }
 }
