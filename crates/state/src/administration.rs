@@ -20,7 +20,7 @@ impl Change<'_> {
             return Err(Rejection::Unsupported { what: "a lock with a contender's name".to_owned() });
         }
         if let Some(key) = request.key {
-            if self.was_written(key)? {
+            if self.state.was_written(key)? {
                 return Ok(Effect::Unchanged(Outcome::Nothing));
             }
             self.require_tombstone_room()?;
@@ -54,7 +54,7 @@ impl Change<'_> {
     /// Asks the holders of a lock to release it. Ends no grant.
     pub(crate) fn revoke(&mut self, request: &Revoke) -> Result<Effect, Rejection> {
         if let Some(key) = request.key {
-            if self.was_written(key)? {
+            if self.state.was_written(key)? {
                 return Ok(Effect::Unchanged(Outcome::Nothing));
             }
             self.require_tombstone_room()?;

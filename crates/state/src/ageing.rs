@@ -20,7 +20,7 @@ impl Change<'_> {
         let contender = self.contender_mut(oldest);
         contender.overtaken += 1;
         if contender.cannot_be_overtaken() {
-            self.state.tree.locks.update(lock, |record| record.queue.barriers.insert(rank));
+            self.state.tree.locks.update(lock, |record| record.queue_mut().barriers.insert(rank));
         }
     }
 }

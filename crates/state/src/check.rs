@@ -64,17 +64,12 @@ impl State {
         let mut rebuilt = self.clone();
         rebuilt.rebuild_caches();
         if rebuilt.index != self.index || rebuilt.tree != self.tree {
-            return Err("an index differs from the tree".to_owned());
+            return Err("an index, a queue or a count differs from the tree".to_owned());
         }
-        let contenders = || {
-            self.tree.iter().filter_map(|(_, node)| match &node.role {
-                NodeRole::Contender(contender) => Some(&**contender),
-                NodeRole::Data | NodeRole::Lock(_) => None,
-            })
-        };
+        let contenders = || self.tree.iter().filter_map(|(_, node)| node.contender());
         contenders().try_for_each(|contender| self.check_secondaries(contender))?;
         if !self.tree.is_consistent() {
-            return Err("the tree shows other contenders than its table has".to_owned());
+            return Err("the tree shows other locks or contenders than their tables have".to_owned());
         }
         for path in self.index.secondaries.values() {
             if !matches!(self.tree.get(path).map(|node| &node.role), Some(NodeRole::Contender(_))) {

@@ -11,7 +11,6 @@ use crate::{
 use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};
 use std::{
     iter::{Chain, Once},
-    ops::Deref,
     sync::Arc,
     vec,
 };
@@ -62,27 +61,6 @@ pub(crate) fn new_contender(
     })
 }
 
-/// A contender that is kept while other parts of the state change.
-pub(crate) struct SharedContender(Arc<Znode>);
-
-impl Deref for SharedContender {
-    type Target = Contender;
-
-    fn deref(&self) -> &Contender {
-        match contender_of(&self.0) {
-            Some(contender) => contender,
-            None => unreachable!("the node of a contender has none"),
-        }
-    }
-}
-
-fn contender_of(node: &Znode) -> Option<&Contender> {
-    match &node.role {
-        NodeRole::Contender(contender) => Some(contender),
-        NodeRole::Data | NodeRole::Lock(_) => None,
-    }
-}
-
 /// The locks of a grant, in the order of its request. A grant of one lock needs no list.
 #[derive(Debug, Clone)]
 pub(crate) struct Locks {
@@ -125,13 +103,13 @@ impl State {
     /// The contender of a grant in one of its locks.
     #[must_use]
     pub fn contender_in(&self, lock: &LockName, number: GrantNumber) -> Option<&Contender> {
-        contender_of(self.contender_node(lock, number)?)
+        self.contender_node(lock, number)?.contender()
     }
 
-    /// The node of that contender.
-    fn contender_node(&self, lock: &LockName, number: GrantNumber) -> Option<&Arc<Znode>> {
+    /// The node of that contender, to keep while other parts of the state change.
+    pub(crate) fn contender_node(&self, lock: &LockName, number: GrantNumber) -> Option<&Arc<Znode>> {
         let first = self.tree.contender(number)?;
-        if contender_of(first)?.lock == *lock {
+        if first.contender()?.lock == *lock {
             return Some(first);
         }
         self.tree.secondary(self.index.secondaries.get(&(number, lock.clone()))?)
@@ -168,11 +146,9 @@ impl Change<'_> {
     /// The contender of a grant with one lock, to change fields that do not count in its weight. `update_contenders`
     /// can change all fields.
     pub(crate) fn contender_mut(&mut self, number: GrantNumber) -> &mut Contender {
-        match self.state.tree.contender_mut(number).map(|node| &mut node.role) {
-            Some(NodeRole::Contender(contender)) => contender,
-            Some(NodeRole::Data | NodeRole::Lock(_)) | None => {
-                unreachable!("an index has grant #{number}, but the tree has no contender of it")
-            }
+        match self.state.tree.contender_mut(number).and_then(Znode::contender_mut) {
+            Some(contender) => contender,
+            None => unreachable!("an index has grant #{number}, but the tree has no contender of it"),
         }
     }
 
@@ -205,14 +181,6 @@ impl Change<'_> {
         }
     }
 
-    /// The same, to keep while indexes and other nodes change.
-    pub(crate) fn shared_contender(&self, lock: &LockName, number: GrantNumber) -> SharedContender {
-        match self.state.contender_node(lock, number) {
-            Some(node) => SharedContender(Arc::clone(node)),
-            None => unreachable!("grant #{number} has no contender in {lock}"),
-        }
-    }
-
     /// Removes all contenders of a grant from the tree.
     pub(crate) fn remove_contenders(&mut self, number: GrantNumber) -> RemovedContenders {
         let Some(first) = self.state.tree.remove_contender(number) else {
@@ -230,15 +198,14 @@ impl Change<'_> {
         RemovedContenders { others: others.collect(), first }
     }
 
-    /// Removes a contender from the record of its lock and from the indexes. The tree has counted out a contender in a
-    /// further lock.
+    /// Removes a contender from the record of its lock and from the indexes. For a contender in a further lock, the tree
+    /// has already updated the lock's node.
     fn leave_lock(&mut self, contender: &Contender) {
         let revision = self.revision;
         let State { tree, index, .. } = &mut *self.state;
         let empty = tree.locks.update(&contender.lock, |record| {
             record.node.iter_mut().filter(|_| !contender.secondary).for_each(|node| node.remove_child(revision));
-            record.queue.remove(contender);
-            record.queue.is_empty()
+            record.remove(contender)
         });
         if empty == Some(true) {
             index.busy.remove(&contender.lock);

@@ -39,9 +39,9 @@ impl Change<'_> {
         let contender = self.contender_mut(number);
         contender.mode = Mode::Shared;
         contender.mode_since = Some(now);
-        self.state.tree.locks.update(&lock, |record| record.queue.count_mode_change(Mode::Shared));
+        self.state.tree.locks.update(&lock, |record| record.queue_mut().count_mode_change(Mode::Shared));
         self.events.push(Event::Downgraded { lock: lock.clone(), grant: number });
-        self.grant_waiters_of(&lock);
+        self.grant_waiters([lock]);
         Ok(Effect::Changed(hold_outcome(self.contender(number), &grant)))
     }
 
@@ -82,7 +82,7 @@ impl Change<'_> {
         contender.upgrade_key = named;
         self.set_upgrading(number, true);
         self.events.push(Event::Upgrading { lock: lock.clone(), grant: number });
-        self.grant_waiters_of(&lock);
+        self.grant_waiters([lock]);
         Ok(Effect::Changed(self.upgrade_outcome(number, &grant)))
     }
 
@@ -126,7 +126,7 @@ impl Change<'_> {
         let lock = contender.lock.clone();
         self.set_upgrading(number, false);
         self.events.push(Event::UpgradeEnded { lock: lock.clone(), grant: number });
-        self.grant_waiters_of(&lock);
+        self.grant_waiters([lock]);
         Ok(Effect::Changed(hold_outcome(self.contender(number), &grant)))
     }
 
@@ -149,7 +149,7 @@ impl Change<'_> {
         self.set_max_hold(number);
         let token = self.token_for(number);
         self.state.tree.locks.update(lock, |record| {
-            record.queue.count_mode_change(Mode::Exclusive);
+            record.queue_mut().count_mode_change(Mode::Exclusive);
             record.set_token(token)
         });
         self.events.push(Event::Granted { lock: lock.clone(), grant: number, token });
@@ -165,7 +165,7 @@ impl Change<'_> {
     /// Updates the caches of a holder whose `upgrading` flag has changed.
     pub(crate) fn update_upgrading(&mut self, contender: &Contender) {
         let upgrading = contender.upgrading.then_some(contender.number);
-        self.state.tree.locks.update(&contender.lock, |record| record.queue.upgrading = upgrading);
+        self.state.tree.locks.update(&contender.lock, |record| record.queue_mut().upgrading = upgrading);
         self.state.index.update_actor_waits(contender, contender.upgrading);
     }
 

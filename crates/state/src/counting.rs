@@ -17,9 +17,17 @@ impl State {
     }
 
     pub(crate) fn check_statistics(&self) -> Result<(), String> {
+        let locks = &self.tree.locks;
+        if locks.statistics().count() != locks.with_statistics {
+            return Err(format!("{} locks have statistics, not {}", locks.statistics().count(), locks.with_statistics));
+        }
         let mut all: u64 = 0;
         for (lock, record) in &self.tree.locks.records {
-            let holders = record.queue.holders.iter().filter(|number| !self.index.cooling.contains(*number));
+            let holders = record
+                .queue()
+                .into_iter()
+                .flat_map(|queue| &queue.holders)
+                .filter(|number| !self.index.cooling.contains(*number));
             let first = |number: &GrantNumber| self.contender(*number).is_some_and(|contender| contender.lock == *lock);
             let held: Vec<bool> = holders.map(first).collect();
             all += held.iter().filter(|first| **first).count() as u64;

@@ -48,7 +48,7 @@ impl LockSettings {
 impl Change<'_> {
     /// Gives the leader's node a new value and emits it to watchers.
     pub(crate) fn proclaim(&mut self, request: &Proclaim) -> Result<Effect, Rejection> {
-        if let Some(outcome) = self.earlier_outcome(request.key)? {
+        if let Some(outcome) = self.state.earlier_outcome(request.key)? {
             return Ok(Effect::Unchanged(outcome));
         }
         let number = self.state.index.ids.grant(&request.grant);

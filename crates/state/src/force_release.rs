@@ -16,7 +16,7 @@ impl Change<'_> {
     /// holders lose the lock at once; this command ends as many as it may, and later ones end the rest. The key is
     /// remembered even if the lock has no holder: a repeated request must not end later holders.
     pub(crate) fn break_lock(&mut self, request: &Break) -> Result<Effect, Rejection> {
-        if self.was_written(request.key)? {
+        if self.state.was_written(request.key)? {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
         let Break { key, lock, token, by, reason, at: _ } = request;

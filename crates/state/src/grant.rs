@@ -108,7 +108,7 @@ impl Change<'_> {
     pub(crate) fn abandon(&mut self, grant: GrantId, attempt: u64) -> Effect {
         let live = self.live_grant(&grant).ok();
         match live {
-            Some(number) if self.contender(number).attempt_of(&grant) > attempt && !planted::has(Bug::AbandonsNewerAttempt) => {
+            Some(number) if self.contender(number).attempt_of(&grant) > attempt && !abandons_newer_attempt() => {
                 Effect::Unchanged(Outcome::Nothing)
             }
             Some(number) if self.contender(number).holds() > 1 => {
@@ -198,7 +198,7 @@ impl Change<'_> {
         for lock in self.locks_of(number) {
             self.count_steps(END_STEPS);
             let expired = self.contender_in(&lock, number).clone();
-            self.state.tree.locks.update(&lock, |record| record.queue.unindex(&expired));
+            self.state.tree.locks.update(&lock, |record| record.queue_mut().unindex(&expired));
             self.events.push(Event::Ended {
                 lock: lock.clone(),
                 grant: number,
@@ -259,4 +259,9 @@ impl State {
     pub(crate) fn grant_ended(&self, grant: &GrantId, reason: EndReason) -> Rejection {
         Rejection::GrantEnded { reason, note: self.break_note(grant) }
     }
+}
+
+/// Always false, except with the planted bug.
+fn abandons_newer_attempt() -> bool {
+    planted::has(Bug::AbandonsNewerAttempt)
 }

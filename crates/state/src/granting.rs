@@ -12,7 +12,7 @@ use crate::{
     small_set::SmallSet,
 };
 use fairhold_types::{
-    FencingToken, GrantNumber, LockName,
+    FencingToken, GrantNumber, LockName, Revision,
     planted::{self, Bug},
 };
 use std::sync::Arc;
@@ -49,8 +49,11 @@ impl Change<'_> {
     /// Grants the waiters of one lock. Adds to `rest` the other locks in which they are granted or end. Returns false if
     /// too few steps are left.
     fn grant_waiters_at(&mut self, lock: &LockName, rest: &mut Vec<LockName>) -> bool {
-        if self.is_being_broken(lock) || self.state.queue_of(lock).is_none() {
+        if self.is_being_broken(lock) {
             return true;
+        }
+        if self.state.queue_of(lock).is_none() {
+            return self.has_steps_left();
         }
         self.finish_upgrade(lock);
         loop {
@@ -90,10 +93,6 @@ impl Change<'_> {
         }
     }
 
-    pub(crate) fn grant_waiters_of(&mut self, lock: &LockName) {
-        self.grant_waiters([lock.clone()]);
-    }
-
     /// Grants all locks of a grant. Returns those locks.
     fn grant(&mut self, number: GrantNumber) -> Locks {
         let (revision, at) = (self.revision, self.at);
@@ -113,10 +112,15 @@ impl Change<'_> {
         Arc::make_mut(&mut self.state.totals).granted(waited_ms, at_once);
         let token = self.token_for(number);
         for lock in locks.iter() {
-            let granted = self.shared_contender(lock, number);
-            let grant = |record: &mut LockRecord| record.grant(&granted, token, waited_ms, at_once);
-            let (election, unindexed) = self.state.tree.locks.update(lock, grant).unwrap_or_default();
-            self.state.index.end_wait(&granted);
+            let node = self.state.contender_node(lock, number).cloned();
+            let Some(granted) = node.as_ref().and_then(|node| node.contender()) else {
+                unreachable!("grant #{number} has no contender in {lock}")
+            };
+            let grant = |record: &mut LockRecord| record.grant(granted, token, waited_ms, at_once);
+            let Some((election, unindexed)) = self.state.tree.locks.update(lock, grant) else {
+                unreachable!("{lock} has a contender, but no record")
+            };
+            self.state.index.end_wait(granted);
             if unindexed {
                 self.state.index_holders(lock);
             }
@@ -140,7 +144,7 @@ impl Change<'_> {
         };
     }
 
-    /// Emits that a lock was granted, and the value of a new leader.
+    /// Emits the event that a lock was granted and, in an election, the new leader's value.
     pub(crate) fn emit_granted(&mut self, lock: &LockName, number: GrantNumber, token: FencingToken, election: bool) {
         self.count_steps(GRANT_STEPS);
         self.events.push(Event::Granted { lock: lock.clone(), grant: number, token });
@@ -151,11 +155,11 @@ impl Change<'_> {
 
     /// The token of a grant that is given now: the revision. With the planted bug, the revision at which it queued.
     pub(crate) fn token_for(&self, number: GrantNumber) -> FencingToken {
-        FencingToken(if planted::has(Bug::TokenOfTheQueue) { number.0 } else { self.revision.0 })
+        token_of_grant(self.revision, number)
     }
 }
 
-/// The shorter of two maximum hold times: one so far, and that of a lock.
+/// The shorter of the maximum hold time so far and that of a lock.
 pub(crate) fn shorter(hold_ms: Option<u64>, settings: Option<&LockSettings>) -> Option<u64> {
     hold_ms.into_iter().chain(settings.and_then(|settings| settings.max_hold_ms)).min()
 }
@@ -187,7 +191,7 @@ impl State {
     /// The first waiter, if it can be granted now.
     fn first_grantable(&self, lock: &LockName) -> Option<GrantNumber> {
         let record = self.lock_record(lock)?;
-        let number = next_waiter(&record.queue.waiting)?.number();
+        let number = next_waiter(&record.queue()?.waiting)?.number();
         let contender = self.contender_in(lock, number)?;
         if !self.is_next_and_fits(record, contender) {
             return None;
@@ -206,16 +210,27 @@ impl State {
 
     fn is_next_and_fits(&self, record: &LockRecord, contender: &Contender) -> bool {
         let lock = &contender.lock;
-        let first = record.queue.waiting.get_min().is_some_and(|rank| rank.number() == contender.number);
-        if !(first || planted::has(Bug::OvertakesWaiters)) || self.index.breaking.contains_key(lock) || self.is_dead(contender) {
+        let Some(queue) = record.queue() else { return false };
+        let first = queue.waiting.get_min().is_some_and(|rank| rank.number() == contender.number);
+        if !(first || planted_overtaking()) || self.index.breaking.contains_key(lock) || self.is_dead(contender) {
             return false;
         }
-        self.is_compatible(&record.queue, contender.mode, contender.permits, record.limit())
+        self.is_compatible(queue, contender.mode, contender.permits, record.limit())
     }
 }
 
 /// The first waiter; with the planted bug, the last.
 fn next_waiter(waiting: &SmallSet<ServiceRank, 2>) -> Option<ServiceRank> {
-    let next = if planted::has(Bug::OvertakesWaiters) { waiting.get_max() } else { waiting.get_min() };
+    let next = if planted_overtaking() { waiting.get_max() } else { waiting.get_min() };
     next.copied()
+}
+
+/// The token of a grant: its revision. With the planted bug, the revision at which it queued.
+fn token_of_grant(revision: Revision, number: GrantNumber) -> FencingToken {
+    FencingToken(if planted::has(Bug::TokenOfTheQueue) { number.0 } else { revision.0 })
+}
+
+/// Always false, except with the planted bug.
+pub(crate) fn planted_overtaking() -> bool {
+    planted::has(Bug::OvertakesWaiters)
 }

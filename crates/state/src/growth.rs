@@ -98,8 +98,8 @@ impl State {
         let BudgetCheck { before, share } = budget_check;
         let Some(max) = self.budget.bytes_max else { return Ok(()) };
         // Entries in the history do not count here: the history has a bound of its own.
-        let history = self.tree.locks.past_bytes;
-        let history_before = before.tree.locks.past_bytes;
+        let history = self.tree.locks.history_bytes;
+        let history_before = before.tree.locks.history_bytes;
         let bytes = self.bytes();
         let grew = bytes - history > before.bytes() - history_before;
         let lasts = self.lasting_bytes() - history > before.lasting_bytes() - history_before;

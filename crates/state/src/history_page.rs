@@ -122,7 +122,7 @@ impl State {
             let key = HistoryKey { ended: HistoryKey::END.ended, number: holding.number };
             Some((key, HistoryEntry { holding, ending: None }))
         });
-        let past = self.tree.locks.past_before(&query.lock, end).rev().map(move |(key, past)| {
+        let past = self.tree.locks.entries_before(&query.lock, end).rev().map(move |(key, past)| {
             let fits = was_then(past.holding.from, Some(past.ending.to));
             fits.then(|| (key, HistoryEntry { holding: past.holding.clone(), ending: Some(past.ending.clone()) }))
         });
@@ -133,8 +133,8 @@ impl State {
     /// The holders of a lock before a key in its history, the newest first.
     fn holders_before<'a>(&'a self, lock: &LockName, end: HistoryKey) -> impl Iterator<Item = &'a Contender> + Send + use<'a> {
         let record = self.tree.locks.entry(lock).filter(|_| end.ended == HistoryKey::END.ended);
-        record.into_iter().flat_map(move |(lock, record)| {
-            record.queue.holders.range(..end.number).rev().filter_map(|number| self.contender_in(lock, *number))
+        record.and_then(|(lock, record)| Some((lock, record.queue()?))).into_iter().flat_map(move |(lock, queue)| {
+            queue.holders.range(..end.number).rev().filter_map(|number| self.contender_in(lock, *number))
         })
     }
 }

@@ -19,6 +19,6 @@ impl State {
         let mut index = HolderIndex::default();
         let holders = self.queue_of(lock).into_iter().flat_map(|queue| &queue.holders);
         holders.filter_map(|number| self.contender_in(lock, *number)).for_each(|holder| index.add(holder));
-        self.tree.locks.update(lock, |record| record.queue.by_holder = Some(Arc::new(index)));
+        self.tree.locks.update(lock, |record| record.queue_mut().by_holder = Some(Arc::new(index)));
     }
 }

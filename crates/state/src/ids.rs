@@ -1,4 +1,4 @@
-//! What ids and keys are used for, except those in the table of tombstones: a cache of the grants and the sessions.
+//! The uses of ids and keys, except those in the table of tombstones: a cache of the grants and the sessions.
 
 use fairhold_types::{GrantId, GrantNumber, SessionNumber};
 use imbl::OrdMap;
@@ -48,14 +48,6 @@ impl Ids {
     pub(crate) fn insert(&mut self, id: GrantId, used: IdUse) {
         let earlier = self.uses.insert(id, used);
         self.live = self.live + is_live(Some(used)) - is_live(earlier);
-    }
-
-    /// Sets the use of an id that usually has one already.
-    pub(crate) fn replace(&mut self, id: GrantId, used: IdUse) {
-        match self.uses.get_mut(&id) {
-            Some(known) => self.live = self.live + is_live(Some(used)) - is_live(Some(std::mem::replace(known, used))),
-            None => self.insert(id, used),
-        }
     }
 
     pub(crate) fn remove(&mut self, id: &GrantId) {

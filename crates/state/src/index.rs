@@ -19,7 +19,7 @@ pub(crate) struct Index {
     pub(crate) locks: OrdSet<LockName>,
     /// The paths of the other contenders of multi-lock grants.
     pub(crate) secondaries: OrdMap<(GrantNumber, LockName), Path>,
-    /// What each id is used for that is not in the table of tombstones.
+    /// The use of each id. The table of tombstones has the others.
     pub(crate) ids: Ids,
     /// How many grants wait.
     pub(crate) waiting: usize,

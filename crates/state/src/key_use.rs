@@ -47,7 +47,7 @@ impl State {
 
     /// The outcome of the write with this key, if it was already done.
     #[inline]
-    fn earlier_outcome(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
+    pub(crate) fn earlier_outcome(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
         match self.use_of(&key.key) {
             KeyUse::Free => Ok(None),
             KeyUse::Tombstone(at, Tombstone::Write { fingerprint, succeeded, results }) if *fingerprint == key.fingerprint => {
@@ -65,16 +65,6 @@ impl State {
 }
 
 impl Change<'_> {
-    /// The outcome of the write with this key, if it was already done. A key with another use is refused.
-    pub(crate) fn earlier_outcome(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
-        self.state.earlier_outcome(key)
-    }
-
-    /// Whether the write with this key was already done. A key with another use is refused.
-    pub(crate) fn was_written(&self, key: WriteKey) -> Result<bool, Rejection> {
-        self.state.was_written(key)
-    }
-
     /// Refuses if one more id could not be remembered when it ends. Room is reserved for every live grant, so ending
     /// one never fails.
     pub(crate) fn require_tombstone_room(&self) -> Result<(), Rejection> {
@@ -121,7 +111,7 @@ impl Change<'_> {
 
     /// Remembers the key of a request whose effect is outside the state.
     pub(crate) fn record_key(&mut self, key: WriteKey) -> Result<crate::change::Effect, Rejection> {
-        if self.was_written(key)? {
+        if self.state.was_written(key)? {
             return Ok(crate::change::Effect::Unchanged(Outcome::Nothing));
         }
         self.require_tombstone_room()?;

@@ -32,6 +32,7 @@ pub mod budget;
 mod change;
 mod check;
 pub mod command;
+mod compatibility;
 mod contender;
 mod convert;
 mod counting;

@@ -38,7 +38,7 @@ impl Change<'_> {
         refuse_unsupported(acquire)?;
         match self.state.use_of(&acquire.grant) {
             KeyUse::Free => {}
-            KeyUse::Grant(_) if planted::has(Bug::GrantsAgain) => {}
+            KeyUse::Grant(_) if grants_again() => {}
             KeyUse::Grant(number) => {
                 self.live_grant(&acquire.grant)?;
                 return self.attach(number, acquire);
@@ -60,7 +60,7 @@ impl Change<'_> {
         for (index, want) in acquire.wants.iter().enumerate() {
             let record = record(index);
             let limit = limit_for(record, want, acquire)?;
-            let queue = record.and_then(LockRecord::busy_queue);
+            let queue = record.and_then(LockRecord::queue);
             let rank = rank_behind(queue, acquire.priority, GrantNumber(self.revision.0));
             has_waiters |= queue.is_some_and(|queue| !queue.waiting.is_empty());
             hold_ms = shorter(hold_ms, record.and_then(LockRecord::settings));
@@ -109,8 +109,8 @@ impl Change<'_> {
         rank_behind(self.state.queue_of(lock), priority, GrantNumber(self.revision.0))
     }
 
-    /// Adds a contender to the queue of each lock, and grants what can be granted. A newcomer to free locks is granted
-    /// with the maximum hold time in `at_once`.
+    /// Adds a contender to the queue of each lock, and grants what can be granted. A request that need not wait
+    /// is granted with the maximum hold time in `at_once`.
     fn enqueue(
         &mut self,
         acquire: &Acquire,
@@ -130,11 +130,11 @@ impl Change<'_> {
         for (index, want) in acquire.wants.iter().enumerate() {
             let mut unindexed = false;
             let (contender, sequence, was_busy, oldest) = self.open_lock(&want.lock, acquire.limit, at, |record| {
-                let rank = rank_behind(record.busy_queue(), acquire.priority, number);
+                let rank = rank_behind(record.queue(), acquire.priority, number);
                 let mut contender = new_contender(acquire, index, session, named.is_none(), rank);
                 contender.deadlock_checked = deadlock_checked;
-                let was_busy = record.busy_queue().is_some();
-                let oldest = record.queue.by_age.get_min().copied();
+                let was_busy = record.queue().is_some();
+                let oldest = record.queue().and_then(|queue| queue.by_age.get_min()).copied();
                 if let Some(settings) = record.settings_mut() {
                     settings.election = Some(acquire.value.is_some());
                 }
@@ -144,7 +144,7 @@ impl Change<'_> {
                     contender.held_since = Some(at);
                     unindexed = record.grant(&contender, token, 0, true).1;
                 } else {
-                    record.queue.add(&contender);
+                    record.queue_mut().add(&contender);
                 }
                 (contender, record.add_child(Revision(number.0)), was_busy, oldest)
             });
@@ -259,7 +259,7 @@ impl Change<'_> {
 fn limit_for(record: Option<&LockRecord>, want: &Want, acquire: &Acquire) -> Result<u32, Rejection> {
     let set = record.and_then(LockRecord::settings).and_then(LockSettings::limit_in_force);
     // A lock with contenders but without a limit is a mutex.
-    let implied = record.and_then(LockRecord::busy_queue).map(|_| 1);
+    let implied = record.and_then(LockRecord::queue).map(|_| 1);
     let limit = match (set.or(implied), acquire.limit) {
         (Some(limit), Some(requested)) if limit != requested => return Err(Rejection::LimitMismatch { limit }),
         (Some(limit), _) => limit,
@@ -289,7 +289,7 @@ impl State {
 
     /// The queue of a lock, if it has contenders.
     pub(crate) fn queue_of(&self, lock: &LockName) -> Option<&Queue> {
-        self.lock_record(lock)?.busy_queue()
+        self.lock_record(lock)?.queue()
     }
 
     /// The settings of a lock, if it has a node.
@@ -297,7 +297,7 @@ impl State {
         self.lock_record(lock)?.settings()
     }
 
-    /// The rejection of the id of an ended grant, and of one that was used for something else.
+    /// The rejection of an id that belongs to an ended grant or has another use.
     fn used_id(&self, grant: &GrantId, used: KeyUse<'_>) -> Rejection {
         match used {
             KeyUse::Ended(reason) => self.grant_ended(grant, reason),
@@ -308,30 +308,6 @@ impl State {
             | KeyUse::Session(_)
             | KeyUse::Change(_)
             | KeyUse::Tombstone(_, Tombstone::Session | Tombstone::Write { .. }) => other_request(),
-        }
-    }
-
-    /// Whether a newcomer with this rank would be granted at once: no waiter is before it, and it is compatible with
-    /// the holders.
-    fn can_grant_at_once(&self, queue: Option<&Queue>, want: &Want, rank: ServiceRank, permits: u32, limit: u32) -> bool {
-        let Some(queue) = queue else {
-            return true;
-        };
-        let first = queue.waiting.get_min().is_none_or(|first| rank < *first);
-        (first || planted::has(Bug::OvertakesWaiters))
-            && !self.index.breaking.contains_key(&want.lock)
-            && self.is_compatible(queue, want.mode, permits, limit)
-    }
-
-    /// Whether one more grant is compatible with the holders and the cooling grants.
-    pub(crate) fn is_compatible(&self, queue: &Queue, mode: Mode, permits: u32, limit: u32) -> bool {
-        match mode {
-            Mode::Shared => (queue.upgrading.is_none() && queue.exclusive == 0) || planted::has(Bug::ReadersBesideWriter),
-            Mode::Exclusive if limit == 1 => queue.holders.is_empty(),
-            Mode::Exclusive => {
-                // Shared holders date from before the lock had a limit.
-                queue.exclusive == queue.holders.len() && queue.permits + u64::from(permits) <= permits_of(limit)
-            }
         }
     }
 
@@ -382,14 +358,14 @@ fn refuse_unsupported(acquire: &Acquire) -> Result<(), Rejection> {
     }
 }
 
-/// The permits of a lock with this limit; one more with the planted bug.
-fn permits_of(limit: u32) -> u64 {
-    u64::from(limit) + u64::from(planted::has(Bug::OnePermitTooMany))
-}
-
 /// The planted panic, in the middle of a change.
 fn panic_if_planted(lock: &LockName) {
     assert!(!planted::panics(lock.as_str()), "a planted panic in the middle of a change");
+}
+
+/// Always false, except with the planted bug: a repeated acquire makes a new grant.
+fn grants_again() -> bool {
+    planted::has(Bug::GrantsAgain)
 }
 
 #[cfg(test)]

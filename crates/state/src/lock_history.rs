@@ -16,24 +16,24 @@ const TRIMMED_MAX: usize = 4;
 
 impl LockTable {
     /// All entries, lock by lock.
-    pub(crate) fn pasts(&self) -> impl Iterator<Item = &Arc<PastHolding>> {
+    pub(crate) fn history_entries(&self) -> impl Iterator<Item = &Arc<PastHolding>> {
         self.records.values().flat_map(|record| &record.history)
     }
 
     /// The bytes that all entries count, by a walk over them.
-    pub(crate) fn recounted_past(&self) -> u64 {
-        self.pasts().map(|past| past.weight()).sum()
+    pub(crate) fn recounted_history(&self) -> u64 {
+        self.history_entries().map(|past| past.weight()).sum()
     }
 
     /// Adds an entry from a snapshot.
-    pub(crate) fn restore_past(&mut self, past: PastHolding) {
+    pub(crate) fn restore_entry(&mut self, past: PastHolding) {
         self.record_mut(past.holding.lock.clone());
-        self.insert_past(past, |_| ());
+        self.insert_entry(past, |_| ());
     }
 
     /// Adds an entry to the history of a lock, drops the oldest one beyond its bound, and makes another change of the
     /// record. `trim` enforces the bounds over all locks.
-    pub(crate) fn insert_past<T>(&mut self, past: PastHolding, also: impl FnOnce(&mut LockRecord) -> T) -> Option<T> {
+    pub(crate) fn insert_entry<T>(&mut self, past: PastHolding, also: impl FnOnce(&mut LockRecord) -> T) -> Option<T> {
         let key = past.key();
         let weight = past.weight();
         let lock = past.holding.lock.clone();
@@ -56,8 +56,8 @@ impl LockTable {
             }
             (before, entries.front().map(|past| past.key()), dropped, also(record))
         })?;
-        self.past += 1;
-        self.past_bytes += weight;
+        self.history_len += 1;
+        self.history_bytes += weight;
         self.count_dropped(dropped.as_deref());
         self.replace_oldest(&lock, before, after);
         Some(result)
@@ -65,8 +65,8 @@ impl LockTable {
 
     fn count_dropped(&mut self, dropped: Option<&PastHolding>) {
         if let Some(dropped) = dropped {
-            self.past -= 1;
-            self.past_bytes -= dropped.weight();
+            self.history_len -= 1;
+            self.history_bytes -= dropped.weight();
         }
     }
 
@@ -77,7 +77,7 @@ impl LockTable {
         }
     }
 
-    /// Adds to an entry who ended the holding period, and why.
+    /// Adds the administrator that ended the holding period, and the reason, to an entry.
     pub(crate) fn record_who_ended(&mut self, lock: &LockName, key: HistoryKey, by: &str, reason: &str) {
         let weights = self.update(lock, |record| {
             let at = record.history.binary_search_by_key(&key, |past| past.key()).ok()?;
@@ -88,31 +88,31 @@ impl LockTable {
             Some((before, who_ended_weight(past)))
         });
         if let Some((before, after)) = weights.flatten() {
-            self.past_bytes = self.past_bytes - before + after;
+            self.history_bytes = self.history_bytes - before + after;
         }
     }
 
-    /// Drops the oldest entries beyond the bounds, and returns their locks. Beyond `bytes_max` it drops up to
+    /// Drops the oldest entries beyond the bounds, and returns how many. Beyond `bytes_max` it drops up to
     /// `TRIMMED_MAX` entries for each new one, so that the history shrinks step by step.
-    pub(crate) fn trim(&mut self, bytes_max: u64) -> Vec<LockName> {
-        let mut dropped = Vec::new();
-        while (self.past > HISTORY_MAX || (self.past_bytes > bytes_max && dropped.len() < TRIMMED_MAX))
+    pub(crate) fn trim(&mut self, bytes_max: u64) -> usize {
+        let mut dropped = 0;
+        while (self.history_len > HISTORY_MAX || (self.history_bytes > bytes_max && dropped < TRIMMED_MAX))
             && let Some((_, lock)) = self.oldest.get_min().cloned()
         {
             self.drop_oldest_of(&lock);
-            dropped.push(lock);
+            dropped += 1;
         }
         dropped
     }
 
-    /// Drops entries that ended up to this revision, `HISTORY_REMOVED_MAX` at most, and returns their locks.
-    pub(crate) fn forget(&mut self, through: Revision) -> Vec<LockName> {
-        let mut dropped = Vec::new();
-        while dropped.len() < HISTORY_REMOVED_MAX
+    /// Drops entries that ended up to this revision, `HISTORY_REMOVED_MAX` at most, and returns how many.
+    pub(crate) fn forget(&mut self, through: Revision) -> usize {
+        let mut dropped = 0;
+        while dropped < HISTORY_REMOVED_MAX
             && let Some((_, lock)) = self.oldest.get_min().filter(|(key, _)| key.ended <= through).cloned()
         {
             self.drop_oldest_of(&lock);
-            dropped.push(lock);
+            dropped += 1;
         }
         dropped
     }
@@ -127,11 +127,13 @@ impl LockTable {
         let Some((Some(dropped), next)) = self.update(lock, pop) else { return };
         self.count_dropped(Some(&dropped));
         self.replace_oldest(lock, Some(dropped.key()), next);
-        self.drop_if_unused(lock);
+        if next.is_none() {
+            self.drop_if_unused(lock);
+        }
     }
 
     /// The entries of a lock before a key, the oldest end first.
-    pub(crate) fn past_before<'a>(
+    pub(crate) fn entries_before<'a>(
         &'a self,
         lock: &LockName,
         end: HistoryKey,
@@ -152,7 +154,10 @@ impl LockTable {
             let sorted = entries.iter().zip(entries.iter().skip(1)).all(|(one, next)| one.key() < next.key());
             let unused = record.node.is_none() && entries.is_empty();
             if !sorted || unused || entries.len() > HISTORY_PER_LOCK_MAX {
-                return Err(format!("the history of {lock} is not in order, or has {} entries", entries.len()));
+                return Err(format!(
+                    "the history of {lock} is not in order, too long ({}), or empty without a node",
+                    entries.len()
+                ));
             }
             for past in entries {
                 let from = past.holding.from.revision;
@@ -162,11 +167,11 @@ impl LockTable {
                 }
             }
         }
-        if oldest != self.oldest || self.pasts().count() != self.past {
+        if oldest != self.oldest || self.history_entries().count() != self.history_len {
             return Err("the history's caches differ from its entries".to_owned());
         }
-        if self.past > HISTORY_MAX {
-            return Err(format!("the history has {} entries", self.past));
+        if self.history_len > HISTORY_MAX {
+            return Err(format!("the history has {} entries", self.history_len));
         }
         Ok(())
     }
@@ -206,21 +211,21 @@ mod tests {
         for index in 0..=HISTORY_MAX {
             ended += 1;
             let name = format!("lock-{}", index % locks);
-            history.restore_past(past(&name, ended));
-            let dropped = history.trim(u64::MAX);
-            let expected: &[LockName] = if index < HISTORY_MAX { &[] } else { &[LockName::parse("lock-0").unwrap()] };
-            assert_eq!(dropped, expected, "at {index}");
+            history.restore_entry(past(&name, ended));
+            let oldest = history.oldest.get_min().map(|(_, lock)| lock.as_str().to_owned());
+            assert_eq!(history.trim(u64::MAX), usize::from(index == HISTORY_MAX), "at {index}");
+            assert_eq!(oldest.as_deref(), Some("lock-0"), "at {index}");
         }
         history.check_history(Revision(ended)).unwrap();
-        assert_eq!((history.past, history.oldest_end()), (HISTORY_MAX, Some(Revision(3))));
+        assert_eq!((history.history_len, history.oldest_end()), (HISTORY_MAX, Some(Revision(3))));
     }
 
     #[test]
     fn beyond_the_bound_in_bytes_a_few_entries_are_dropped_at_a_time() {
         let mut history = LockTable::default();
-        (2..12).for_each(|ended| history.restore_past(past("a", ended)));
-        assert_eq!((history.trim(0).len(), history.past), (TRIMMED_MAX, 10 - TRIMMED_MAX));
-        assert_eq!((history.trim(history.past_bytes).len(), history.past), (0, 10 - TRIMMED_MAX));
+        (2..12).for_each(|ended| history.restore_entry(past("a", ended)));
+        assert_eq!((history.trim(0), history.history_len), (TRIMMED_MAX, 10 - TRIMMED_MAX));
+        assert_eq!((history.trim(history.history_bytes), history.history_len), (0, 10 - TRIMMED_MAX));
     }
 
     #[test]
@@ -232,17 +237,17 @@ mod tests {
             entry
         };
         for number in [5, 3, 8, 4] {
-            history.restore_past(with_number(number));
+            history.restore_entry(with_number(number));
             history.check_history(Revision(9)).unwrap();
         }
         let a = LockName::parse("a").unwrap();
-        let numbers = |end| history.past_before(&a, end).map(|(key, _)| key.number.0).collect::<Vec<_>>();
+        let numbers = |end| history.entries_before(&a, end).map(|(key, _)| key.number.0).collect::<Vec<_>>();
         assert_eq!(numbers(HistoryKey::END), [3, 4, 5, 8]);
         assert_eq!(numbers(HistoryKey { ended: Revision(9), number: GrantNumber(5) }), [3, 4]);
-        let before = (history.past, history.past_bytes);
-        history.restore_past(with_number(4));
-        assert_eq!((history.past, history.past_bytes), before, "an entry that is there twice counts once");
-        assert_eq!(history.past_bytes, history.recounted_past());
+        let before = (history.history_len, history.history_bytes);
+        history.restore_entry(with_number(4));
+        assert_eq!((history.history_len, history.history_bytes), before, "an entry that is there twice counts once");
+        assert_eq!(history.history_bytes, history.recounted_history());
     }
 
     /// Compares with a plain sorted list, over more entries than a lock may have, and with a clone that must not change.
@@ -258,7 +263,7 @@ mod tests {
         let mut sorted: Vec<(HistoryKey, LockName)> = Vec::new();
         let mut before = (history.clone(), sorted.clone());
         let keys = |history: &LockTable, lock: &LockName| {
-            history.past_before(lock, HistoryKey::END).map(|(key, _)| key).collect::<Vec<_>>()
+            history.entries_before(lock, HistoryKey::END).map(|(key, _)| key).collect::<Vec<_>>()
         };
         let expected = |sorted: &[(HistoryKey, LockName)], lock: &LockName| {
             sorted.iter().filter(|(_, name)| name == lock).map(|(key, _)| *key).collect::<Vec<_>>()
@@ -273,24 +278,24 @@ mod tests {
                 if sorted.contains(&(key, lock.clone())) {
                     continue;
                 }
-                history.restore_past(entry);
+                history.restore_entry(entry);
                 sorted.push((key, lock.clone()));
                 sorted.sort_unstable();
                 if sorted.iter().filter(|(_, name)| name == lock).count() > HISTORY_PER_LOCK_MAX {
                     let oldest = sorted.iter().position(|(_, name)| name == lock).unwrap();
                     sorted.remove(oldest);
                 }
-                assert!(history.trim(u64::MAX).is_empty(), "the bound over all locks is far away");
+                assert_eq!(history.trim(u64::MAX), 0, "the bound over all locks is far away");
             }
             if revision % 100 == 0 {
                 history.check_history(Revision(revision)).unwrap();
-                assert_eq!(history.past_bytes, history.recounted_past());
+                assert_eq!(history.history_bytes, history.recounted_history());
                 for lock in &locks {
                     assert_eq!(keys(&history, lock), expected(&sorted, lock), "{lock} at revision {revision}");
                     assert_eq!(keys(&before.0, lock), expected(&before.1, lock), "a clone changed at revision {revision}");
                 }
                 let through = Revision(revision - 90);
-                let forgotten = history.forget(through).len();
+                let forgotten = history.forget(through);
                 assert!(sorted.drain(..forgotten).all(|(key, _)| key.ended <= through), "the oldest go first");
                 before = (history.clone(), sorted.clone());
             }
@@ -302,10 +307,10 @@ mod tests {
     fn one_verdict_forgets_a_bounded_number_of_entries() {
         let mut history = LockTable::default();
         for ended in 2..=HISTORY_REMOVED_MAX as u64 + 3 {
-            history.restore_past(past(if ended % 2 == 0 { "a" } else { "b" }, ended));
+            history.restore_entry(past(if ended % 2 == 0 { "a" } else { "b" }, ended));
         }
-        assert_eq!(history.forget(Revision(u64::MAX)).len(), HISTORY_REMOVED_MAX);
-        assert_eq!((history.past, history.forget(Revision(u64::MAX)).len(), history.past), (2, 2, 0));
+        assert_eq!(history.forget(Revision(u64::MAX)), HISTORY_REMOVED_MAX);
+        assert_eq!((history.history_len, history.forget(Revision(u64::MAX)), history.history_len), (2, 2, 0));
         assert_eq!(history, LockTable::default());
     }
 }

@@ -16,8 +16,8 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(crate) struct LockRecord {
     /// Its node, with its settings; `None` once it is forgotten. The record stays as long as its history.
     pub(crate) node: Option<Znode>,
-    /// Its contenders: a cache.
-    pub(crate) queue: Queue,
+    /// Its contenders, if it has any: a cache.
+    queue: Option<Box<Queue>>,
     /// Its statistics, once there is something to count. They stay as long as the record.
     pub(crate) statistics: Option<Box<Statistics>>,
     /// Its finished holding periods, the oldest end first.
@@ -26,17 +26,11 @@ pub(crate) struct LockRecord {
 
 impl LockRecord {
     pub(crate) fn settings(&self) -> Option<&LockSettings> {
-        match &self.node.as_ref()?.role {
-            NodeRole::Lock(settings) => Some(settings),
-            NodeRole::Data | NodeRole::Contender(_) => None,
-        }
+        self.node.as_ref()?.settings()
     }
 
     pub(crate) fn settings_mut(&mut self) -> Option<&mut LockSettings> {
-        match &mut self.node.as_mut()?.role {
-            NodeRole::Lock(settings) => Some(settings),
-            NodeRole::Data | NodeRole::Contender(_) => None,
-        }
+        if let NodeRole::Lock(settings) = &mut self.node.as_mut()?.role { Some(settings) } else { None }
     }
 
     /// The limit in force; without one, the lock is a mutex.
@@ -45,24 +39,25 @@ impl LockRecord {
     }
 
     /// The statistics, to count something.
-    pub(crate) fn count(&mut self) -> &mut Statistics {
+    pub(crate) fn statistics_mut(&mut self) -> &mut Statistics {
         self.statistics.get_or_insert_default()
     }
 
     /// Counts a contender's node that will be created. Returns its number in the order of creation.
     pub(crate) fn add_child(&mut self, revision: Revision) -> u32 {
-        self.node.as_mut().map_or(0, |node| {
-            let sequence = node.creates;
-            node.add_child(revision);
-            sequence
-        })
+        let Some(node) = &mut self.node else { unreachable!("a lock with a contender has a node") };
+        let sequence = node.creates;
+        node.add_child(revision);
+        sequence
     }
 
     /// Makes a contender a holder. Returns whether the lock is an election, and whether its holders need an index.
     pub(crate) fn grant(&mut self, contender: &Contender, token: FencingToken, waited_ms: u64, at_once: bool) -> (bool, bool) {
-        self.count().granted(waited_ms, at_once);
-        self.queue.grant(contender);
-        (self.set_token(token), self.queue.is_unindexed())
+        self.statistics_mut().granted(waited_ms, at_once);
+        let queue = self.queue_mut();
+        queue.grant(contender);
+        let unindexed = queue.is_unindexed();
+        (self.set_token(token), unindexed)
     }
 
     /// Sets the last token. Returns whether the lock is an election.
@@ -75,8 +70,23 @@ impl LockRecord {
     }
 
     /// The queue, if it has contenders.
-    pub(crate) fn busy_queue(&self) -> Option<&Queue> {
-        Some(&self.queue).filter(|queue| !queue.is_empty())
+    pub(crate) fn queue(&self) -> Option<&Queue> {
+        self.queue.as_deref()
+    }
+
+    /// The queue of a lock that has or gets a contender.
+    pub(crate) fn queue_mut(&mut self) -> &mut Queue {
+        self.queue.get_or_insert_default()
+    }
+
+    /// Removes a contender from the queue. Returns whether it was the last one.
+    pub(crate) fn remove(&mut self, contender: &Contender) -> bool {
+        self.queue_mut().remove(contender);
+        let was_last = self.queue_mut().is_empty();
+        if was_last {
+            self.queue = None;
+        }
+        was_last
     }
 }
 
@@ -85,16 +95,16 @@ impl LockRecord {
 pub(crate) struct LockTable {
     pub(crate) records: OrdMap<LockName, Arc<LockRecord>>,
     /// How many locks have statistics: a cache.
-    pub(crate) counted: usize,
+    pub(crate) with_statistics: usize,
     /// The bytes that the statistics count: a cache.
-    pub(crate) counted_bytes: u64,
+    pub(crate) statistics_bytes: u64,
     /// The locks with a history, by their oldest entry: a cache. Entries of one lock are dropped in order, so this gives
     /// the oldest of all.
     pub(crate) oldest: OrdSet<(HistoryKey, LockName)>,
     /// The number of entries in all histories: a cache.
-    pub(crate) past: usize,
+    pub(crate) history_len: usize,
     /// The bytes that these entries count: a cache.
-    pub(crate) past_bytes: u64,
+    pub(crate) history_bytes: u64,
 }
 
 impl LockTable {
@@ -109,23 +119,23 @@ impl LockTable {
 
     /// The bytes that statistics and histories count. The tree counts the nodes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.counted_bytes + self.past_bytes
+        self.statistics_bytes + self.history_bytes
     }
 
     /// The same, by a walk over all records.
     pub(crate) fn recounted(&self) -> u64 {
-        self.statistics().map(|(lock, _)| statistics_weight(lock)).sum::<u64>() + self.recounted_past()
+        self.statistics().map(|(lock, _)| statistics_weight(lock)).sum::<u64>() + self.recounted_history()
     }
 
-    /// Changes a record, but not its history.
+    /// Changes a record, and counts new statistics. The caller counts changes of the history.
     #[inline]
     pub(crate) fn update<T>(&mut self, lock: &LockName, change: impl FnOnce(&mut LockRecord) -> T) -> Option<T> {
         let record = Arc::make_mut(self.records.get_mut(lock)?);
         let had_statistics = record.statistics.is_some();
         let changed = change(record);
         if !had_statistics && record.statistics.is_some() {
-            self.counted += 1;
-            self.counted_bytes += statistics_weight(lock);
+            self.with_statistics += 1;
+            self.statistics_bytes += statistics_weight(lock);
         }
         Some(changed)
     }
@@ -147,12 +157,13 @@ impl LockTable {
     }
 
     /// Replaces the queues of all locks.
-    pub(crate) fn set_queues(&mut self, mut queues: BTreeMap<LockName, Queue>) {
-        for (lock, _) in self.records.iter().filter(|(_, record)| !record.queue.is_empty()) {
-            queues.entry(lock.clone()).or_default();
+    pub(crate) fn set_queues(&mut self, queues: BTreeMap<LockName, Queue>) {
+        let busy = self.records.iter().filter(|(_, record)| record.queue.is_some());
+        for lock in busy.map(|(lock, _)| lock.clone()).collect::<Vec<_>>() {
+            self.update(&lock, |record| record.queue = None);
         }
         for (lock, queue) in queues {
-            self.update(&lock, |record| record.queue = queue);
+            self.update(&lock, |record| record.queue = Some(Box::new(queue)));
         }
     }
 
@@ -178,8 +189,8 @@ impl LockTable {
             && let Some(record) = self.records.remove(lock)
             && record.statistics.is_some()
         {
-            self.counted -= 1;
-            self.counted_bytes -= statistics_weight(lock);
+            self.with_statistics -= 1;
+            self.statistics_bytes -= statistics_weight(lock);
         }
     }
 }

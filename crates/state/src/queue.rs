@@ -22,7 +22,7 @@ pub(crate) struct Queue {
     pub(crate) by_holder: Option<Arc<HolderIndex>>,
     /// The waiters, in service order.
     pub(crate) waiting: SmallSet<ServiceRank, 2>,
-    /// The waiters, the longest first.
+    /// The waiters, the longest wait first.
     pub(crate) by_age: SmallSet<GrantNumber, 2>,
     /// The waiters that cannot be overtaken, in service order.
     pub(crate) barriers: SmallSet<ServiceRank, 1>,
@@ -92,7 +92,7 @@ impl Queue {
         }
     }
 
-    /// Removes a holder that cools from now on from the index.
+    /// Removes a holder from the index, because it cools from now on.
     pub(crate) fn unindex(&mut self, holder: &Contender) {
         if let Some(index) = &mut self.by_holder {
             Arc::make_mut(index).remove(holder);

@@ -205,7 +205,7 @@ struct QueueWalk<'a> {
 impl<'a> QueueWalk<'a> {
     fn of(state: &'a State, name: &LockName) -> Option<QueueWalk<'a>> {
         let (name, record) = state.tree.locks.entry(name)?;
-        Some(QueueWalk { state, name, queue: record.busy_queue()?, mutex: record.limit() == 1 })
+        Some(QueueWalk { state, name, queue: record.queue()?, mutex: record.limit() == 1 })
     }
 
     /// The contender that this one waits for.

@@ -4,11 +4,11 @@ use crate::{
     State,
     command::Rejection,
     queue_view::{Before, LockSummary, QueueEntry},
-    record::{Contender, NodeRole, SessionRecord},
+    record::{Contender, SessionRecord},
     tombstones::Tombstone,
 };
 use fairhold_types::{
-    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionId, SessionNumber,
+    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Revision, SessionId, SessionNumber,
     planted::{self, Bug},
 };
 use std::ops::Deref;
@@ -27,7 +27,7 @@ pub enum GrantStatus<'a> {
     Unknown,
 }
 
-/// A lock with its holders. It dereferences to the rest of its summary.
+/// A lock with its holders. It dereferences to the lock's summary.
 #[derive(Debug)]
 pub struct LockView<'a> {
     /// The holders and cooling grants, in the order in which they queued.
@@ -142,10 +142,7 @@ impl State {
     /// A contender by its number, in any phase.
     #[must_use]
     pub fn contender(&self, number: GrantNumber) -> Option<&Contender> {
-        match &self.tree.contender(number)?.role {
-            NodeRole::Contender(contender) => Some(contender),
-            NodeRole::Data | NodeRole::Lock(_) => None,
-        }
+        self.tree.contender(number)?.contender()
     }
 
     /// A lock with its holders. A lock that was never used has no contenders.
@@ -178,7 +175,7 @@ impl State {
             }
             None => self.has_token(lock, token),
         };
-        if holds || planted::has(Bug::FenceUnchecked) {
+        if holds || fence_unchecked() {
             return Ok(());
         }
         Err(Rejection::StaleToken { current: self.newest_token(lock) })
@@ -223,7 +220,7 @@ impl State {
             cooling,
             sessions: self.sessions.len(),
             nodes: self.tree.len(),
-            history: self.tree.locks.past,
+            history: self.tree.locks.history_len,
             value_bytes: self.tree.value_bytes(),
         }
     }
@@ -240,19 +237,16 @@ impl State {
 
     /// Locks without contenders and the revision since which each has had none, for `Command::ForgetLocks`.
     pub fn idle_locks(&self) -> impl Iterator<Item = (LockName, Revision)> + '_ {
-        self.tree.below(&Path::locks(), None).filter_map(|(path, node)| match &node.role {
-            NodeRole::Lock(settings) if node.num_children == 0 && !settings.kept => Some((path.lock_name()?, node.pzxid)),
-            NodeRole::Lock(_) | NodeRole::Data | NodeRole::Contender(_) => None,
-        })
+        let locks = self.tree.locks.records.keys();
+        locks.filter_map(|lock| Some((lock.clone(), self.idle_since(lock)?)))
     }
 
     /// The revision since which a lock has had no contenders; `None` if it has any, has no node, or has settings to
     /// keep.
     #[must_use]
     pub fn idle_since(&self, lock: &LockName) -> Option<Revision> {
-        let node = self.tree.get(&lock.path())?;
-        let may_go = matches!(&node.role, NodeRole::Lock(settings) if !settings.kept);
-        (node.num_children == 0 && may_go).then_some(node.pzxid)
+        let node = self.lock_record(lock)?.node.as_ref()?;
+        node.settings().filter(|settings| node.num_children == 0 && !settings.kept).map(|_| node.pzxid)
     }
 
     /// The revisions of the oldest and the newest tombstone in the table, for `Command::Forget`.
@@ -260,4 +254,9 @@ impl State {
     pub fn remembered_span(&self) -> Option<(Revision, Revision)> {
         self.tombstones.span()
     }
+}
+
+/// Always false, except with the planted bug.
+fn fence_unchecked() -> bool {
+    planted::has(Bug::FenceUnchecked)
 }

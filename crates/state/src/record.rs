@@ -183,6 +183,18 @@ impl Znode {
         is_sweepable_kind && self.num_children == 0 && self.role == NodeRole::Data
     }
 
+    pub(crate) fn contender(&self) -> Option<&Contender> {
+        if let NodeRole::Contender(contender) = &self.role { Some(contender) } else { None }
+    }
+
+    pub(crate) fn contender_mut(&mut self) -> Option<&mut Contender> {
+        if let NodeRole::Contender(contender) = &mut self.role { Some(contender) } else { None }
+    }
+
+    pub(crate) fn settings(&self) -> Option<&LockSettings> {
+        if let NodeRole::Lock(settings) = &self.role { Some(settings) } else { None }
+    }
+
     /// Counts a child that is created.
     pub(crate) fn add_child(&mut self, revision: Revision) {
         self.pzxid = revision;

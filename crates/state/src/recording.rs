@@ -12,7 +12,7 @@ use fairhold_types::{EndReason, FencingToken, GrantNumber, HoldingEnd, LockName,
 use std::sync::Arc;
 
 impl Change<'_> {
-    /// Records the end of a contender. One that never held leaves no entry. An election loses its leader.
+    /// Records the end of a contender. Only a holder leaves an entry. An election loses its leader.
     pub(crate) fn record_ended(&mut self, contender: &Contender, how: EndReason) {
         let holding = holding_of(contender);
         let held_ms = holding.as_ref().map(|holding| self.held_ms(holding));
@@ -20,7 +20,7 @@ impl Change<'_> {
             Arc::make_mut(&mut self.state.totals).ended(held_ms, how);
         }
         let count = |record: &mut LockRecord| {
-            record.count().ended(held_ms, how);
+            record.statistics_mut().ended(held_ms, how);
             record.settings().is_some_and(|settings| settings.election == Some(true))
         };
         let Some(holding) = holding else {
@@ -37,7 +37,7 @@ impl Change<'_> {
         if let Some(holding) = holding_of(self.contender(number)) {
             let held_ms = self.held_ms(&holding);
             Arc::make_mut(&mut self.state.totals).changed_mode(held_ms);
-            self.record(holding, how, |record| record.count().changed_mode(held_ms));
+            self.record(holding, how, |record| record.statistics_mut().changed_mode(held_ms));
         }
     }
 
@@ -48,7 +48,7 @@ impl Change<'_> {
     /// Adds an entry to the history of a lock, and makes another change of its record.
     fn record<T>(&mut self, holding: Holding, how: HoldingEnd, also: impl FnOnce(&mut LockRecord) -> T) -> Option<T> {
         let ending = Ending { to: self.moment(), how, by: String::new(), reason: String::new() };
-        let result = self.state.tree.locks.insert_past(PastHolding { holding, ending }, also);
+        let result = self.state.tree.locks.insert_entry(PastHolding { holding, ending }, also);
         self.state.tree.locks.trim(self.state.budget.history_bytes_max());
         result
     }
@@ -65,8 +65,8 @@ impl Change<'_> {
 
     pub(crate) fn forget_history(&mut self, through: Revision) -> Effect {
         let forgotten = self.state.tree.locks.forget(through);
-        self.add_uncounted_steps(forgotten.len() as u64);
-        if forgotten.is_empty() {
+        self.add_uncounted_steps(forgotten as u64);
+        if forgotten == 0 {
             return Effect::Unchanged(Outcome::Nothing);
         }
         Effect::Changed(Outcome::Done)
@@ -84,7 +84,7 @@ impl State {
     /// commands. For display: no rule reads it.
     #[must_use]
     pub fn usual_hold_ms(&self, lock: &LockName) -> Option<u64> {
-        let newest = self.tree.locks.past_before(lock, HistoryKey::END).rev().take(ESTIMATE_HOLDS);
+        let newest = self.tree.locks.entries_before(lock, HistoryKey::END).rev().take(ESTIMATE_HOLDS);
         let mut holds: Vec<u64> = newest.map(|(_, past)| past.ending.to.at.0.saturating_sub(past.holding.from.at.0)).collect();
         holds.sort_unstable();
         holds.get(holds.len() / 2).copied()

@@ -1,4 +1,4 @@
-//! What an administrator's request to release a lock leaves in the contender.
+//! The trace that an administrator's request to release a lock leaves in the contender.
 
 use fairhold_types::Revision;
 use serde::{Deserialize, Serialize};

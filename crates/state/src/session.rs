@@ -205,7 +205,7 @@ impl Change<'_> {
         let Some(dropped) = self.state.sessions.change(&number, |session| ended_weight(session), remember) else {
             return false;
         };
-        self.state.index.ids.replace(grant, IdUse::Ended(number));
+        self.state.index.ids.insert(grant, IdUse::Ended(number));
         if let Some(dropped) = dropped {
             self.state.index.ids.remove(&dropped);
         }

@@ -98,7 +98,7 @@ enum Item {
 }
 
 impl Item {
-    /// An upper bound of its encoded size, good enough to size blocks: what it counts in the state's budget.
+    /// About its encoded size, good enough to size blocks: what it counts in the state's budget.
     fn size(&self) -> u64 {
         match self {
             Item::Header(_) => 0,
@@ -116,7 +116,7 @@ impl State {
     /// The approximate weight of its snapshot: `ITEM_WEIGHT` for each item, and the bytes of all values.
     #[must_use]
     pub fn snapshot_weight(&self) -> u64 {
-        let items = self.sessions.len() + self.tree.len() + self.tree.locks.past + self.tree.locks.counted;
+        let items = self.sessions.len() + self.tree.len() + self.tree.locks.history_len + self.tree.locks.with_statistics;
         let remembered = self.tombstones.table.len() as u64 * (ITEM_WEIGHT / REMEMBERED_IN_AN_ITEM);
         items as u64 * ITEM_WEIGHT + remembered + self.tree.value_bytes()
     }
@@ -124,8 +124,11 @@ impl State {
     /// The approximate size of its snapshot in bytes. It is too high if texts are short.
     #[must_use]
     pub fn snapshot_bytes(&self) -> u64 {
-        let items =
-            self.sessions.len() + self.tree.len() + self.tree.locks.past + self.tree.locks.counted + self.tombstones.table.len();
+        let items = self.sessions.len()
+            + self.tree.len()
+            + self.tree.locks.history_len
+            + self.tree.locks.with_statistics
+            + self.tombstones.table.len();
         items as u64 * ITEM_BYTES as u64 + self.tree.value_bytes()
     }
 
@@ -137,8 +140,8 @@ impl State {
             sessions: self.sessions.len() as u64,
             nodes: self.tree.len() as u64,
             remembered: self.tombstones.table.len() as u64,
-            history: self.tree.locks.past as u64,
-            statistics: self.tree.locks.counted as u64,
+            history: self.tree.locks.history_len as u64,
+            statistics: self.tree.locks.with_statistics as u64,
             totals: Statistics::clone(&self.totals),
             pending: self.pending.work.len() as u64,
             pending_counters: (self.pending.next, self.pending.last),
@@ -149,7 +152,7 @@ impl State {
         let sessions = self.sessions.values().map(|session| Item::Session(SessionRecord::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
         let remembered = self.tombstones.table.iter().map(|(id, (at, what))| Item::Tombstone(*id, *at, what.clone()));
-        let history = self.tree.locks.pasts().map(|past| Item::PastHolding(PastHolding::clone(past)));
+        let history = self.tree.locks.history_entries().map(|past| Item::PastHolding(PastHolding::clone(past)));
         let statistics = self.tree.locks.statistics().map(|(lock, counted)| Item::Statistics(lock.clone(), counted.clone()));
         let pending = self.pending.work.iter().map(|(number, pending)| Item::Pending(*number, pending.clone()));
         let items = std::iter::once(header).chain(sessions).chain(nodes).chain(remembered);
@@ -189,7 +192,7 @@ impl State {
                     }
                     (Item::Node(path, node), true) => state.tree.restore(path, node),
                     (Item::Tombstone(id, at, what), true) => state.tombstones.remember(id, at, what),
-                    (Item::PastHolding(past), true) => state.tree.locks.restore_past(past),
+                    (Item::PastHolding(past), true) => state.tree.locks.restore_entry(past),
                     (Item::Statistics(lock, counted), true) => {
                         state.tree.locks.restore_statistics(lock, counted);
                     }
@@ -202,8 +205,8 @@ impl State {
             ("sessions", header.sessions, state.sessions.len()),
             ("nodes", header.nodes, state.tree.len()),
             ("tombstones", header.remembered, state.tombstones.table.len()),
-            ("history entries", header.history, state.tree.locks.past),
-            ("lock statistics", header.statistics, state.tree.locks.counted),
+            ("history entries", header.history, state.tree.locks.history_len),
+            ("lock statistics", header.statistics, state.tree.locks.with_statistics),
             ("pieces of pending work", header.pending, state.pending.work.len()),
             ("bytes", header.bytes, usize::try_from(state.bytes()).unwrap_or(usize::MAX)),
         ] {
@@ -259,7 +262,7 @@ impl State {
         index.busy.extend(queues.keys().cloned());
         self.index = index;
         self.tree.locks.set_queues(queues);
-        let crowded = self.tree.locks.records.iter().filter(|(_, record)| record.queue.is_unindexed());
+        let crowded = self.tree.locks.records.iter().filter(|(_, record)| record.queue().is_some_and(Queue::is_unindexed));
         let crowded: Vec<LockName> = crowded.map(|(lock, _)| lock.clone()).collect();
         crowded.iter().for_each(|lock| self.index_holders(lock));
     }

@@ -15,8 +15,8 @@ use fairhold_types::{
 impl Change<'_> {
     pub(crate) fn transact(&mut self, transact: &Transact) -> Result<Effect, Rejection> {
         if let Some(key) = transact.key {
-            if let Some(outcome) = self.earlier_outcome(key)?
-                && !planted::has(Bug::WritesAgain)
+            if let Some(outcome) = self.state.earlier_outcome(key)?
+                && !writes_again()
             {
                 return Ok(Effect::Unchanged(outcome));
             }
@@ -86,4 +86,9 @@ impl State {
             }
         }
     }
+}
+
+/// Always false, except with the planted bug.
+fn writes_again() -> bool {
+    planted::has(Bug::WritesAgain)
 }

@@ -109,7 +109,7 @@ impl Tree {
     fn in_slot<'a>(&'a self, path: &Path, slot: &'a TreeSlot) -> &'a Znode {
         let node = match slot {
             TreeSlot::Node(node) => Some(&**node),
-            TreeSlot::Lock => path.lock_text().and_then(|lock| self.locks.get(lock)?.node.as_ref()),
+            TreeSlot::Lock => LockName::in_path(path.as_str()).and_then(|lock| self.locks.get(lock)?.node.as_ref()),
             TreeSlot::Contender(number) => self.contenders.get(number).map(|contender| &*contender.node),
         };
         match node {
@@ -148,8 +148,8 @@ impl Tree {
         }
     }
 
-    /// Replaces the value of a node that is not a contender. Returns the node, to change fields that do not count in its
-    /// weight.
+    /// Replaces the value of a node that is not a lock or the first contender of a grant. Returns the node, to change
+    /// fields that do not count in its weight.
     pub(crate) fn write(&mut self, path: &Path, value: Value) -> Option<&mut Znode> {
         let TreeSlot::Node(_) = self.nodes.get(path)? else { return None };
         let TreeSlot::Node(node) = self.nodes.reweigh(path, value_length, value.len() as u64)? else { return None };
@@ -322,7 +322,8 @@ impl Tree {
         Some(node)
     }
 
-    /// Removes the first contender of a grant, with its node. The caller counts it out of the node of its lock.
+    /// Removes the first contender of a grant, with its node. The caller subtracts it from
+    /// the children of the lock's node.
     pub(crate) fn remove_contender(&mut self, number: GrantNumber) -> Option<Box<Contender>> {
         let ContenderNode { path, node } = self.contenders.remove(&number)?;
         self.nodes.remove(&path);
@@ -364,17 +365,11 @@ fn value_length(slot: &TreeSlot) -> u64 {
 
 /// The part of a node's weight that changes with its contender.
 fn changing_weight(node: &Znode) -> u64 {
-    match &node.role {
-        NodeRole::Contender(contender) => contender.changing_weight(),
-        NodeRole::Data | NodeRole::Lock(_) => 0,
-    }
+    node.contender().map_or(0, Contender::changing_weight)
 }
 
 fn changed<T>(node: &mut Arc<Znode>, change: impl FnOnce(&mut Contender) -> T) -> Option<T> {
-    match &mut Arc::make_mut(node).role {
-        NodeRole::Contender(contender) => Some(change(contender)),
-        NodeRole::Data | NodeRole::Lock(_) => None,
-    }
+    Arc::make_mut(node).contender_mut().map(change)
 }
 
 fn znode(create: NewNode, revision: Revision, at: WallMillis) -> Znode {

@@ -124,12 +124,6 @@ impl Path {
         Some(LockName(self.0.clone()))
     }
 
-    /// The same name as text, without a check.
-    #[must_use]
-    pub fn lock_text(&self) -> Option<&str> {
-        LockName::in_path(&self.0)
-    }
-
     /// Whether the path is the folder of locks or below it.
     #[must_use]
     pub fn is_under_locks(&self) -> bool {
@@ -165,12 +159,6 @@ impl LockName {
     #[must_use]
     pub fn path(&self) -> Path {
         Path(self.0.clone())
-    }
-
-    /// The same path as text.
-    #[must_use]
-    pub fn path_str(&self) -> &str {
-        &self.0
     }
 
     /// Whether a level of the name has the form of a contender's node, `<session number>-lock-<ten digits>`. No lock may have

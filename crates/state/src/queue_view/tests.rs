@@ -217,3 +217,18 @@ fn a_reader_far_behind_a_writer_has_no_known_blocker_but_the_queue_shows_it() {
     let writer = queue[0].contender.number;
     assert!(queue[1..].iter().all(|entry| entry.waits_for.is_some_and(|other| other.number == writer)));
 }
+
+/// Readers that need not wait are granted without a queue. Their index of holders must come all the same.
+#[test]
+fn readers_that_join_at_once_are_indexed_when_there_are_many() {
+    let mut world = World::new(1);
+    let grants: Vec<GrantId> = (0..40).map(|_| world.acquire(&[("a", Mode::Shared)], None, 0)).collect();
+    world.state.check().unwrap();
+    let queue = |state: &State| state.queue_of(&lock("a")).map(|queue| (queue.holders.len(), queue.by_holder.is_some()));
+    assert_eq!(queue(&world.state), Some((40, true)));
+    for grant in grants {
+        world.release(grant);
+        world.state.check().unwrap();
+    }
+    assert_eq!(queue(&world.state), None);
+}
