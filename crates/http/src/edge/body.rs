@@ -1,4 +1,4 @@
-//! The body of an answer: its JSON, its type, and that no cache may keep it.
+//! Answers with a body: JSON, content type, and the header that forbids caching.
 
 use axum::{body::Body, response::Response};
 use http::{HeaderValue, header};
@@ -12,7 +12,7 @@ pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// The headers of nearly every answer fit into this, so their map does not grow step by step.
 pub(crate) const HEADERS: usize = 8;
 
-/// An answer with this body.
+/// An answer with this body, not to be cached.
 pub(crate) fn answer(content_type: HeaderValue, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     let headers = response.headers_mut();
@@ -22,9 +22,12 @@ pub(crate) fn answer(content_type: HeaderValue, body: impl Into<Body>) -> Respon
     response
 }
 
-/// Appends a value as JSON. Every value that the server sends can be encoded.
+/// Appends a value as JSON. Every value that the server sends can be encoded; otherwise it appends `null`.
 pub(crate) fn write_json(value: &impl Serialize, out: &mut Vec<u8>) {
-    if let Err(error) = serde_json::to_writer(out, value) {
+    let before = out.len();
+    if let Err(error) = serde_json::to_writer(&mut *out, value) {
         tracing::error!(%error, "cannot encode a part of an answer as JSON");
+        out.truncate(before);
+        out.extend_from_slice(b"null");
     }
 }

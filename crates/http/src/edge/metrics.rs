@@ -36,10 +36,10 @@ struct HttpMetricsInner {
     sent: Counter,
 }
 
-/// The metrics of one route.
+/// The requests of one route and their times.
 #[derive(Debug)]
 pub(crate) struct RouteMetrics {
-    /// The last one counts all other methods.
+    /// One row for each of `METHODS`, and a last row for all other methods.
     requests: [[Counter; CLASSES.len()]; METHODS.len() + 1],
     answered: Histogram,
     waited: Histogram,

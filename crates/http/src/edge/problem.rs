@@ -128,7 +128,7 @@ impl Problem {
         self
     }
 
-    /// The same, with this advice. Without one it keeps its own.
+    /// The same, with this advice; `None` keeps the earlier advice.
     pub(crate) fn advice(self, advice: Option<impl Into<Cow<'static, str>>>) -> Problem {
         Problem { advice: advice.map(Into::into).or(self.advice), ..self }
     }

@@ -226,9 +226,9 @@ impl Received {
     }
 }
 
-/// The long poll that `wait` and `after` request, if either is given: waits for something newer than the caller has, which is
-/// the current revision without `after`. If the wait runs out, returns the revision up to which nothing is newer. A later local
-/// read is then still as fresh as the caller requires.
+/// Waits for something newer than the caller has, if `wait` or `after` is given. Without `after`, the caller has the current
+/// revision. Returns the revision up to which nothing is newer, if the wait runs out. A later local read is then still as fresh
+/// as the caller requires.
 pub(crate) async fn nothing_newer<RT: AsyncRuntime>(
     node: &Node<RT>,
     (wait, after): (Option<Wait>, Option<Number>),

@@ -105,7 +105,7 @@ fn renewed() -> Value {
     json!({ "id": GRANT_ID, "ttl": "30s", "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z" })
 }
 
-/// The codes with which a downgrade or an upgrade can fail.
+/// The codes with which both a downgrade and an upgrade can fail.
 const CONVERSION_FAILS: [Code; 8] = [
     Code::LockHeld,
     Code::NotHeld,

@@ -137,7 +137,7 @@ impl ClientConnection {
         }
         request.extensions_mut().insert(self.client.clone());
         self.calls.begin();
-        // Most requests have no body. An empty one needs no box.
+        // Most requests have no body. An empty body needs no box.
         let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
         let answer = self.context.api.call(request);
         let mut response = tokio::select! {
