@@ -276,3 +276,18 @@ fn a_grant_of_several_locks_counts_once_and_an_upgrade_is_not_another_grant() {
         }
     });
 }
+
+#[test]
+fn a_request_after_a_long_poll_on_its_connection_does_not_count_as_a_wait() {
+    run_parallel(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        for call in ["/v1/locks/orders?wait=0s", "/v1/locks/orders", "/v1/locks/orders"] {
+            client.send(&Call::get(call)).await;
+        }
+        let page = page(&client, 0).await;
+        let count =
+            |series: &str| sample(&page, &format!("fairhold_http_{series}_seconds_count{{route=\"/v1/locks/{{name}}\"}}"));
+        assert_eq!((count("waiting_request"), count("request")), (1.0, 2.0), "{page}");
+    });
+}
