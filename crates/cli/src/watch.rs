@@ -39,7 +39,7 @@ pub(crate) struct WatchArgs {
     /// Watch this lock
     #[arg(long, value_name = "NAME")]
     lock: Option<String>,
-    /// Watch all locks below that of --lock too
+    /// Also watch all locks below the lock in --lock
     #[arg(long, requires = "lock")]
     below: bool,
     /// Watch the session with this number and its grants

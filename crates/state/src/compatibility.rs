@@ -7,8 +7,8 @@ use fairhold_types::{
 };
 
 impl State {
-    /// Whether a newcomer with this rank would be granted at once: no waiter is before it, and it is compatible with
-    /// the holders.
+    /// Whether a newcomer with this rank would be granted at once: no waiter is before it, the lock is not being broken,
+    /// and it is compatible with the holders. A lock without contenders is free.
     pub(crate) fn can_grant_at_once(
         &self,
         queue: Option<&Queue>,
@@ -20,8 +20,8 @@ impl State {
         let Some(queue) = queue else {
             return true;
         };
-        let first = queue.waiting.get_min().is_none_or(|first| rank < *first);
-        (first || planted_overtaking())
+        let is_first = queue.waiting.get_min().is_none_or(|waiter| rank < *waiter);
+        (is_first || planted_overtaking())
             && !self.index.breaking.contains_key(&want.lock)
             && self.is_compatible(queue, want.mode, permits, limit)
     }

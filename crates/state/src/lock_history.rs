@@ -20,7 +20,7 @@ impl LockTable {
         self.records.values().flat_map(|record| &record.history)
     }
 
-    /// The bytes that all entries count, by a walk over them.
+    /// The bytes charged for all entries, by a walk over them.
     pub(crate) fn recounted_history(&self) -> u64 {
         self.history_entries().map(|past| past.weight()).sum()
     }

@@ -1,4 +1,5 @@
-//! The locks by name. A lock has one record: its node with the settings, its queue, its statistics and its history.
+//! The locks by name. A lock has one record: its node with the settings, its queue, its statistics and its history. A
+//! cache here always agrees with the rest of the state, and is rebuilt from it at a start.
 
 use crate::{
     history::{HistoryKey, PastHolding},
@@ -20,7 +21,7 @@ pub(crate) struct LockRecord {
     queue: Option<Box<Queue>>,
     /// Its statistics, once there is something to count. They stay as long as the record.
     pub(crate) statistics: Option<Box<Statistics>>,
-    /// Its finished holding periods, the oldest end first.
+    /// Its finished holding periods, in the order in which they ended.
     pub(crate) history: Vector<Arc<PastHolding>>,
 }
 
@@ -60,7 +61,7 @@ impl LockRecord {
         (self.set_token(token), unindexed)
     }
 
-    /// Sets the last token. Returns whether the lock is an election.
+    /// Sets the last token. Returns whether the lock is an election: that saves a look-up.
     pub(crate) fn set_token(&mut self, token: FencingToken) -> bool {
         self.settings_mut().is_some_and(|settings| {
             assert!(settings.last_token <= Some(token), "the fencing token of a lock went back to {token}");
@@ -96,14 +97,14 @@ pub(crate) struct LockTable {
     pub(crate) records: OrdMap<LockName, Arc<LockRecord>>,
     /// How many locks have statistics: a cache.
     pub(crate) with_statistics: usize,
-    /// The bytes that the statistics count: a cache.
+    /// The bytes charged for the statistics: a cache.
     pub(crate) statistics_bytes: u64,
     /// The locks with a history, by their oldest entry: a cache. Entries of one lock are dropped in order, so this gives
     /// the oldest of all.
     pub(crate) oldest: OrdSet<(HistoryKey, LockName)>,
     /// The number of entries in all histories: a cache.
     pub(crate) history_len: usize,
-    /// The bytes that these entries count: a cache.
+    /// The bytes charged for these entries: a cache.
     pub(crate) history_bytes: u64,
 }
 
@@ -117,7 +118,7 @@ impl LockTable {
         self.records.get_key_value(lock).map(|(lock, record)| (lock, &**record))
     }
 
-    /// The bytes that statistics and histories count. The tree counts the nodes.
+    /// The bytes charged for statistics and histories. The tree charges the nodes.
     pub(crate) fn bytes(&self) -> u64 {
         self.statistics_bytes + self.history_bytes
     }
@@ -183,7 +184,7 @@ impl LockTable {
         Arc::make_mut(self.records.entry(lock).or_default())
     }
 
-    /// Removes a record without a node and a history.
+    /// Removes the record if it has neither a node nor a history.
     pub(crate) fn drop_if_unused(&mut self, lock: &LockName) {
         if self.get(lock.as_str()).is_some_and(|record| record.node.is_none() && record.history.is_empty())
             && let Some(record) = self.records.remove(lock)
@@ -195,7 +196,7 @@ impl LockTable {
     }
 }
 
-/// The bytes that the statistics of a lock count.
+/// The bytes charged for the statistics of a lock.
 pub(crate) fn statistics_weight(lock: &LockName) -> u64 {
     STATISTICS_BYTES + len(lock.as_str())
 }

@@ -204,7 +204,7 @@ pub enum Rejection {
         max: u64,
     },
     /// The command would exceed the state's budget.
-    #[error("the state uses {used} of {max} bytes and has no room for this (values may use three quarters of it)")]
+    #[error("the state uses {used} of {max} bytes and has no room for this (values can use at most three quarters of the limit)")]
     StateFull {
         /// How many bytes it uses.
         used: u64,

@@ -248,7 +248,8 @@ impl RaftLogReader<TypeConfig> for LogReader {
     where
         RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
     {
-        // In parts: after a start, openraft reads all entries after the snapshot through this.
+        // In parts: openraft reads the committed entries through this, to apply them. After a start it reads all entries after
+        // the snapshot.
         let start = (self.clone(), indexes(&range), false);
         let pieces = stream::try_unfold(start, |(reader, range, is_continued)| async move {
             let entries = if range.is_empty() { Vec::new() } else { reader.read(range.clone(), READ_BYTES_MAX).await? };

@@ -125,7 +125,7 @@ fn verify_manifest(directory: &Path) -> io::Result<()> {
 
 fn cut(path: &Path, end: usize, length: usize) -> io::Result<()> {
     let bytes = length - end;
-    tracing::warn!(file = %path.display(), bytes, "cut off the incomplete end of the log, which a crash left");
+    tracing::warn!(file = %path.display(), bytes, "cut off the incomplete end that a crash left in the log");
     let file = OpenOptions::new().write(true).open(path).map_err(|error| durable::with_path(path, error))?;
     // Lossless: a usize of this platform is at most 64 bits.
     file.set_len(end as u64).and_then(|()| file.sync_all()).map_err(|error| durable::with_path(path, error))

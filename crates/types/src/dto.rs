@@ -173,7 +173,7 @@ pub struct QueueItem {
     /// The grant that it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Contender>,
-    /// An estimate for people of how long it will still wait, if each grant ahead holds for as long as recent holders
+    /// For people: an estimate of how long it will still wait, if each grant ahead holds for as long as recent holders
     /// did, and shared grants hold one after the other. Left out if nobody has held the lock before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<String>,

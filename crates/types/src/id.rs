@@ -118,7 +118,7 @@ macro_rules! hex128 {
 }
 
 hex128! {
-    /// A session's secret id: 128 random bits. Anyone who knows it owns the session. `Debug` does not show it.
+    /// A session's secret id: 128 random bits. Keep it secret: with it, anyone can control the session. `Debug` does not show it.
     SessionId, |_, f| f.write_str("SessionId(secret)")
 }
 hex128! {

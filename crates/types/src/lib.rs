@@ -61,7 +61,7 @@ impl std::fmt::Display for Mode {
 pub enum EndReason {
     /// Its owner released it.
     Released,
-    /// Its session expired without a keepalive.
+    /// Its session expired without a keepalive, or the grant reached its maximum hold time.
     Expired,
     /// An administrator broke it.
     Broken,
@@ -77,7 +77,7 @@ pub enum EndReason {
 pub enum HoldingEnd {
     /// Its owner released it.
     Released,
-    /// Its session expired without a keepalive.
+    /// Its session expired without a keepalive, or the grant reached its maximum hold time.
     Expired,
     /// An administrator broke it.
     Broken,

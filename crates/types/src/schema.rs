@@ -27,7 +27,7 @@ macro_rules! text_schema {
 text_schema! {
     SessionId: json_schema!({
         "type": "string",
-        "description": "A session's secret id: 128 random bits. Anyone who knows it owns the session.",
+        "description": "A session's secret id: 128 random bits. Keep it secret: with it, anyone can control the session.",
         "pattern": pattern::SESSION_ID,
         "examples": ["5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e"]
     });

@@ -1,5 +1,5 @@
-//! The parts of a cycle: the time that the client measured, minus the times in the leader's histograms. The measured
-//! intervals are nested, so their differences add up to the whole.
+//! Splits the mean time of a cycle (an acquire and a release) into parts. The client and the leader's histograms measure
+//! nested intervals. A part is one interval minus the next inside it, so the parts add up to the whole.
 
 use super::{
     measure::round,
@@ -22,7 +22,7 @@ pub(super) struct Profile {
     before: Page,
 }
 
-/// The histograms of each part.
+/// The histograms on a page of the leader's metrics.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Page {
     http: Times,
@@ -56,7 +56,8 @@ impl Profile {
 }
 
 fn parts(whole: f64, before: &Page, after: &Page) -> Value {
-    // Means per cycle. Commands in one batch share a log entry and a disk write.
+    // Each command of a cycle waits for a whole log entry and disk write, even if others share it: each mean counts once
+    // for each request.
     let cycle = |part: fn(&Page) -> Times| {
         let before = part(before);
         let after = part(after);

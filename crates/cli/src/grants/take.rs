@@ -63,7 +63,7 @@ pub(super) struct TakeArgs {
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 
-    /// Show this name to people who look at the queue [default: fairhold and your address]
+    /// Show this name to people who look at the queue [default: fairhold@ADDRESS, with the address that the node sees]
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
 
@@ -89,7 +89,7 @@ pub(super) struct TakeArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
     meta: Vec<(String, String)>,
 
-    /// Repeat an earlier request by its key, a ULID or UUIDv7, which is the grant's id
+    /// Use this key, a ULID or UUIDv7, as the grant's id: a repeated request with the same key has no second effect
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }

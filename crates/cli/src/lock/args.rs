@@ -8,16 +8,17 @@ use clap::{ValueEnum, value_parser};
 use fairhold_types::duration;
 use std::time::Duration;
 
-/// The start of `fairhold lock --help`. It is separate from the one-line description, which it would otherwise replace.
+/// The start of `fairhold lock --help`. As a doc comment of `LockArgs`, it would replace the one-line description.
 pub(crate) const LONG_ABOUT: &str = "\
 Run a command while holding a lock, like flock, but across machines.
 
 Waits in the queue until the lock is free, runs the command without a shell, and releases the lock when the command ends. The
 exit code is that of the command. While it waits, it prints the holder and its own place in the queue on stderr.
 
-Unlike flock's lock, this lock is a lease: it can be lost while the command runs. If no node of the cluster can be reached
-for too long, fairhold stops the command and everything that it started BEFORE anyone else can get the lock: with SIGTERM, and
-with SIGKILL after --kill-after. It then exits with 79. The same happens when fairhold itself is killed. When an administrator
+Unlike flock's lock, this lock is a lease: it can be lost while the command runs. If fairhold cannot reach any node of the
+cluster for too long, it stops the command and everything that it started BEFORE anyone else can get the lock: with SIGTERM,
+and with SIGKILL after --kill-after. It then exits with 79. If fairhold itself is killed, its supervisor stops the command in
+the same way. When an administrator
 breaks the lock, the next holder gets it at once: fairhold then sends SIGTERM when it learns of the break, and SIGKILL half a
 second later.
 

@@ -80,11 +80,11 @@ pub(crate) struct ElectArgs {
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     on_lost: OnLost,
 
-    /// Send SIGKILL this long after SIGTERM [default: 5s; 500ms if an administrator breaks it]
+    /// Send SIGKILL this long after SIGTERM [default: 5s; 500ms if an administrator breaks the grant]
     ///
     /// If the leadership cannot be renewed, the time is at most a third of --ttl.
     ///
-    /// If an administrator breaks it, the command and the next leader run at the same time for that long.
+    /// If an administrator breaks the grant, the command and the next leader run at the same time for that long.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     kill_after: Option<Duration>,
 

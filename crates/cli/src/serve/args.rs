@@ -77,7 +77,7 @@ pub(crate) struct ServeArgs {
 
     /// Keep this many bytes of recent events for watches [default: 1/32 of the memory, up to 64 MiB]
     ///
-    /// A watch that falls further behind must start again, also after a reconnect. The minimum is 65536.
+    /// A watch that falls further behind, or reconnects too late, must start again. The minimum is 65536.
     #[arg(long, value_name = "BYTES", env = "FAIRHOLD_EVENT_RING_BYTES")]
     pub(crate) event_ring_bytes: Option<u64>,
 

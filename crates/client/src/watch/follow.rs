@@ -235,7 +235,7 @@ impl Follower {
                 Ok(Parsed::Compacted(oldest)) => return StreamEnd::Compacted(oldest),
                 Ok(Parsed::Refused(error)) => return StreamEnd::Refused(error),
                 Ok(Parsed::Failed(why)) => {
-                    tracing::debug!(why, "a node cannot continue a watch, which continues at another node");
+                    tracing::debug!(why, "a node cannot continue a watch; the watch continues at another node");
                     return StreamEnd::Broke(None);
                 }
                 Err(error) => {

@@ -90,7 +90,7 @@ impl Background {
             // It has ended already.
             Ok(()) | Err(Error::Lost(_)) => Ok(()),
             Err(error) => {
-                tracing::warn!(%error, "cannot release a grant or session; it ends with its timeout");
+                tracing::warn!(%error, "cannot release a grant or session; it expires after its timeout");
                 Err(error)
             }
         }

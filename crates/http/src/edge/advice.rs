@@ -29,7 +29,7 @@ pub(crate) fn advice_for(code: Code, kind: RequestKind) -> Option<&'static str> 
         Code::Forgotten => Some("use a new key"),
         Code::QueueFull => Some("try again later"),
         Code::StateFull => Some(
-            "remove nodes, release grants or end sessions, which all still work; /v1/cluster shows state_bytes, and serve \
+            "remove nodes, release grants or end sessions: these requests still work; /v1/cluster shows state_bytes, and serve \
              --state-bytes-max on every node sets the limit",
         ),
         Code::DiskLow => {

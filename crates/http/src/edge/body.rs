@@ -6,7 +6,7 @@ use serde::Serialize;
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
-/// Answers may contain secrets, and are outdated when they are sent.
+/// Answers may contain secrets, and may be out of date as soon as they are sent.
 pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// The headers of nearly every answer fit into this, so their map does not grow step by step.
@@ -22,7 +22,7 @@ pub(crate) fn answer(content_type: HeaderValue, body: impl Into<Body>) -> Respon
     response
 }
 
-/// Appends a value as JSON. Every value that the server sends can be encoded; otherwise it appends `null`.
+/// Appends a value as JSON. If a value cannot be encoded, which would be a defect, logs an error and appends `null`.
 pub(crate) fn write_json(value: &impl Serialize, out: &mut Vec<u8>) {
     let before = out.len();
     if let Err(error) = serde_json::to_writer(&mut *out, value) {

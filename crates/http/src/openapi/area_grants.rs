@@ -172,13 +172,14 @@ fn batch(describe: &mut Describer) -> DescribedCall {
         .call(Method::POST, "/v1/batch", "batch", TAG, "Acquire, renew and release many grants in one request.")
         .about(
             "The server answers each call as if you had made it alone, and each succeeds or fails by itself; if one call is \
-             malformed, the server refuses the whole batch before it starts any. It makes calls with the same id one after the \
-             other, in the order of the request, each after the previous one is answered. Calls with different ids have no \
+             malformed, the server refuses the whole batch before it starts any. It runs calls with the same id in the order of \
+             the request, and starts each one when the previous one is answered. Calls with different ids have no \
              order: a release may take effect before an acquire that precedes it in the list. The answer comes when all calls \
              are done, within one `Fairhold-Timeout`, and no call waits for a lock: an acquire needs a session, and with `queue` \
              it takes a place in the queue; then use `GET /v1/grants/{id}` or `GET /v1/watch` to see when it is held. A renewal \
-             is only for a grant without a named session, and keeps its ttl. Each answer names the holder that the call waits \
-             for and the number of grants ahead. It has at most 4 KiB: a longer answer leaves out `meta`. If you send a batch \
+             is only for a grant without a named session, and keeps its ttl. If the lock is not free, the answer to an acquire \
+             names the grant that blocks it and its position in the queue. Each answer has at most 4 KiB: a longer one leaves out \
+             details that are only for people, such as `meta`. If you send a batch \
              again with the same ids, nothing happens twice. The headers apply to every call in the batch.",
         )
         .calls::<call::BatchCalls>(example)

@@ -33,7 +33,7 @@ fn shown() -> Value {
 fn open(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/sessions", "openSession", TAG, "Open a session.")
-        .about("Its `id` is a secret: anyone who knows it controls the session. Its `number` is public.")
+        .about("Its `id` is a secret: with it, anyone can control the session. Its `number` is public.")
         .form::<call::OpenSession>(None, json!({ "ttl": "15s", "name": "worker-3", "meta": {} }))
         .json::<dto::OpenedSession>(
             StatusCode::CREATED,

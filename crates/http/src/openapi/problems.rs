@@ -24,7 +24,9 @@ pub(super) fn example_json(status: StatusCode, code: Code) -> Value {
     let problem = match (code, status) {
         (Code::TooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE) => Problem::new(
             code,
-            format!("the request line and the headers can have at most {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers"),
+            format!(
+                "a request can have at most {HEADERS_MAX} headers, and its request line and headers at most {HEAD_BYTES_MAX} bytes in total"
+            ),
         ),
         _ => example(code),
     };

@@ -119,7 +119,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             answered = self.propose_until_answered(command, RT::Instant::now() + GIVE_UP_TIMEOUT) => answered,
         };
         if let Err(error) = answered {
-            tracing::warn!(%error, "cannot end the grant of a client that disconnected; it ends with its ttl");
+            tracing::warn!(%error, "cannot end the grant of a client that disconnected; it expires after its ttl");
         }
     }
 

@@ -15,8 +15,9 @@ pub(crate) struct Deadlines<K, I> {
     by_place: BTreeSet<(I, K)>,
 }
 
-/// Most keepalives move `at` alone, so that they cost one look-up. The object's place follows when half of the timeout is
-/// left until it. So few places are left to be moved when their time comes, even if all objects began at one moment.
+/// Most keepalives move `at` alone, so that they cost one look-up. A keepalive moves the object's place too once that is
+/// less than half a timeout away. Hence hardly any place is out of date when its time comes, even if all objects began at
+/// one moment.
 #[derive(Debug)]
 struct Deadline<I> {
     at: I,
@@ -44,8 +45,8 @@ impl<K: Clone + Ord + Hash, I: Copy + Ord + Add<Duration, Output = I>> Deadlines
         let deadline = self.by_key.get_mut(&key)?;
         let timeout = deadline.timeout;
         deadline.at = now + timeout;
-        // `now` jumps back when the clock detects that the process was paused. At a place after its deadline, the object
-        // would be found too late.
+        // Pauses of the process do not count, so `now` jumps back when one is detected. At a place after its deadline, the
+        // object would be found too late.
         if deadline.at < deadline.place || deadline.place < now + timeout / 2 {
             self.insert(key, timeout, now);
         }

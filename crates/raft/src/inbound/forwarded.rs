@@ -13,16 +13,16 @@ use futures_util::future::join_all;
 use openraft::{AsyncRuntime, Instant};
 use std::time::Duration;
 
-/// Why node `from` may not forward a command; `None` if it may. Only the leader proposes verdicts, each node reports
-/// only its own capacity, and all other commands must respect the limits for clients.
+/// Why node `from` may not forward a command; `None` if it may. Only the leader proposes the commands of its
+/// clocks and other housekeeping, each node reports only its own capacity, and all other commands must respect the limits for clients.
 pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
-    if is_verdict(command) {
+    if is_for_leader(command) {
         return Some(Rejection::Unsupported { what: "a verdict of the leader from a node that does not lead".to_owned() });
     }
     if let Command::RecordCapacity { node, .. } = command
         && *node != from
     {
-        return Some(Rejection::Unsupported { what: format!("the capacity of node {node}, reported by node {from},") });
+        return Some(Rejection::Unsupported { what: format!("a report by node {from} of the capacity of node {node}") });
     }
     command.validate().err()
 }
@@ -36,6 +36,7 @@ pub(super) async fn serve<RT: AsyncRuntime>(
     within: Duration,
 ) -> Vec<ProposalOutcome> {
     let deadline = RT::Instant::now() + within;
+    // An inner `Err` is why the queue refused the command, an inner `Ok` the answer to a rejected one.
     let submit = |command: Command| match refusal(from, &command) {
         Some(rejection) => Err(Ok(core.shared.rejected(rejection))),
         None => proposals.submit(command, true).map_err(Err),
@@ -59,7 +60,7 @@ pub(super) async fn serve<RT: AsyncRuntime>(
 }
 
 /// Whether only the leader may propose this command.
-fn is_verdict(command: &Command) -> bool {
+fn is_for_leader(command: &Command) -> bool {
     command.is_leader_only() && !planted::has(Bug::ExpiresByOldLeader)
 }
 
@@ -89,7 +90,7 @@ mod tests {
         assert!(refusal(2, &verdict).unwrap().to_string().contains("a verdict of the leader"));
         let capacity = |bytes| Command::RecordCapacity { node: 2, bytes };
         assert_eq!(refusal(2, &capacity(1_000_000)), None);
-        assert!(refusal(3, &capacity(1_000_000)).unwrap().to_string().contains("the capacity of node 2, reported by node 3"));
+        assert!(refusal(3, &capacity(1_000_000)).unwrap().to_string().contains("a report by node 3 of the capacity of node 2"));
         assert!(refusal(2, &capacity(0)).unwrap().to_string().contains("a capacity of 0"));
     }
 }

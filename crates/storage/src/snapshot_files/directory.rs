@@ -44,8 +44,8 @@ impl Directory {
                 fs::remove_file(&leftover).map_err(|error| durable::with_path(&leftover, error))?;
             }
         }
-        // A name whose directory could not be synced is visible after a start, but may be gone after a power loss. The
-        // log that the newest snapshot covers is purged, so its name must be durable.
+        // If an earlier sync of the directory failed, the newest snapshot's name is visible now, but a power loss can still
+        // undo it. The log that it covers may be purged, so the name must be durable first.
         durable::sync_directory(path)?;
         Ok(Directory {
             path: path.to_owned(),
@@ -65,7 +65,8 @@ impl Directory {
         let path = self.file(number);
         let old = self.path.join(format!("{number:020}{OLD_SUFFIX}"));
         if self.readers.lock().iter().any(|(read, reader)| *read == number && reader.strong_count() > 0) {
-            // A reader, or a transfer to another node, still uses it: its bytes stay until they are done.
+            // A reader, or a transfer to another node, still uses it, so it is only unlinked: `durable::remove` would truncate
+            // it under them.
             return fs::remove_file(&path).map_err(|error| durable::with_path(&path, error));
         }
         durable::remove(&old, &path)
@@ -131,7 +132,8 @@ impl SnapshotFile {
         File::open(&self.path).map_err(|error| durable::with_path(&self.path, error))
     }
 
-    /// Makes it the newest snapshot, and removes the older ones. `reader` keeps the file open for reading.
+    /// Makes it the newest snapshot, and removes the older ones. While `reader` lives, the
+    /// file counts as being read.
     pub(super) fn keep(&self, reader: &Arc<()>) -> io::Result<()> {
         self.make_newest(reader).inspect_err(|error| self.directory.faults.record(error))
     }
@@ -154,13 +156,13 @@ impl Drop for SnapshotFile {
         }
         let path = std::mem::take(&mut self.path);
         let remove = move || {
-            // Its name is temporary. The next start removes the rest.
+            // Its name is already temporary, so the next start removes what an interrupted removal leaves.
             if let Err(error) = durable::remove(&path, &path) {
                 tracing::debug!(%error, "cannot remove an incomplete snapshot: it stays until the next start");
             }
         };
-        // On the snapshot thread, because it may be large. A failed write ends the node, so the file of a failed write is
-        // removed before its error is reported.
+        // The file may be large, so the snapshot thread removes it. A failed write is on that thread already: it removes
+        // the file here and now, because its error ends the node.
         if self.directory.snapshot_thread.is_current() { remove() } else { drop(self.directory.snapshot_thread.run(remove)) }
     }
 }

@@ -40,10 +40,10 @@ pub struct Cluster {
     /// The size of its state in bytes, as counted against the cluster's budget.
     #[serde(default)]
     pub state_bytes: u64,
-    /// The budget: the smallest amount that any member can hold. Missing until a member has reported its amount.
+    /// The budget: the smallest `state_bytes_max` of all members. Missing until a member has reported its amount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_bytes_max: Option<u64>,
-    /// How many grants it has seen granted since it started.
+    /// How many grants have become held since it started.
     pub grants: u64,
     /// How many waiting requests it has woken since it started.
     pub wakeups: u64,
@@ -108,7 +108,7 @@ pub struct Member {
     /// data directory. Known only to the nodes that have received its report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_entries: Option<u64>,
-    /// How large a state it can hold, as it reported: the smallest of all members is the budget.
+    /// How many bytes of state it can hold, as it reported. The smallest value of all members is the budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_bytes_max: Option<u64>,
 }

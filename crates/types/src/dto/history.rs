@@ -72,7 +72,7 @@ pub struct LockStatistics {
     pub hand_overs: u64,
     /// Held grants that their owners released.
     pub released: u64,
-    /// Held grants that ended because their session expired.
+    /// Held grants that ended because their session expired or they reached their maximum hold time.
     pub expired: u64,
     /// Held grants that an administrator broke.
     pub broken: u64,

@@ -40,7 +40,7 @@ pub(super) fn addresses(seen: &ClusterProbe) -> Vec<Finding> {
         }
     }
     let differing = by_member.into_iter().filter(|(_, addresses)| addresses.len() > 1).map(|(id, addresses)| {
-        let say = |((url, peer), by): ((&str, &str), Vec<NodeId>)| format!("{url},{peer} by node {}", joined(&by));
+        let say = |((url, peer), by): ((&str, &str), Vec<NodeId>)| format!("{url},{peer} (on node {})", joined(&by));
         let lists: Vec<String> = addresses.into_iter().map(say).collect();
         warn(
             "addresses",
