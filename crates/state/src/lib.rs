@@ -22,6 +22,7 @@
 //!
 //! Tree operations cannot write below `/locks`. Nodes have access lists, which are empty and not enforced.
 
+mod acl;
 mod actor;
 mod admin_request;
 mod administration;

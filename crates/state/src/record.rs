@@ -13,6 +13,7 @@ use fairhold_types::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{collections::VecDeque, sync::Arc};
 
+pub use crate::acl::AclEntry;
 pub use crate::kind::{NodeKind, PackedKind};
 pub use crate::moment::Moment;
 pub use crate::revocation::Revocation;
@@ -151,17 +152,6 @@ pub struct Znode {
     pub role: NodeRole,
     /// Its access list; `None` is the empty one. This version stores it but does not enforce it.
     pub acl: Option<Arc<Vec<AclEntry>>>,
-}
-
-/// Who may do what with a node, in ZooKeeper's terms.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AclEntry {
-    /// The allowed operations: read 1, write 2, create 4, delete 8, administer 16.
-    pub permissions: u32,
-    /// The authentication scheme, like `world` or `digest`.
-    pub scheme: String,
-    /// The identity, in the terms of the scheme.
-    pub id: String,
 }
 
 impl Znode {

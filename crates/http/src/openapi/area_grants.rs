@@ -178,8 +178,8 @@ fn batch(describe: &mut Describer) -> DescribedCall {
              are done, within one `Fairhold-Timeout`, and no call waits for a lock: an acquire needs a session, and with `queue` \
              it takes a place in the queue; then use `GET /v1/grants/{id}` or `GET /v1/watch` to see when it is held. A renewal \
              is only for a grant without a named session, and keeps its ttl. If the lock is not free, the answer to an acquire \
-             names the grant that blocks it and its position in the queue. Each answer has at most 4 KiB: a longer one leaves out \
-             details that are only for people, such as `meta`. If you send a batch \
+             names the grant that blocks it and its position in the queue. Each answer has at most 4 KiB: a longer one leaves \
+             out details that are only for people, such as `meta`. If you send a batch \
              again with the same ids, nothing happens twice. The headers apply to every call in the batch.",
         )
         .calls::<call::BatchCalls>(example)

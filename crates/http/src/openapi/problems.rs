@@ -25,7 +25,7 @@ pub(super) fn example_json(status: StatusCode, code: Code) -> Value {
         (Code::TooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE) => Problem::new(
             code,
             format!(
-                "a request can have at most {HEADERS_MAX} headers, and its request line and headers at most {HEAD_BYTES_MAX} bytes in total"
+                "a request can have at most {HEADERS_MAX} headers, and {HEAD_BYTES_MAX} bytes in its request line and headers"
             ),
         ),
         _ => example(code),

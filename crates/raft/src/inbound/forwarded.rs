@@ -13,8 +13,9 @@ use futures_util::future::join_all;
 use openraft::{AsyncRuntime, Instant};
 use std::time::Duration;
 
-/// Why node `from` may not forward a command; `None` if it may. Only the leader proposes the commands of its
-/// clocks and other housekeeping, each node reports only its own capacity, and all other commands must respect the limits for clients.
+/// Why node `from` may not forward a command; `None` if it may. Only the leader proposes the commands of its clocks and
+/// other housekeeping, each node reports only its own capacity, and all other commands must respect the limits for
+/// clients.
 pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
     if is_for_leader(command) {
         return Some(Rejection::Unsupported { what: "a verdict of the leader from a node that does not lead".to_owned() });

@@ -20,7 +20,9 @@ pub(super) fn replacement(bare: &[u8], cluster: &ClusterHeader) -> Option<Vec<u8
     let problem = match StatusCode::from_bytes(status).ok()? {
         status @ (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG) => Problem::new(
             Code::TooLarge,
-            format!("a request can have at most {HEADERS_MAX} headers, and its request line and headers at most {HEAD_BYTES_MAX} bytes in total"),
+            format!(
+                "a request can have at most {HEADERS_MAX} headers, and {HEAD_BYTES_MAX} bytes in its request line and headers"
+            ),
         )
         .status(status),
         StatusCode::BAD_REQUEST => {
