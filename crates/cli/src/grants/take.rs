@@ -63,7 +63,7 @@ pub(super) struct TakeArgs {
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 
-    /// Show this name to people who look at the queue [default: fairhold@ADDRESS, with the address that the node sees]
+    /// Show this name to people who look at the queue [default: fairhold and your address, as the node sees it]
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
 
