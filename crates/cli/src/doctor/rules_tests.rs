@@ -204,7 +204,7 @@ fn a_panic_is_reported_whether_or_not_the_command_was_skipped() {
 fn nodes_with_different_addresses_for_a_member_are_named() {
     let mut seen = three();
     answer(&mut seen, 0).cluster.members[1].peer = "moved:7271".to_owned();
-    let text = "for node 2: http://n2:7171,moved:7271 by node 1; http://n2:7171,n2:7271 by node 2, 3 -> restart every node";
+    let text = "for node 2: http://n2:7171,moved:7271 (on node 1); http://n2:7171,n2:7271 (on node 2, 3) -> restart every node";
     assert_bad(&seen, "addresses", Grade::Warn, text);
     assert_eq!(bad(&seen, "addresses").len(), 1);
 }

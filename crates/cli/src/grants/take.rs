@@ -63,7 +63,7 @@ pub(super) struct TakeArgs {
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 
-    /// Show this name to people who look at the queue [default: fairhold and your address, as the node sees it]
+    /// Show this name to people who look at the queue [default: fairhold and your address]
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
 
@@ -89,7 +89,7 @@ pub(super) struct TakeArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
     meta: Vec<(String, String)>,
 
-    /// Use this key, a ULID or UUIDv7, as the grant's id: a repeated request with the same key has no second effect
+    /// Use this key, a ULID or UUIDv7, as the grant's id: a repeated request changes nothing
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }

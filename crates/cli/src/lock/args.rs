@@ -17,10 +17,9 @@ exit code is that of the command. While it waits, it prints the holder and its o
 
 Unlike flock's lock, this lock is a lease: it can be lost while the command runs. If fairhold cannot reach any node of the
 cluster for too long, it stops the command and everything that it started BEFORE anyone else can get the lock: with SIGTERM,
-and with SIGKILL after --kill-after. It then exits with 79. If fairhold itself is killed, its supervisor stops the command in
-the same way. When an administrator
-breaks the lock, the next holder gets it at once: fairhold then sends SIGTERM when it learns of the break, and SIGKILL half a
-second later.
+and with SIGKILL after --kill-after. It then exits with 79. If fairhold itself is killed, the command ends in the same
+way. When an administrator breaks the lock, the next holder gets it at once: fairhold then sends SIGTERM when it learns of the
+break, and SIGKILL half a second later.
 
 When the command has ended, fairhold also stops every process that the command left running, whether in the background, in its
 own session or process group, or as a daemon: no such process continues without the lock. Unless fairhold runs as root, it
