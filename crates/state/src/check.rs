@@ -27,35 +27,26 @@ impl State {
     fn check_tree(&self) -> Result<(), String> {
         let mut children: BTreeMap<_, u32> = BTreeMap::new();
         for (path, node) in self.tree.iter() {
-            if node.mzxid.max(node.pzxid).max(node.czxid) > self.revision {
-                return Err(format!("{path} has a later revision than the state"));
-            }
+            let newest = node.mzxid.max(node.pzxid).max(node.czxid);
+            ensure(newest <= self.revision, || format!("{path} has a later revision than the state"))?;
             let Some(parent) = path.parent() else { continue };
             *children.entry(parent.clone()).or_default() += 1;
-            match self.tree.get(&parent) {
-                None => return Err(format!("{path} has no parent")),
-                Some(parent_node) if parent_node.kind == NodeKind::Ephemeral => {
-                    return Err(format!("{path} is below an ephemeral node"));
-                }
-                Some(_) => {}
-            }
-            if node.role == NodeRole::Data && (node.kind == NodeKind::Ephemeral) != (node.ephemeral_owner != SessionNumber(0)) {
-                return Err(format!("{path} is {:?} and its owner is {}", node.kind, node.ephemeral_owner));
-            }
-            let owned = node.ephemeral_owner != SessionNumber(0);
-            if owned && !self.sessions.contains_key(&node.ephemeral_owner) && !self.is_ending(node.ephemeral_owner) {
-                return Err(format!("{path} outlives its session {}", node.ephemeral_owner));
-            }
+            let parent_node = self.tree.get(&parent).ok_or_else(|| format!("{path} has no parent"))?;
+            ensure(parent_node.kind != NodeKind::Ephemeral, || format!("{path} is below an ephemeral node"))?;
+            let owner = node.ephemeral_owner;
+            let owned = owner != SessionNumber(0);
+            let fits_kind = node.role != NodeRole::Data || (node.kind == NodeKind::Ephemeral) == owned;
+            ensure(fits_kind, || format!("{path} is {:?} and its owner is {owner}", node.kind))?;
+            let lives = !owned || self.sessions.contains_key(&owner) || self.is_ending(owner);
+            ensure(lives, || format!("{path} outlives its session {owner}"))?;
         }
-        let value_bytes: u64 = self.tree.iter().map(|(_, node)| node.value.len() as u64).sum();
-        if value_bytes != self.tree.value_bytes() {
-            return Err(format!("the tree counts {} bytes of values, but has {value_bytes}", self.tree.value_bytes()));
-        }
+        let found: u64 = self.tree.iter().map(|(_, node)| node.value.len() as u64).sum();
+        let counted = self.tree.value_bytes();
+        ensure(counted == found, || format!("the tree counts {counted} bytes of values, but has {found}"))?;
         for (path, node) in self.tree.iter() {
             let found = children.get(path).copied().unwrap_or(0);
-            if node.num_children != found {
-                return Err(format!("{path} counts {} children, but has {found}", node.num_children));
-            }
+            let counted = node.num_children;
+            ensure(counted == found, || format!("{path} counts {counted} children, but has {found}"))?;
         }
         Ok(())
     }
@@ -63,74 +54,53 @@ impl State {
     fn check_caches(&self) -> Result<(), String> {
         let mut rebuilt = self.clone();
         rebuilt.rebuild_caches();
-        if rebuilt.index != self.index || rebuilt.tree != self.tree {
-            return Err("an index, a queue or a count differs from the tree".to_owned());
-        }
+        let same = rebuilt.index == self.index && rebuilt.tree == self.tree;
+        ensure(same, || "an index, a queue or a count differs from the tree".to_owned())?;
         let contenders = || self.tree.iter().filter_map(|(_, node)| node.contender());
         contenders().try_for_each(|contender| self.check_secondaries(contender))?;
-        if !self.tree.is_consistent() {
-            return Err("the tree shows other locks or contenders than their tables have".to_owned());
-        }
+        ensure(self.tree.is_consistent(), || "the tree shows other locks or contenders than their tables have".to_owned())?;
         for path in self.index.secondaries.values() {
-            if !matches!(self.tree.get(path).map(|node| &node.role), Some(NodeRole::Contender(_))) {
-                return Err(format!("{path} is not a contender"));
-            }
+            let is_contender = self.tree.get(path).is_some_and(|node| node.contender().is_some());
+            ensure(is_contender, || format!("{path} is not a contender"))?;
         }
         let held = contenders().filter(|contender| !contender.secondary).filter(|contender| contender.token().is_some()).count();
-        if self.census().held != held {
-            return Err(format!("the census counts {} held grants, the tree {held}", self.census().held));
-        }
-        if !self.tombstones.is_consistent() {
-            return Err("the cache of the tombstones by age differs from their table".to_owned());
-        }
-        Ok(())
+        let counted = self.census().held;
+        ensure(counted == held, || format!("the census counts {counted} held grants, the tree {held}"))?;
+        ensure(self.tombstones.is_consistent(), || "the cache of the tombstones by age differs from their table".to_owned())
     }
 
     /// Checks that a grant has all its contenders, and that they differ only in lock and mode.
     fn check_secondaries(&self, contender: &Contender) -> Result<(), String> {
         let number = contender.number;
+        let lock = &contender.lock;
         let first = self.contender(number).ok_or_else(|| format!("#{number} has no first contender"))?;
-        let is_listed = first.others.iter().any(|other| other.lock == contender.lock);
-        if contender.secondary != is_listed || contender.secondary == (first.lock == contender.lock) {
-            return Err(format!("#{number} has a contender in {} that does not belong to it", contender.lock));
-        }
+        let is_listed = first.others.iter().any(|other| other.lock == *lock);
+        let belongs = contender.secondary == is_listed && contender.secondary != (first.lock == *lock);
+        ensure(belongs, || format!("#{number} has a contender in {lock} that does not belong to it"))?;
         let shared_fields =
             |contender: &Contender| (contender.granted_at, contender.cooling, contender.attempt, contender.session);
-        if shared_fields(first) != shared_fields(contender) {
-            return Err(format!("the contenders of #{number} in {} and {} differ", contender.lock, first.lock));
-        }
-        match self.locks_of(number).iter().find(|lock| self.contender_in(lock, number).is_none()) {
-            Some(lock) => Err(format!("#{number} has no contender in {lock}")),
-            None => Ok(()),
-        }
+        let same = shared_fields(first) == shared_fields(contender);
+        ensure(same, || format!("the contenders of #{number} in {lock} and {} differ", first.lock))?;
+        let missing = self.locks_of(number).into_iter().find(|lock| self.contender_in(lock, number).is_none());
+        missing.map_or(Ok(()), |lock| Err(format!("#{number} has no contender in {lock}")))
     }
 
     fn check_sessions(&self) -> Result<(), String> {
         for session in self.sessions.values() {
             let number = session.number;
             let grants = self.index.of_session.get(&number).map_or(0, SmallSet::len);
-            if session.id.is_none() && grants != 1 {
-                return Err(format!("session {number} was made for one grant but has {grants}"));
-            }
-            if session.ended.len() > limits::SESSION_TOMBSTONES_MAX {
-                return Err(format!("session {number} remembers {} grants", session.ended.len()));
-            }
-            if session.ended.ids().any(|id| self.index.ids.get(id) != Some(IdUse::Ended(number))) {
-                return Err(format!("session {number} remembers an id that has another use"));
-            }
-            let floor = session.ended.floor();
-            if floor.is_some() && session.ended.ids().next().is_some_and(|oldest| Some(*oldest) <= floor) {
-                return Err(format!("session {number} remembers a grant below its floor"));
-            }
+            ensure(session.id.is_some() || grants == 1, || format!("session {number} was made for one grant but has {grants}"))?;
+            let ended = session.ended.len();
+            ensure(ended <= limits::SESSION_TOMBSTONES_MAX, || format!("session {number} remembers {ended} grants"))?;
+            let has_one_use = session.ended.ids().all(|id| self.index.ids.get(id) == Some(IdUse::Ended(number)));
+            ensure(has_one_use, || format!("session {number} remembers an id that has another use"))?;
+            let above_floor = session.ended.ids().next().is_none_or(|oldest| Some(*oldest) > session.ended.floor());
+            ensure(above_floor, || format!("session {number} remembers a grant below its floor"))?;
         }
-        if let Some(session) = self.index.ending.keys().find(|session| self.sessions.contains_key(*session)) {
-            return Err(format!("session {session} is both open and ending"));
-        }
+        let reopened = self.index.ending.keys().find(|session| self.sessions.contains_key(*session));
+        reopened.map_or(Ok(()), |session| Err(format!("session {session} is both open and ending")))?;
         let ended = |id: &GrantId| matches!(self.tombstones.get(id), Some(Tombstone::Grant(_) | Tombstone::Broken { .. }));
-        if self.index.ids.grants().any(ended) {
-            return Err("a live grant is remembered as ended".to_owned());
-        }
-        Ok(())
+        ensure(!self.index.ids.grants().any(ended), || "a live grant is remembered as ended".to_owned())
     }
 
     fn check_lock(&self, lock: &fairhold_types::LockName) -> Result<(), String> {
@@ -139,26 +109,26 @@ impl State {
         let (shared, exclusive): (Vec<&Contender>, Vec<&Contender>) =
             view.holders.iter().partition(|holder| holder.mode == Mode::Shared);
         let permits: u64 = exclusive.iter().map(|holder| u64::from(holder.permits)).sum();
-        if !shared.is_empty() && !exclusive.is_empty() {
-            return Err(format!("{lock} has shared and exclusive holders"));
-        }
+        ensure(shared.is_empty() || exclusive.is_empty(), || format!("{lock} has shared and exclusive holders"))?;
         let settings = self.settings(lock);
         let limited_at = settings.and_then(|settings| settings.limited_at);
         let older_than_limit = view.holders.iter().all(|holder| holder.granted_at <= limited_at);
         // A downgrade and a later upgrade can leave a single holder with more permits than the limit now allows.
-        if permits > u64::from(limit) && view.holders.len() > 1 && !older_than_limit {
-            return Err(format!("{lock} has {permits} permits in use and a limit of {limit}"));
-        }
-        if view.holders.iter().filter_map(|holder| holder.token()).any(|token| Some(token) > view.last_token) {
-            return Err(format!("a token of {lock} is newer than its last token"));
-        }
+        let fits = permits <= u64::from(limit) || view.holders.len() <= 1 || older_than_limit;
+        ensure(fits, || format!("{lock} has {permits} permits in use and a limit of {limit}"))?;
+        let no_later = view.holders.iter().filter_map(|holder| holder.token()).all(|token| Some(token) <= view.last_token);
+        ensure(no_later, || format!("a token of {lock} is newer than its last token"))?;
         let first = self.queue_of(lock).and_then(|queue| queue.waiting.get_min());
         let first = first.and_then(|rank| self.contender_in(lock, rank.number()));
         let pending = self.index.granting.contains(lock) || self.index.breaking.contains_key(lock);
         let work_continues = pending || first.is_some_and(|first| self.is_dead(first) || first.is_multi_lock());
-        if view.holders.is_empty() && first.is_some() && !work_continues {
-            return Err(format!("{lock} is free, but {} grants wait for it", view.waiting));
-        }
+        let served = !view.holders.is_empty() || first.is_none() || work_continues;
+        ensure(served, || format!("{lock} is free, but {} grants wait for it", view.waiting))?;
         self.check_election(lock)
     }
+}
+
+/// The message is the error, unless the state is as it should be.
+pub(crate) fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(message()) }
 }

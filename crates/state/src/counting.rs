@@ -1,6 +1,6 @@
 //! Reads and checks the statistics of each lock and of all locks (`statistics`).
 
-use crate::{State, statistics::Statistics};
+use crate::{State, check::ensure, statistics::Statistics};
 use fairhold_types::{GrantNumber, LockName};
 
 impl State {
@@ -18,30 +18,23 @@ impl State {
 
     pub(crate) fn check_statistics(&self) -> Result<(), String> {
         let locks = &self.tree.locks;
-        if locks.statistics().count() != locks.with_statistics {
-            return Err(format!("{} locks have statistics, not {}", locks.statistics().count(), locks.with_statistics));
-        }
+        let (found, counted) = (locks.statistics().count(), locks.with_statistics);
+        ensure(found == counted, || format!("{found} locks have statistics, not {counted}"))?;
         let mut all: u64 = 0;
-        for (lock, record) in &self.tree.locks.records {
-            let holders = record
-                .queue()
-                .into_iter()
-                .flat_map(|queue| &queue.holders)
-                .filter(|number| !self.index.cooling.contains(*number));
+        for (lock, record) in &locks.records {
+            let holders = record.queue().into_iter().flat_map(|queue| &queue.holders);
+            let holders = holders.filter(|number| !self.index.cooling.contains(*number));
             let first = |number: &GrantNumber| self.contender(*number).is_some_and(|contender| contender.lock == *lock);
             let held: Vec<bool> = holders.map(first).collect();
             all += held.iter().filter(|first| **first).count() as u64;
             let counted = record.statistics.as_deref().cloned().unwrap_or_default();
-            if counted.holding() != Some(held.len() as u64) {
-                return Err(format!("the statistics of {lock} count {:?} holders, not {}", counted.holding(), held.len()));
-            }
-            if counted.held.total() < record.history.len() as u64 {
-                return Err(format!("the history of {lock} has more entries than its statistics"));
-            }
+            let (holding, holders) = (counted.holding(), held.len());
+            let agree = holding == Some(holders as u64);
+            ensure(agree, || format!("the statistics of {lock} count {holding:?} holders, not {holders}"))?;
+            let covered = counted.held.total() >= record.history.len() as u64;
+            ensure(covered, || format!("the history of {lock} has more entries than its statistics"))?;
         }
-        if self.totals.holding() != Some(all) {
-            return Err(format!("the totals count {:?} held grants, but there are {all}", self.totals.holding()));
-        }
-        Ok(())
+        let counted = self.totals.holding();
+        ensure(counted == Some(all), || format!("the totals count {counted:?} held grants, but there are {all}"))
     }
 }

@@ -8,6 +8,7 @@
 use crate::{
     State,
     change::{Change, Effect},
+    check::ensure,
     command::{Event, OperationResult, Outcome, Proclaim, Rejection},
     record::{Contender, LockSettings},
     tombstones::Tombstone,
@@ -110,22 +111,16 @@ impl State {
     /// Checks that an election has at most one leader, and that other contenders have no value.
     pub(crate) fn check_election(&self, lock: &LockName) -> Result<(), String> {
         let queue = self.queue_of(lock);
-        let numbers = queue
-            .into_iter()
-            .flat_map(|queue| queue.holders.iter().copied().chain(queue.waiting.iter().map(|rank| rank.number())));
         let election = self.is_election(lock) == Some(true);
-        for number in numbers {
+        for contender in self.front(lock, usize::MAX) {
+            let number = contender.number;
             let node = self.tree.contender(number);
-            if !election && node.is_some_and(|node| !node.value.is_empty() || node.version != 0) {
-                return Err(format!("#{number} of {lock} has a value, but {lock} is not an election"));
-            }
-            if election && self.contender(number).is_some_and(|contender| contender.mode != Mode::Exclusive) {
-                return Err(format!("#{number} has shared mode in the election {lock}"));
-            }
+            let has_value = node.is_some_and(|node| !node.value.is_empty() || node.version != 0);
+            ensure(election || !has_value, || format!("#{number} of {lock} has a value, but {lock} is not an election"))?;
+            let shared = election && contender.mode != Mode::Exclusive;
+            ensure(!shared, || format!("#{number} has shared mode in the election {lock}"))?;
         }
-        if election && queue.is_some_and(|queue| queue.holders.len() > 1) {
-            return Err(format!("the election {lock} has several leaders"));
-        }
-        Ok(())
+        let leads = queue.map_or(0, |queue| queue.holders.len());
+        ensure(!election || leads <= 1, || format!("the election {lock} has several leaders"))
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     State,
     budget::{BudgetShare, GROWTH_AT_ONCE},
     change::{Change, Effect},
+    check::ensure,
     command::{Command, Operation, Outcome, Rejection, Transact},
     record::Revocation,
     weight::revocation_weight,
@@ -48,14 +49,10 @@ impl State {
             ("tombstones", self.tombstones.table.bytes(), self.tombstones.table.recounted()),
             ("pieces of pending work", self.pending.work.bytes(), self.pending.work.recounted()),
         ] {
-            if counted != found {
-                return Err(format!("the {what} count {counted} bytes, but a walk finds {found}"));
-            }
+            ensure(counted == found, || format!("the {what} count {counted} bytes, but a walk finds {found}"))?;
         }
-        if self.budget.bytes_max != self.budget.capacities.values().min().copied() {
-            return Err("the budget is not the smallest capacity of a node".to_owned());
-        }
-        Ok(())
+        let least = self.budget.capacities.values().min().copied();
+        ensure(self.budget.bytes_max == least, || "the budget is not the smallest capacity of a node".to_owned())
     }
 
     /// Keeps a copy of the state if the command might exceed the budget, so that the result can be checked and

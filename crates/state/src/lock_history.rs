@@ -1,6 +1,7 @@
 //! The histories of the locks: how entries are added, found and dropped, within the bounds for each lock and over all.
 
 use crate::{
+    check::ensure,
     history::{HistoryKey, PastHolding, who_ended_weight},
     lock_table::{LockRecord, LockTable},
 };
@@ -153,27 +154,19 @@ impl LockTable {
             oldest.extend(entries.front().map(|past| (past.key(), lock.clone())));
             let sorted = entries.iter().zip(entries.iter().skip(1)).all(|(one, next)| one.key() < next.key());
             let unused = record.node.is_none() && entries.is_empty();
-            if !sorted || unused || entries.len() > HISTORY_PER_LOCK_MAX {
-                return Err(format!(
-                    "the history of {lock} is not in order, too long ({}), or empty without a node",
-                    entries.len()
-                ));
-            }
+            let len = entries.len();
+            let message = || format!("the history of {lock} is not in order, too long ({len}), or empty without a node");
+            ensure(sorted && !unused && len <= HISTORY_PER_LOCK_MAX, message)?;
             for past in entries {
-                let from = past.holding.from.revision;
-                let to = past.ending.to.revision;
-                if past.holding.lock != *lock || from >= to || to > revision || from.0 < past.holding.number.0 {
-                    return Err(format!("the history says that #{} held {lock} from @{from} to @{to}", past.holding.number));
-                }
+                let number = past.holding.number;
+                let (from, to) = (past.holding.from.revision, past.ending.to.revision);
+                let possible = past.holding.lock == *lock && from < to && to <= revision && from.0 >= number.0;
+                ensure(possible, || format!("the history says that #{number} held {lock} from @{from} to @{to}"))?;
             }
         }
-        if oldest != self.oldest || self.history_entries().count() != self.history_len {
-            return Err("the history's caches differ from its entries".to_owned());
-        }
-        if self.history_len > HISTORY_MAX {
-            return Err(format!("the history has {} entries", self.history_len));
-        }
-        Ok(())
+        let same = oldest == self.oldest && self.history_entries().count() == self.history_len;
+        ensure(same, || "the history's caches differ from its entries".to_owned())?;
+        ensure(self.history_len <= HISTORY_MAX, || format!("the history has {} entries", self.history_len))
     }
 }
 
