@@ -3,11 +3,12 @@
 use crate::{record::Contender, small_set::SmallSet};
 use fairhold_types::{GrantNumber, SessionNumber};
 
-/// A party that waits and releases as one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Actor {
+/// A party that waits and releases as one. It borrows the owner's text: a search makes one for each contender that it
+/// visits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Actor<'a> {
     /// A named session with an owner that its caller named.
-    Named(SessionNumber, String),
+    Named(SessionNumber, &'a str),
     /// A single grant.
     Unnamed(GrantNumber),
 }
@@ -21,14 +22,17 @@ pub(crate) struct ActorWaits {
     pub(crate) waiting: SmallSet<GrantNumber, 2>,
 }
 
-impl Actor {
-    pub(crate) fn of(contender: &Contender) -> Actor {
-        Actor::named(contender).unwrap_or(Actor::Unnamed(contender.number))
+impl<'a> Actor<'a> {
+    pub(crate) fn of(contender: &'a Contender) -> Actor<'a> {
+        if contender.owner.given && !contender.anonymous {
+            Actor::Named(contender.session, &contender.owner.text)
+        } else {
+            Actor::Unnamed(contender.number)
+        }
     }
 
-    /// The named actor of a contender, if it has one.
-    pub(crate) fn named(contender: &Contender) -> Option<Actor> {
-        let has_name = contender.owner.given && !contender.anonymous;
-        has_name.then(|| Actor::Named(contender.session, contender.owner.text.clone()))
+    /// The key of its waits in the index, if it is named.
+    pub(crate) fn key(self) -> Option<(SessionNumber, String)> {
+        if let Actor::Named(session, owner) = self { Some((session, owner.to_owned())) } else { None }
     }
 }

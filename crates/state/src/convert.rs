@@ -108,9 +108,9 @@ impl Change<'_> {
             number,
             kind: WaitKind::Upgrade(lock),
         };
-        let searched = self.state.deadlock(&request);
-        self.add_uncounted_steps(searched.visits as u64);
-        searched.deadlock.refused()
+        let (checked, visits) = self.state.check_deadlock(&request);
+        self.add_uncounted_steps(visits as u64);
+        checked
     }
 
     /// Gives up a waiting upgrade, unless it is finished or a newer attempt waits for it.

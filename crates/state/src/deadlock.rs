@@ -9,54 +9,20 @@
 //! If the caller names no owner, two grants of a session may belong to two independent threads. Then each grant is
 //! its own actor, and no request for a lock is refused.
 
-mod actor_key;
 mod cycle;
 mod request;
 mod search;
 
-use crate::{
-    State,
-    command::{Blocked, Rejection},
-};
+use crate::{State, command::Rejection};
 use fairhold_types::LockName;
 pub(crate) use request::{WaitKind, WaitRequest};
 use search::Search;
 
-/// The result of a search.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Deadlock {
-    /// The request would not wait forever.
-    None,
-    /// The request would wait forever. Each actor waits for the next, and the last for the first, which is the
-    /// requester.
-    Cycle(Vec<Blocked>),
-    /// The search would have visited more than one command may.
-    NotChecked,
-}
-
-impl Deadlock {
-    /// Refuses a cycle. Otherwise returns whether the search was complete.
-    pub(crate) fn refused(self) -> Result<bool, Rejection> {
-        match self {
-            Deadlock::None => Ok(true),
-            Deadlock::Cycle(cycle) => Err(Rejection::WouldDeadlock { cycle }),
-            Deadlock::NotChecked => Ok(false),
-        }
-    }
-}
-
-/// The result of a search, and its cost.
-#[derive(Debug)]
-pub(crate) struct Searched {
-    pub(crate) deadlock: Deadlock,
-    /// How many contenders and queues it visited.
-    pub(crate) visits: usize,
-}
-
 impl State {
-    /// Whether the request would cause a deadlock.
-    pub(crate) fn deadlock(&self, request: &WaitRequest<'_>) -> Searched {
-        let actor = self.index.actors.get(&request.actor);
+    /// Refuses a request that would cause a deadlock. Otherwise returns whether the search was complete: it is given up
+    /// if it would visit more than one command may. Also returns how many contenders and queues it visited.
+    pub(crate) fn check_deadlock(&self, request: &WaitRequest<'_>) -> (Result<bool, Rejection>, usize) {
+        let actor = request.actor.key().and_then(|key| self.index.actors.get(&key));
         let last = |lock: &LockName| self.queue_of(lock).and_then(|queue| queue.waiting.get_max());
         let may_close_cycle = match &request.kind {
             // No actor waits for one without a grant, except a waiter that the request would overtake.
@@ -70,16 +36,15 @@ impl State {
             WaitKind::Upgrade(_) => true,
         };
         if !may_close_cycle {
-            return Searched { deadlock: Deadlock::None, visits: 0 };
+            return (Ok(true), 0);
         }
         let mut search = Search::new(self, request);
-        let deadlock = match search.collect() {
-            None => Deadlock::NotChecked,
-            Some(()) => {
-                search.run_all();
-                if search.is_blocked() { Deadlock::Cycle(search.cycle()) } else { Deadlock::None }
-            }
-        };
-        Searched { deadlock, visits: search.visits() }
+        let complete = search.collect().is_some();
+        if complete {
+            search.run_all();
+        }
+        let refused = complete && search.is_blocked();
+        let checked = if refused { Err(Rejection::WouldDeadlock { cycle: search.cycle() }) } else { Ok(complete) };
+        (checked, search.visits())
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Index {
     /// The live grants of each session that has any.
     pub(crate) of_session: OrdMap<SessionNumber, SmallSet<GrantNumber, 2>>,
     /// The grants and waits of each named actor.
-    pub(crate) actors: OrdMap<Actor, ActorWaits>,
+    pub(crate) actors: OrdMap<(SessionNumber, String), ActorWaits>,
     /// Ended sessions with grants or nodes left, and the number of their pending work.
     pub(crate) ending: OrdMap<SessionNumber, u64>,
     /// Locks that are being broken, and the number of their pending work.
@@ -73,7 +73,7 @@ impl Index {
 
     /// Updates the entry of a grant's actor, if the actor is named.
     fn update_actor(&mut self, contender: &Contender, change: impl FnOnce(&mut ActorWaits)) {
-        let Some(actor) = Actor::named(contender) else { return };
+        let Some(actor) = Actor::of(contender).key() else { return };
         if let Some(waits) = self.actors.get_mut(&actor) {
             change(waits);
             if waits.grants == 0 {

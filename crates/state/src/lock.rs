@@ -93,15 +93,15 @@ impl Change<'_> {
         let Some(session) = named.filter(|_| acquire.owner.given) else { return Ok(true) };
         let wants = acquire.wants.iter().map(|want| (want, self.rank_in(&want.lock, acquire.priority)));
         let request = WaitRequest {
-            actor: Actor::Named(session, acquire.owner.text.clone()),
+            actor: Actor::Named(session, &acquire.owner.text),
             session,
             owner: &acquire.owner.text,
             number: GrantNumber(self.revision.0),
             kind: WaitKind::Queue { wants: wants.collect(), permits: acquire.permits, granted },
         };
-        let searched = self.state.deadlock(&request);
-        self.add_uncounted_steps(searched.visits as u64);
-        searched.deadlock.refused()
+        let (checked, visits) = self.state.check_deadlock(&request);
+        self.add_uncounted_steps(visits as u64);
+        checked
     }
 
     /// The rank of a newcomer with this priority: behind every waiter that cannot be overtaken.

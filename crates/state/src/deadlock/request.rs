@@ -5,7 +5,7 @@ use fairhold_types::{GrantNumber, LockName, SessionNumber};
 
 #[derive(Debug)]
 pub(crate) struct WaitRequest<'a> {
-    pub(crate) actor: Actor,
+    pub(crate) actor: Actor<'a>,
     pub(crate) session: SessionNumber,
     pub(crate) owner: &'a str,
     pub(crate) number: GrantNumber,

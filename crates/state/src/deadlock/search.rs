@@ -1,10 +1,7 @@
 //! Searches for a deadlock in two steps. The first collects all contenders that could block the request. The second
 //! runs every actor that waits for nothing, until none is left.
 
-use super::{
-    actor_key::ActorKey,
-    request::{WaitKind, WaitRequest},
-};
+use super::request::{WaitKind, WaitRequest};
 use crate::{
     State,
     actor::Actor,
@@ -74,7 +71,7 @@ struct ActorState {
 pub(super) struct Search<'a> {
     state: &'a State,
     request: &'a WaitRequest<'a>,
-    actor_ids: BTreeMap<ActorKey<'a>, usize>,
+    actor_ids: BTreeMap<Actor<'a>, usize>,
     actors: Vec<ActorState>,
     pub(super) entries: Vec<SearchEntry<'a>>,
     pub(super) queues: Vec<SearchQueue<'a>>,
@@ -91,7 +88,7 @@ impl<'a> Search<'a> {
         Search {
             state,
             request,
-            actor_ids: BTreeMap::from([(ActorKey::of_request(request), Search::REQUESTER)]),
+            actor_ids: BTreeMap::from([(request.actor, Search::REQUESTER)]),
             actors: vec![ActorState::default()],
             entries: Vec::new(),
             queues: Vec::new(),
@@ -135,7 +132,7 @@ impl<'a> Search<'a> {
             WaitKind::Queue { wants, .. } => wants.iter().map(|(want, rank)| (&want.lock, Some(*rank))).collect(),
             WaitKind::Upgrade(lock) => [(*lock, None)].into(),
         };
-        self.add_waits(ActorKey::of_request(request), None, &mut to_visit)?;
+        self.add_waits(request.actor, None, &mut to_visit)?;
         while let Some((lock, through)) = to_visit.pop_front() {
             let (queue, is_new_queue) = self.find_or_add_queue(lock)?;
             let collected = self.queues[queue].through;
@@ -153,11 +150,11 @@ impl<'a> Search<'a> {
                 let contender =
                     state.contender_in(lock, number).filter(|contender| !contender.cooling && !state.is_dead(contender));
                 let Some(contender) = contender else { continue };
-                let (actor, is_new_actor) = self.find_or_add_actor(ActorKey::of(contender));
+                let (actor, is_new_actor) = self.find_or_add_actor(Actor::of(contender));
                 self.add(queue, actor, contender);
                 if is_new_actor {
                     let found_by = Some(contender).filter(|contender| contender.granted_at.is_none());
-                    self.add_waits(ActorKey::of(contender), found_by, &mut to_visit)?;
+                    self.add_waits(Actor::of(contender), found_by, &mut to_visit)?;
                 }
             }
         }
@@ -190,7 +187,7 @@ impl<'a> Search<'a> {
     }
 
     /// An actor, and whether it is new to the search.
-    fn find_or_add_actor(&mut self, key: ActorKey<'a>) -> (usize, bool) {
+    fn find_or_add_actor(&mut self, key: Actor<'a>) -> (usize, bool) {
         let next = self.actors.len();
         let actor = *self.actor_ids.entry(key).or_insert(next);
         if actor == next {
@@ -243,20 +240,20 @@ impl<'a> Search<'a> {
     /// search to the actor.
     fn add_waits(
         &mut self,
-        actor: ActorKey<'a>,
+        actor: Actor<'a>,
         found_by: Option<&Contender>,
         to_visit: &mut VecDeque<(&'a LockName, Option<ServiceRank>)>,
     ) -> Option<()> {
         let state = self.state;
         let waits: Box<dyn Iterator<Item = GrantNumber> + 'a> = match actor {
-            ActorKey::Named(session, owner) => {
-                let known = state.index.actors.get(&Actor::Named(session, owner.to_owned()));
+            Actor::Named(session, owner) => {
+                let known = state.index.actors.get(&(session, owner.to_owned()));
                 // Most actors wait in one queue only: the queue in which the search found them.
                 let counted = usize::from(found_by.is_some_and(|contender| !contender.is_multi_lock()));
                 let elsewhere = known.filter(|actor| actor.waiting.len() > counted);
                 Box::new(elsewhere.into_iter().flat_map(|actor| &actor.waiting).copied())
             }
-            ActorKey::Unnamed(number) => Box::new(std::iter::once(number)),
+            Actor::Unnamed(number) => Box::new(std::iter::once(number)),
         };
         let waits = waits.filter_map(|number| state.contender(number));
         let queued_at = waits.flat_map(|contender| {
