@@ -241,20 +241,6 @@ impl Change<'_> {
 }
 
 impl State {
-    /// How a grant ended, while that is remembered.
-    pub(crate) fn ended_reason(&self, grant: &GrantId) -> Option<EndReason> {
-        match self.use_of(grant) {
-            KeyUse::Ended(reason) => Some(reason),
-            KeyUse::Tombstone(_, Tombstone::Grant(reason)) => Some(*reason),
-            KeyUse::Tombstone(_, Tombstone::Broken { .. }) => Some(EndReason::Broken),
-            KeyUse::Tombstone(_, Tombstone::Session | Tombstone::Write { .. })
-            | KeyUse::Free
-            | KeyUse::Grant(_)
-            | KeyUse::Session(_)
-            | KeyUse::Change(_) => None,
-        }
-    }
-
     /// The rejection for a grant that ended this way.
     pub(crate) fn grant_ended(&self, grant: &GrantId, reason: EndReason) -> Rejection {
         Rejection::GrantEnded { reason, note: self.break_note(grant) }

@@ -26,6 +26,21 @@ pub(crate) enum KeyUse<'a> {
     Tombstone(Revision, &'a Tombstone),
 }
 
+impl KeyUse<'_> {
+    /// How the grant with this id ended, if it is the id of an ended grant.
+    pub(crate) fn ended_reason(&self) -> Option<EndReason> {
+        match self {
+            KeyUse::Ended(reason) | KeyUse::Tombstone(_, Tombstone::Grant(reason)) => Some(*reason),
+            KeyUse::Tombstone(_, Tombstone::Broken { .. }) => Some(EndReason::Broken),
+            KeyUse::Tombstone(_, Tombstone::Session | Tombstone::Write { .. })
+            | KeyUse::Free
+            | KeyUse::Grant(_)
+            | KeyUse::Session(_)
+            | KeyUse::Change(_) => None,
+        }
+    }
+}
+
 impl State {
     /// The use of an id or a key.
     #[inline]

@@ -14,12 +14,11 @@ use crate::{
     queue::Queue,
     record::{Contender, LockSettings},
     service_rank::ServiceRank,
-    tombstones::Tombstone,
     tree::NewNode,
     value::Value,
 };
 use fairhold_types::{
-    EndReason, GrantId, GrantNumber, LockName, Mode, Revision, SessionNumber, limits,
+    GrantNumber, LockName, Mode, Revision, SessionNumber, limits,
     planted::{self, Bug},
     time::WallMillis,
 };
@@ -44,7 +43,8 @@ impl Change<'_> {
                 return self.attach(number, acquire);
             }
             used @ (KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Tombstone(..)) => {
-                return Err(self.state.used_id(&acquire.grant, used));
+                let ended = used.ended_reason().map(|reason| self.state.grant_ended(&acquire.grant, reason));
+                return Err(ended.unwrap_or_else(other_request));
             }
         }
         // Most requests have one lock, which is looked up once.
@@ -91,22 +91,22 @@ impl Change<'_> {
     fn refuse_deadlock(&mut self, acquire: &Acquire, named: Option<SessionNumber>, granted: bool) -> Result<bool, Rejection> {
         // Only a named owner of a named session can wait for itself. Every other request counts as checked.
         let Some(session) = named.filter(|_| acquire.owner.given) else { return Ok(true) };
-        let wants = acquire.wants.iter().map(|want| (want, self.rank_in(&want.lock, acquire.priority)));
+        let number = GrantNumber(self.revision.0);
+        let rank = |want: &Want| rank_behind(self.state.queue_of(&want.lock), acquire.priority, number);
         let request = WaitRequest {
             actor: Actor::Named(session, &acquire.owner.text),
             session,
             owner: &acquire.owner.text,
-            number: GrantNumber(self.revision.0),
-            kind: WaitKind::Queue { wants: wants.collect(), permits: acquire.permits, granted },
+            number,
+            kind: WaitKind::Queue {
+                wants: acquire.wants.iter().map(|want| (want, rank(want))).collect(),
+                permits: acquire.permits,
+                granted,
+            },
         };
         let (checked, visits) = self.state.check_deadlock(&request);
         self.add_uncounted_steps(visits as u64);
         checked
-    }
-
-    /// The rank of a newcomer with this priority: behind every waiter that cannot be overtaken.
-    fn rank_in(&self, lock: &LockName, priority: i32) -> ServiceRank {
-        rank_behind(self.state.queue_of(lock), priority, GrantNumber(self.revision.0))
     }
 
     /// Adds a contender to the queue of each lock, and grants what can be granted. A request that need not wait
@@ -295,20 +295,6 @@ impl State {
     /// The settings of a lock, if it has a node.
     pub(crate) fn settings(&self, lock: &LockName) -> Option<&LockSettings> {
         self.lock_record(lock)?.settings()
-    }
-
-    /// The rejection of an id that belongs to an ended grant or has another use.
-    fn used_id(&self, grant: &GrantId, used: KeyUse<'_>) -> Rejection {
-        match used {
-            KeyUse::Ended(reason) => self.grant_ended(grant, reason),
-            KeyUse::Tombstone(_, Tombstone::Grant(reason)) => self.grant_ended(grant, *reason),
-            KeyUse::Tombstone(_, Tombstone::Broken { .. }) => self.grant_ended(grant, EndReason::Broken),
-            KeyUse::Free
-            | KeyUse::Grant(_)
-            | KeyUse::Session(_)
-            | KeyUse::Change(_)
-            | KeyUse::Tombstone(_, Tombstone::Session | Tombstone::Write { .. }) => other_request(),
-        }
     }
 
     fn busy(&self, lock: &LockName, rank: ServiceRank) -> Rejection {

@@ -122,7 +122,7 @@ impl State {
         match self.index.ids.grant(id).and_then(|number| self.contender(number)) {
             Some(contender) if self.is_dead(contender) => GrantStatus::Ended(self.end_of_dead(contender)),
             Some(contender) => GrantStatus::Live(contender),
-            None => self.ended_reason(id).map_or(GrantStatus::Unknown, GrantStatus::Ended),
+            None => self.use_of(id).ended_reason().map_or(GrantStatus::Unknown, GrantStatus::Ended),
         }
     }
 
