@@ -38,10 +38,6 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn capacities(&self) -> impl Iterator<Item = (NodeId, u64)> {
-        self.capacities.iter().map(|(node, bytes)| (*node, *bytes))
-    }
-
     pub(crate) fn record(&mut self, node: NodeId, bytes: u64) {
         self.capacities.insert(node, bytes);
         self.bytes_max = self.capacities.values().min().copied();

@@ -87,18 +87,6 @@ impl IntoIterator for Locks {
     }
 }
 
-/// The contenders of a grant that has ended.
-pub(crate) struct RemovedContenders {
-    pub(crate) first: Box<Contender>,
-    others: Vec<Contender>,
-}
-
-impl RemovedContenders {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Contender> {
-        std::iter::once(&*self.first).chain(&self.others)
-    }
-}
-
 impl State {
     /// The contender of a grant in one of its locks.
     #[must_use]
@@ -132,10 +120,7 @@ impl Contender {
 impl Change<'_> {
     /// The first contender of a live grant.
     pub(crate) fn contender(&self, number: GrantNumber) -> &Contender {
-        match self.state.contender(number) {
-            Some(contender) => contender,
-            None => unreachable!("an index has grant #{number}, but the tree has no contender of it"),
-        }
+        self.state.contender(number).unwrap_or_else(|| no_contender(number))
     }
 
     /// The locks of a live grant, to keep while the state changes.
@@ -146,10 +131,7 @@ impl Change<'_> {
     /// The contender of a grant with one lock, to change fields that do not count in its weight. `update_contenders`
     /// can change all fields.
     pub(crate) fn contender_mut(&mut self, number: GrantNumber) -> &mut Contender {
-        match self.state.tree.contender_mut(number).and_then(Znode::contender_mut) {
-            Some(contender) => contender,
-            None => unreachable!("an index has grant #{number}, but the tree has no contender of it"),
-        }
+        self.state.tree.contender_mut(number).and_then(Znode::contender_mut).unwrap_or_else(|| no_contender(number))
     }
 
     /// The paths of a grant's contenders in its further locks.
@@ -175,17 +157,12 @@ impl Change<'_> {
     }
 
     pub(crate) fn contender_in(&self, lock: &LockName, number: GrantNumber) -> &Contender {
-        match self.state.contender_in(lock, number) {
-            Some(contender) => contender,
-            None => unreachable!("grant #{number} has no contender in {lock}"),
-        }
+        self.state.contender_in(lock, number).unwrap_or_else(|| unreachable!("grant #{number} has no contender in {lock}"))
     }
 
-    /// Removes all contenders of a grant from the tree.
-    pub(crate) fn remove_contenders(&mut self, number: GrantNumber) -> RemovedContenders {
-        let Some(first) = self.state.tree.remove_contender(number) else {
-            unreachable!("an index has grant #{number}, but the tree has no contender of it");
-        };
+    /// Removes all contenders of a grant from the tree. Returns the first and the others.
+    pub(crate) fn remove_contenders(&mut self, number: GrantNumber) -> (Box<Contender>, Vec<Contender>) {
+        let first = self.state.tree.remove_contender(number).unwrap_or_else(|| no_contender(number));
         self.leave_lock(&first);
         let paths = self.secondary_paths(&first);
         let others = paths.iter().map(|path| match self.state.tree.remove(path, self.revision).map(|node| node.role) {
@@ -195,7 +172,8 @@ impl Change<'_> {
             }
             Some(NodeRole::Data | NodeRole::Lock(_)) | None => unreachable!("the index has {path}, which is not a contender"),
         });
-        RemovedContenders { others: others.collect(), first }
+        let others = others.collect();
+        (first, others)
     }
 
     /// Removes a contender from the record of its lock and from the indexes. For a contender in a further lock, the tree
@@ -212,4 +190,8 @@ impl Change<'_> {
         }
         index.remove_contender(contender);
     }
+}
+
+fn no_contender(number: GrantNumber) -> ! {
+    unreachable!("an index has grant #{number}, but the tree has no contender of it")
 }

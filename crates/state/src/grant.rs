@@ -144,7 +144,7 @@ impl Change<'_> {
 
     /// Removes the contenders of a cooling grant. Returns its locks, which may have a next grant now.
     pub(crate) fn free_cooling(&mut self, number: GrantNumber) -> Locks {
-        let locks = Locks::of(&self.remove_contenders(number).first);
+        let locks = Locks::of(&self.remove_contenders(number).0);
         for lock in locks.iter() {
             self.count_steps(END_STEPS);
             self.events.push(Event::Cooled { lock: lock.clone(), grant: number });
@@ -155,20 +155,19 @@ impl Change<'_> {
     /// Ends a live grant, with its contenders and its anonymous session. Returns its locks, which may
     /// have a next grant now.
     pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: TombstoneKeeper) -> Locks {
-        let contenders = self.remove_contenders(number);
-        for contender in contenders.iter() {
+        let (first, others) = self.remove_contenders(number);
+        for contender in std::iter::once(&*first).chain(&others) {
             self.count_steps(END_STEPS);
             let lock = contender.lock.clone();
             self.events.push(Event::Ended { lock, grant: number, session: contender.session, reason });
             self.record_ended(contender, reason);
         }
-        let first = &contenders.first;
-        self.remember_ended(first, reason, keeper);
+        self.remember_ended(&first, reason, keeper);
         if first.anonymous && reason != EndReason::Expired {
             self.events.push(Event::SessionClosed { session: first.session });
             self.forget_session(first.session);
         }
-        Locks::of(first)
+        Locks::of(&first)
     }
 
     /// Ends a held grant that expired. Its contenders stay and block its locks until the lock delay is over.

@@ -14,7 +14,6 @@ use crate::{
     queue::Queue,
     record::{Contender, LockSettings},
     service_rank::ServiceRank,
-    tree::NewNode,
     value::Value,
 };
 use fairhold_types::{
@@ -217,8 +216,7 @@ impl Change<'_> {
         change: impl FnOnce(&mut LockRecord) -> T,
     ) -> T {
         if self.state.settings(lock).is_none() {
-            self.state.tree.create_parents(&lock.path(), NewNode::lock, self.revision, at);
-            self.state.tree.create(lock.path(), NewNode::lock(), self.revision, at);
+            self.state.tree.create_lock(lock.path(), self.revision, at);
         }
         let State { tree, index, .. } = &mut *self.state;
         let changed = tree.locks.update(lock, |record| {
@@ -229,10 +227,7 @@ impl Change<'_> {
             }
             Some(change(record))
         });
-        match changed.flatten() {
-            Some(changed) => changed,
-            None => unreachable!("{lock} has no node"),
-        }
+        changed.flatten().unwrap_or_else(|| unreachable!("{lock} has no node"))
     }
 
     /// Removes the nodes of locks that have had no contenders since the given revisions.

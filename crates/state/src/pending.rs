@@ -68,10 +68,6 @@ impl PendingWork {
 }
 
 impl Weigh<u64> for Pending {
-    fn key_weight(_: &u64) -> u64 {
-        0
-    }
-
     fn weight(&self) -> u64 {
         PENDING_BYTES
             + match self {

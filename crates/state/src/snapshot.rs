@@ -147,7 +147,7 @@ impl State {
             pending_counters: (self.pending.next, self.pending.last),
             piece_steps: self.piece_steps,
             bytes: self.bytes(),
-            capacities: self.budget.capacities().collect(),
+            capacities: self.budget.capacities.iter().map(|(node, bytes)| (*node, *bytes)).collect(),
         });
         let sessions = self.sessions.values().map(|session| Item::Session(SessionRecord::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
@@ -177,7 +177,7 @@ impl State {
 
     /// Reads a state from its blocks, and rebuilds its caches. Each block is dropped before the next is read.
     pub fn from_snapshot_blocks(blocks: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<State, SnapshotError> {
-        let mut state = State { tree: Tree::empty(), ..State::new() };
+        let mut state = State { tree: Tree::default(), ..State::new() };
         let mut header: Option<Header> = None;
         for (block, bytes) in blocks.enumerate() {
             let items: Vec<Item> = fairhold_codec::decode(SNAPSHOT_FORMAT, bytes.as_ref())
@@ -187,15 +187,11 @@ impl State {
                 match (item, header.is_some()) {
                     (Item::Header(found), false) => header = Some(found),
                     (Item::Header(_), true) | (_, false) => return Err(SnapshotError::Header),
-                    (Item::Session(session), true) => {
-                        state.sessions.insert(session.number, Arc::new(session));
-                    }
+                    (Item::Session(session), true) => drop(state.sessions.insert(session.number, Arc::new(session))),
                     (Item::Node(path, node), true) => state.tree.restore(path, node),
                     (Item::Tombstone(id, at, what), true) => state.tombstones.remember(id, at, what),
                     (Item::PastHolding(past), true) => state.tree.locks.restore_entry(past),
-                    (Item::Statistics(lock, counted), true) => {
-                        state.tree.locks.restore_statistics(lock, counted);
-                    }
+                    (Item::Statistics(lock, counted), true) => state.tree.locks.restore_statistics(lock, counted),
                     (Item::Pending(number, pending), true) => drop(state.pending.work.insert(number, pending)),
                 }
             }
@@ -252,9 +248,7 @@ impl State {
                     index.add_contender(contender, path);
                     queues.entry(contender.lock.clone()).or_default().add(contender);
                 }
-                NodeRole::Lock(settings) if settings.used => {
-                    index.locks.extend(path.lock_name());
-                }
+                NodeRole::Lock(settings) if settings.used => index.locks.extend(path.lock_name()),
                 NodeRole::Lock(_) | NodeRole::Data => {}
             }
         }

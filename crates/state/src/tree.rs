@@ -10,7 +10,7 @@ use crate::{
 use fairhold_types::{GrantNumber, LockName, Path, Revision, SessionNumber, time::WallMillis};
 use std::{ops::Bound, sync::Arc};
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Tree {
     nodes: Weighed<Path, TreeSlot>,
     /// The node of the first contender of each grant. A command looks a grant up several times, and a number is found
@@ -67,16 +67,12 @@ impl NewNode {
 
 impl Tree {
     pub(crate) fn new() -> Tree {
-        let mut tree = Tree::empty();
+        let mut tree = Tree::default();
         let at = WallMillis(0);
         let first = Revision(0);
         tree.put(Path::root(), znode(NewNode::persistent(), first, at));
         tree.create(Path::root().child("locks"), NewNode::persistent(), first, at);
         tree
-    }
-
-    pub(crate) fn empty() -> Tree {
-        Tree { nodes: Weighed::default(), contenders: Weighed::default(), locks: LockTable::default(), value_bytes: 0 }
     }
 
     /// Inserts a node from a snapshot, with its stat.
@@ -112,10 +108,7 @@ impl Tree {
             TreeSlot::Lock => LockName::in_path(path.as_str()).and_then(|lock| self.locks.get(lock)?.node.as_ref()),
             TreeSlot::Contender(number) => self.contenders.get(number).map(|contender| &*contender.node),
         };
-        match node {
-            Some(node) => node,
-            None => unreachable!("the tree shows {path}, which has no node"),
-        }
+        node.unwrap_or_else(|| unreachable!("the tree shows {path}, which has no node"))
     }
 
     /// The node of a contender in a further lock, which a clone keeps while other nodes change.
@@ -283,28 +276,13 @@ impl Tree {
         assert!(!displaced, "a node was created twice");
     }
 
-    /// Creates the missing ancestors of a path, each by `make`.
-    pub(crate) fn create_parents(
-        &mut self,
-        path: &Path,
-        make: impl Fn() -> NewNode,
-        revision: Revision,
-        at: WallMillis,
-    ) -> Vec<Path> {
-        let mut missing = Vec::new();
-        let mut level = path.parent();
-        while let Some(path) = level {
-            if self.nodes.contains_key(&path) {
-                break;
-            }
-            level = path.parent();
-            missing.push(path);
+    /// Creates the node of a lock and its missing ancestors, from the top.
+    pub(crate) fn create_lock(&mut self, path: Path, revision: Revision, at: WallMillis) {
+        let above = std::iter::successors(path.parent(), Path::parent);
+        let missing: Vec<Path> = above.take_while(|path| !self.nodes.contains_key(path)).collect();
+        for path in missing.into_iter().rev().chain([path]) {
+            self.create(path, NewNode::lock(), revision, at);
         }
-        missing.reverse();
-        for path in &missing {
-            self.create(path.clone(), make(), revision, at);
-        }
-        missing
     }
 
     /// Removes a node without children. Updates the parent's `pzxid` and child counter.
@@ -350,10 +328,6 @@ impl Weigh<Path> for TreeSlot {
 
 impl Weigh<GrantNumber> for ContenderNode {
     /// `TreeSlot` counts its path.
-    fn key_weight(_: &GrantNumber) -> u64 {
-        0
-    }
-
     fn weight(&self) -> u64 {
         node_weight(&self.node)
     }

@@ -8,8 +8,10 @@ use std::{borrow::Borrow, ops::Deref};
 
 /// An entry's value that has a weight in bytes of the state's budget, in a table with keys `K`.
 pub(crate) trait Weigh<K> {
-    /// The bytes that the key of its entry counts.
-    fn key_weight(key: &K) -> u64;
+    /// The bytes that the key of its entry counts: none, unless it grows with a text.
+    fn key_weight(_: &K) -> u64 {
+        0
+    }
 
     /// The bytes that the rest of the entry counts: its slots in the table and the indexes, and its contents.
     fn weight(&self) -> u64;

@@ -95,10 +95,6 @@ pub(crate) fn revocation_weight(revocation: &Revocation) -> u64 {
 }
 
 impl Weigh<SessionNumber> for Arc<SessionRecord> {
-    fn key_weight(_: &SessionNumber) -> u64 {
-        0
-    }
-
     fn weight(&self) -> u64 {
         SessionRecord::weight(self)
     }
@@ -116,10 +112,6 @@ pub(crate) fn ended_weight(session: &SessionRecord) -> u64 {
 }
 
 impl Weigh<GrantId> for (Revision, Tombstone) {
-    fn key_weight(_: &GrantId) -> u64 {
-        0
-    }
-
     fn weight(&self) -> u64 {
         self.1.weight()
     }
