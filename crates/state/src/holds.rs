@@ -8,6 +8,7 @@ use crate::{
     change::{Change, Effect},
     command::{Acquire, Claimant, Event, HeldGrant, Outcome, Queued, Rejection, Want},
     ids::IdUse,
+    key_use::refuse_difference,
     record::{Contender, Hold, SessionRecord},
 };
 use fairhold_types::{EndReason, GrantId, GrantNumber, Mode, SessionNumber, limits::HOLDS_MAX};
@@ -20,9 +21,7 @@ impl Change<'_> {
         let session = self.state.session(contender.session);
         let id = acquire.grant;
         let election = self.state.is_election(&contender.lock) == Some(true);
-        if let Some(field) = first_difference(contender, session, acquire, election) {
-            return Err(Rejection::IdempotencyMismatch { field: field.to_owned() });
-        }
+        refuse_other_acquire(contender, session, acquire, election)?;
         self.update_contenders(number, |contender| match contender.further_holds.iter_mut().find(|hold| hold.grant == id) {
             Some(hold) => hold.attempt += 1,
             None => contender.attempt += 1,
@@ -116,14 +115,14 @@ fn same_owner(contender: &Contender, acquire: &Acquire) -> bool {
     contender.owner.given == acquire.owner.given && (!acquire.owner.given || contender.owner.text == acquire.owner.text)
 }
 
-/// The first field in which a repeated acquire differs from the hold with its id. The wait is not compared. Of a
-/// value, only its presence is compared: the leader may have proclaimed another.
-fn first_difference(
+/// Refuses a repeated acquire that differs from the hold with its id. The wait is not compared. Of a value, only its
+/// presence is compared: the leader may have proclaimed another.
+fn refuse_other_acquire(
     contender: &Contender,
     session: Option<&SessionRecord>,
     acquire: &Acquire,
     election: bool,
-) -> Option<&'static str> {
+) -> Result<(), Rejection> {
     let first = Hold::first_of(contender);
     let hold = contender.further_holds.iter().find(|hold| hold.grant == acquire.grant).unwrap_or(&first);
     let others: &[Want] = if hold.grant == contender.grant { &contender.others } else { &[] };
@@ -134,7 +133,7 @@ fn first_difference(
         Claimant::Session(id) => session.is_some_and(|session| session.id == Some(*id)),
         Claimant::Anonymous { .. } => contender.anonymous,
     };
-    [
+    refuse_difference(&[
         ("name", !same_names),
         ("mode", !same_modes),
         ("value", election != acquire.value.is_some()),
@@ -146,7 +145,5 @@ fn first_difference(
         ("lock_delay", hold.lock_delay_ms != acquire.lock_delay_ms),
         ("max_hold", hold.max_hold_ms != acquire.max_hold_ms),
         ("meta", hold.meta != acquire.meta),
-    ]
-    .into_iter()
-    .find_map(|(field, differs)| differs.then_some(field))
+    ])
 }

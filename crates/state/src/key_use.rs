@@ -2,7 +2,7 @@
 
 use crate::{
     State,
-    change::Change,
+    change::{Change, Effect},
     command::{Outcome, Rejection, WriteKey},
     ids::IdUse,
     tombstones::Tombstone,
@@ -125,14 +125,20 @@ impl Change<'_> {
     }
 
     /// Remembers the key of a request whose effect is outside the state.
-    pub(crate) fn record_key(&mut self, key: WriteKey) -> Result<crate::change::Effect, Rejection> {
+    pub(crate) fn record_key(&mut self, key: WriteKey) -> Result<Effect, Rejection> {
         if self.state.was_written(key)? {
-            return Ok(crate::change::Effect::Unchanged(Outcome::Nothing));
+            return Ok(Effect::Unchanged(Outcome::Nothing));
         }
         self.require_tombstone_room()?;
         self.remember_write(key);
-        Ok(crate::change::Effect::Changed(Outcome::Done))
+        Ok(Effect::Changed(Outcome::Done))
     }
+}
+
+/// Refuses a repeated request that differs from the first one: by the first of these fields that differs.
+pub(crate) fn refuse_difference(fields: &[(&str, bool)]) -> Result<(), Rejection> {
+    let first = fields.iter().find(|(_, differs)| *differs);
+    first.map_or(Ok(()), |(field, _)| Err(Rejection::IdempotencyMismatch { field: (*field).to_owned() }))
 }
 
 /// The rejection of a key that was used with a call of another kind.

@@ -129,14 +129,9 @@ impl State {
     /// The reason that an administrator gave for breaking a grant, while it is remembered.
     #[must_use]
     pub fn break_note(&self, id: &GrantId) -> Option<String> {
-        let dead = self.index.ids.grant(id).and_then(|number| self.contender(number));
-        if let Some(note) = dead.and_then(|contender| self.break_note_of_dead(contender)) {
-            return Some(note);
-        }
-        match self.tombstones.get(id)? {
-            Tombstone::Broken { note } => Some(note.clone()),
-            Tombstone::Grant(_) | Tombstone::Session | Tombstone::Write { .. } => None,
-        }
+        let remembered = || if let Tombstone::Broken { note } = self.tombstones.get(id)? { Some(note.clone()) } else { None };
+        let live = self.index.ids.grant(id).and_then(|number| self.contender(number));
+        live.and_then(|contender| self.break_note_of_dead(contender)).or_else(remembered)
     }
 
     /// A contender by its number, in any phase.

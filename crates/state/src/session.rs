@@ -7,7 +7,7 @@ use crate::{
     contender::Locks,
     grant::TombstoneKeeper,
     ids::IdUse,
-    key_use::{KeyUse, other_request},
+    key_use::{KeyUse, other_request, refuse_difference},
     pending::{Pending, SessionEnd},
     record::{Ended, SessionRecord},
     tombstones::Tombstone,
@@ -148,16 +148,10 @@ impl Change<'_> {
     /// Ends a grant of an ended session ahead of the pending work that would end it. Returns the locks that may have a
     /// next grant.
     pub(crate) fn end_dead(&mut self, grant: GrantNumber) -> Locks {
-        let pending = self.state.index.ending.get(&self.contender(grant).session);
-        match pending.and_then(|number| self.state.pending.work.get(number)) {
-            Some(Pending::EndSession { how, .. }) => {
-                let how = how.clone();
-                self.end_grant_of(grant, &how)
-            }
-            Some(Pending::Break { .. } | Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::Grant { .. }) | None => {
-                unreachable!("grant #{grant} is dead, but nothing is pending for its session")
-            }
-        }
+        let Some(how) = self.state.session_end(self.contender(grant)).cloned() else {
+            unreachable!("grant #{grant} is dead, but nothing is pending for its session")
+        };
+        self.end_grant_of(grant, &how)
     }
 
     pub(crate) fn set_grant_timeout(
@@ -213,11 +207,8 @@ impl Change<'_> {
     }
 
     pub(crate) fn require_session_room(&self) -> Result<(), Rejection> {
-        if self.state.sessions.len() < limits::SESSIONS_MAX {
-            Ok(())
-        } else {
-            Err(Rejection::SessionsFull { max: limits::SESSIONS_MAX as u64 })
-        }
+        let max = limits::SESSIONS_MAX;
+        if self.state.sessions.len() < max { Ok(()) } else { Err(Rejection::SessionsFull { max: max as u64 }) }
     }
 
     fn insert_session(&mut self, session: SessionRecord) {
@@ -229,19 +220,11 @@ impl Change<'_> {
 
 /// Answers a repeated open with the open session.
 fn reopened(session: &SessionRecord, open: &OpenSession) -> Result<Effect, Rejection> {
-    match first_difference(session, open) {
-        None => Ok(Effect::Unchanged(Outcome::SessionOpened {
-            id: session.id.unwrap_or(open.id),
-            number: session.number,
-            timeout_ms: session.timeout_ms,
-        })),
-        Some(field) => Err(Rejection::IdempotencyMismatch { field: field.to_owned() }),
-    }
-}
-
-/// The first field in which a repeated open differs from the session.
-fn first_difference(session: &SessionRecord, open: &OpenSession) -> Option<&'static str> {
-    [("ttl", session.timeout_ms != open.timeout_ms), ("name", *session.name != *open.name), ("meta", session.meta != open.meta)]
-        .into_iter()
-        .find_map(|(field, differs)| differs.then_some(field))
+    let SessionRecord { number, timeout_ms, .. } = *session;
+    refuse_difference(&[
+        ("ttl", timeout_ms != open.timeout_ms),
+        ("name", *session.name != *open.name),
+        ("meta", session.meta != open.meta),
+    ])?;
+    Ok(Effect::Unchanged(Outcome::SessionOpened { id: session.id.unwrap_or(open.id), number, timeout_ms }))
 }

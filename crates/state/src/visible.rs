@@ -66,9 +66,9 @@ impl State {
         if !self.is_dead(contender) {
             return None;
         }
-        let broken = |lock: &LockName| match self.pending.work.get(self.index.breaking.get(lock)?)? {
-            Pending::Break { reason, .. } => Some(reason.clone()),
-            Pending::EndSession { .. } | Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::Grant { .. } => None,
+        let broken = |lock: &LockName| {
+            let pending = self.pending.work.get(self.index.breaking.get(lock)?)?;
+            if let Pending::Break { reason, .. } = pending { Some(reason.clone()) } else { None }
         };
         let note = match self.session_end(contender) {
             Some(SessionEnd::Ended { reason, .. }) => Some(reason.clone()),
@@ -78,11 +78,10 @@ impl State {
         note.filter(|note| !note.is_empty())
     }
 
-    fn session_end(&self, contender: &Contender) -> Option<&SessionEnd> {
-        match self.pending.work.get(self.index.ending.get(&contender.session)?)? {
-            Pending::EndSession { how, .. } => Some(how),
-            Pending::Break { .. } | Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::Grant { .. } => None,
-        }
+    /// How the session of a grant ended, while the pending work for it lasts.
+    pub(crate) fn session_end(&self, contender: &Contender) -> Option<&SessionEnd> {
+        let pending = self.pending.work.get(self.index.ending.get(&contender.session)?)?;
+        if let Pending::EndSession { how, .. } = pending { Some(how) } else { None }
     }
 
     /// Whether work is pending for a lock: it is being broken or revoked, or its waiters are checked against new
