@@ -6,10 +6,9 @@ use crate::{
     contender::Locks,
     grant::TombstoneKeeper,
     pending::Pending,
-    record::Revocation,
+    record::{Contender, Revocation},
 };
 use fairhold_types::{EndReason, FencingToken, GrantNumber};
-use std::collections::BTreeSet;
 
 impl Change<'_> {
     /// Changes the given settings. No holder loses the lock. Waiters that no longer fit the limit end. The cluster
@@ -74,28 +73,15 @@ impl Change<'_> {
     /// Ends grants that have reached their maximum hold time, with all their holds. The lock delay applies, as when a
     /// session expires. Skips a grant if its token has changed.
     pub(crate) fn end_holds(&mut self, holds: &[(GrantNumber, FencingToken)]) -> Effect {
-        let mut locks = BTreeSet::new();
-        let mut visited = 0;
-        for (number, token) in holds {
-            if !self.has_steps_left_to_end() {
-                break;
-            }
-            visited += 1;
-            self.count_steps(1);
-            locks.extend(self.end_overdue(*number, *token).into_iter().flatten());
-        }
-        self.grant_waiters(locks);
-        self.judged(visited)
+        self.end_judged(holds, |change, (number, token)| change.end_overdue(*number, *token))
     }
 
     fn end_overdue(&mut self, number: GrantNumber, token: FencingToken) -> Option<Locks> {
         let bounded = self.state.contender(number).filter(|contender| contender.hold_ms.is_some());
         let contender = bounded.filter(|contender| self.state.token_of(contender) == Some(token))?;
-        let session = contender.session;
-        let anonymous = contender.anonymous;
-        let delay = contender.lock_delay_ms;
+        let Contender { session, anonymous, lock_delay_ms, .. } = *contender;
         let locks = self.locks_of(number);
-        if delay > 0 {
+        if lock_delay_ms > 0 {
             self.cool_contender(number, TombstoneKeeper::Session);
         } else {
             self.end_contender(number, EndReason::Expired, TombstoneKeeper::Session);

@@ -35,9 +35,6 @@ impl State {
             Some(budget_check) if matches!(effect, Ok(Effect::Changed(_))) => self.enforce_budget(*budget_check).and(effect),
             Some(_) | None => effect,
         };
-        if effect.is_err() {
-            events.clear();
-        }
         let result = match effect {
             Ok(Effect::Changed(outcome)) => {
                 self.revision = revision;
@@ -48,7 +45,7 @@ impl State {
                 Ok(outcome)
             }
             Err(rejection) => {
-                assert!(events.is_empty(), "a refused command has events");
+                events.clear();
                 Err(rejection)
             }
         };

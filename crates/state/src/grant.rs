@@ -61,12 +61,17 @@ impl Change<'_> {
             return Effect::Unchanged(Outcome::Nothing);
         }
         let reason = if contender.granted_at.is_some() { EndReason::Released } else { EndReason::Withdrawn };
-        if contender.holds() > 1 {
-            self.end_hold(number, grant, EndReason::Released);
-            return Effect::Changed(Outcome::Done);
+        self.end_hold_or_grant(number, grant, reason)
+    }
+
+    /// Ends one hold of a grant, and with the last one the grant.
+    fn end_hold_or_grant(&mut self, number: GrantNumber, id: GrantId, reason: EndReason) -> Effect {
+        if self.contender(number).holds() > 1 {
+            self.end_hold(number, id, reason);
+        } else {
+            let locks = self.end_contender(number, reason, TombstoneKeeper::Session);
+            self.grant_waiters(locks);
         }
-        let locks = self.end_contender(number, reason, TombstoneKeeper::Session);
-        self.grant_waiters(locks);
         Effect::Changed(Outcome::Done)
     }
 
@@ -106,37 +111,32 @@ impl Change<'_> {
 
     /// The caller disconnected. Its grant ends, queued or held, unless a newer attempt has attached.
     pub(crate) fn abandon(&mut self, grant: GrantId, attempt: u64) -> Effect {
-        let live = self.live_grant(&grant).ok();
-        match live {
-            Some(number) if self.contender(number).attempt_of(&grant) > attempt && !abandons_newer_attempt() => {
-                Effect::Unchanged(Outcome::Nothing)
+        match self.live_grant(&grant) {
+            Ok(number) if self.contender(number).attempt_of(&grant) <= attempt || abandons_newer_attempt() => {
+                self.end_hold_or_grant(number, grant, EndReason::Withdrawn)
             }
-            Some(number) if self.contender(number).holds() > 1 => {
-                self.end_hold(number, grant, EndReason::Withdrawn);
-                Effect::Changed(Outcome::Done)
-            }
-            Some(number) => {
-                let locks = self.end_contender(number, EndReason::Withdrawn, TombstoneKeeper::Session);
-                self.grant_waiters(locks);
-                Effect::Changed(Outcome::Done)
-            }
-            None => Effect::Unchanged(Outcome::Nothing),
+            Ok(_) | Err(_) => Effect::Unchanged(Outcome::Nothing),
         }
     }
 
     /// Ends lock delays.
     pub(crate) fn end_cooling(&mut self, grants: &[GrantNumber]) -> Effect {
+        self.end_judged(grants, |change, number| {
+            change.state.index.cooling.contains(number).then(|| change.free_cooling(*number))
+        })
+    }
+
+    /// Ends grants by a verdict on many, as many as one command may. `end` ends one, unless the verdict came too late.
+    pub(crate) fn end_judged<T>(&mut self, grants: &[T], end: impl Fn(&mut Self, &T) -> Option<Locks>) -> Effect {
         let mut locks = BTreeSet::new();
         let mut judged = 0;
-        for number in grants {
+        for grant in grants {
             if !self.has_steps_left_to_end() {
                 break;
             }
             judged += 1;
             self.count_steps(1);
-            if self.state.index.cooling.contains(number) {
-                locks.extend(self.free_cooling(*number));
-            }
+            locks.extend(end(self, grant).into_iter().flatten());
         }
         self.grant_waiters(locks);
         self.judged(judged)
@@ -222,10 +222,7 @@ impl Change<'_> {
         let session = contender.session;
         // An ended session remembers nothing, even if one of its grants ends in another way before the pending work
         // ends it.
-        let may_keep = match keeper {
-            TombstoneKeeper::Session => !contender.anonymous,
-            TombstoneKeeper::Table => false,
-        };
+        let may_keep = matches!(keeper, TombstoneKeeper::Session) && !contender.anonymous;
         for id in contender.ids() {
             if !may_keep || !self.remember_in_session(session, id, reason) {
                 self.state.index.ids.remove(&id);

@@ -12,7 +12,7 @@ use crate::{
     small_set::SmallSet,
 };
 use fairhold_types::{
-    FencingToken, GrantNumber, LockName, Revision,
+    FencingToken, GrantNumber, LockName,
     planted::{self, Bug},
 };
 use std::sync::Arc;
@@ -155,7 +155,7 @@ impl Change<'_> {
 
     /// The token of a grant that is given now: the revision. With the planted bug, the revision at which it queued.
     pub(crate) fn token_for(&self, number: GrantNumber) -> FencingToken {
-        token_of_grant(self.revision, number)
+        FencingToken(if planted::has(Bug::TokenOfTheQueue) { number.0 } else { self.revision.0 })
     }
 }
 
@@ -223,11 +223,6 @@ impl State {
 fn next_waiter(waiting: &SmallSet<ServiceRank, 2>) -> Option<ServiceRank> {
     let next = if planted_overtaking() { waiting.get_max() } else { waiting.get_min() };
     next.copied()
-}
-
-/// The token of a grant: its revision. With the planted bug, the revision at which it queued.
-fn token_of_grant(revision: Revision, number: GrantNumber) -> FencingToken {
-    FencingToken(if planted::has(Bug::TokenOfTheQueue) { number.0 } else { revision.0 })
 }
 
 /// Always false, except with the planted bug.

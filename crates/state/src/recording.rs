@@ -66,10 +66,7 @@ impl Change<'_> {
     pub(crate) fn forget_history(&mut self, through: Revision) -> Effect {
         let forgotten = self.state.tree.locks.forget(through);
         self.add_uncounted_steps(forgotten as u64);
-        if forgotten == 0 {
-            return Effect::Unchanged(Outcome::Nothing);
-        }
-        Effect::Changed(Outcome::Done)
+        if forgotten > 0 { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) }
     }
 }
 
