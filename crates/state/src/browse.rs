@@ -9,12 +9,6 @@ use fairhold_types::{Path, Revision, SessionNumber};
 use std::ops::Bound;
 
 impl State {
-    /// The node at a path.
-    #[must_use]
-    pub fn node(&self, path: &Path) -> Option<&Znode> {
-        self.visible(path)
-    }
-
     /// The nodes after a path, in the order of their paths' bytes; without `after`, the nodes from `from` on.
     pub fn nodes_after<'a>(&'a self, after: Option<&Path>, from: &Path) -> impl Iterator<Item = (&'a Path, &'a Znode)> {
         let begin = after.map_or_else(|| Bound::Included(from.clone()), |after| Bound::Excluded(after.clone()));

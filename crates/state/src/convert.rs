@@ -94,11 +94,12 @@ impl Change<'_> {
             let cycle = [number, other].map(|number| self.blocked(number)).to_vec();
             return Err(Rejection::WouldDeadlock { cycle });
         }
-        // The grant is a holder itself, so one of the first two holders is another grant.
-        let Some(other) = queue.holders.iter().copied().find(|holder| *holder != number) else { return Ok(true) };
+        // The grant is a holder itself.
+        if queue.holders.len() <= 1 {
+            return Ok(true);
+        }
         if if_busy == IfBusy::Refuse {
-            let ahead = queue.holders.len() as u64 - 1;
-            return Err(Rejection::LockHeld { holder: self.state.holder_facts(self.contender_in(lock, other)), ahead });
+            self.refuse_other_holders(lock, number)?;
         }
         let contender = self.contender(number);
         let request = WaitRequest {
@@ -172,12 +173,10 @@ impl Change<'_> {
     /// The outcome of an upgrade: held or waiting.
     fn upgrade_outcome(&self, number: GrantNumber, grant: &GrantId) -> Outcome {
         let contender = self.contender(number);
-        match (contender.upgrading, hold_outcome(contender, grant)) {
-            (true, Outcome::Held(held)) => {
-                Outcome::Queued(Queued { number: held.number, session: held.session, attempt: contender.upgrade_attempt })
-            }
-            (_, outcome) => outcome,
+        if contender.upgrading {
+            return Outcome::Queued(Queued { number, session: contender.session, attempt: contender.upgrade_attempt });
         }
+        hold_outcome(contender, grant)
     }
 
     fn held_grant(&self, grant: &GrantId) -> Result<GrantNumber, Rejection> {
@@ -194,31 +193,20 @@ impl Change<'_> {
 
     /// Elections have no shared mode: a second leader could join a shared one.
     fn refuse_election(&self, lock: &LockName) -> Result<(), Rejection> {
-        match self.state.is_election(lock) {
-            Some(true) => Err(Rejection::OtherUse { election: true }),
-            Some(false) | None => Ok(()),
-        }
+        if self.state.is_election(lock) == Some(true) { Err(Rejection::OtherUse { election: true }) } else { Ok(()) }
     }
 
-    /// Refuses a downgrade while the lock has other holders. An exclusive holder has others if an administrator lowered
-    /// the limit.
+    /// Refuses while the lock has other holders. An exclusive holder has others if an administrator lowered the limit.
     fn refuse_other_holders(&self, lock: &LockName, number: GrantNumber) -> Result<(), Rejection> {
         let Some(queue) = self.state.queue_of(lock) else { return Ok(()) };
-        match queue.holders.iter().copied().find(|holder| *holder != number) {
-            Some(other) => {
-                let holder = self.state.holder_facts(self.contender_in(lock, other));
-                let ahead = queue.holders.len() as u64 - 1;
-                Err(Rejection::LockHeld { holder, ahead })
-            }
-            None => Ok(()),
-        }
+        let Some(other) = queue.holders.iter().find(|holder| **holder != number) else { return Ok(()) };
+        let holder = self.state.holder_facts(self.contender_in(lock, *other));
+        Err(Rejection::LockHeld { holder, ahead: queue.holders.len() as u64 - 1 })
     }
 
     fn refuse_semaphore(&self, lock: &LockName) -> Result<(), Rejection> {
-        match self.state.settings(lock).and_then(LockSettings::limit_in_force) {
-            Some(limit) if limit > 1 => Err(Rejection::SharedWithLimit { limit }),
-            Some(_) | None => Ok(()),
-        }
+        let limit = self.state.settings(lock).and_then(LockSettings::limit_in_force).filter(|limit| *limit > 1);
+        limit.map_or(Ok(()), |limit| Err(Rejection::SharedWithLimit { limit }))
     }
 
     pub(crate) fn blocked(&self, number: GrantNumber) -> Blocked {

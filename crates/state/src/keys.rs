@@ -6,12 +6,13 @@
 
 use crate::command::WriteKey;
 use fairhold_types::{GrantId, limits::GRANT_KEYS_MAX};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// The keys of the requests that changed a grant: the newest `GRANT_KEYS_MAX` by id, and a floor. Most grants have
 /// none, and then this is one word.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ChangeKeys(Option<Box<KeptKeys>>);
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ChangeKeys(#[serde(with = "crate::sparse")] Option<Box<KeptKeys>>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct KeptKeys {
@@ -47,22 +48,5 @@ impl ChangeKeys {
         let oldest = kept.keys.remove(0);
         kept.floor = kept.floor.max(Some(oldest.key));
         Some(oldest)
-    }
-}
-
-// An empty record is written as an empty list without a floor, so the bytes do not depend on the representation.
-impl Serialize for ChangeKeys {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.0 {
-            Some(kept) => kept.serialize(serializer),
-            None => KeptKeys::default().serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for ChangeKeys {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ChangeKeys, D::Error> {
-        let kept = KeptKeys::deserialize(deserializer)?;
-        Ok(ChangeKeys((kept != KeptKeys::default()).then(|| Box::new(kept))))
     }
 }

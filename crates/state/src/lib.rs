@@ -79,6 +79,7 @@ mod session;
 mod size;
 mod small_set;
 pub mod snapshot;
+mod sparse;
 mod state;
 pub mod statistics;
 mod tombstones;

@@ -201,10 +201,7 @@ impl Change<'_> {
             let waiting = self.state.queue_of(&want.lock).map_or(0, |queue| queue.waiting.len() as u64);
             (waiting >= max).then_some(max)
         };
-        match acquire.wants.iter().find_map(full) {
-            Some(max) => Err(Rejection::QueueFull { max }),
-            None => Ok(()),
-        }
+        acquire.wants.iter().find_map(full).map_or(Ok(()), |max| Err(Rejection::QueueFull { max }))
     }
 
     /// Creates the lock's node if it is missing, sets its limit if it has none, and changes its record.

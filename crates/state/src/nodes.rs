@@ -33,7 +33,7 @@ impl Change<'_> {
             Operation::CreateSequential { parent, prefix, value, parents, lifetime } => {
                 let create = self.new_node(value, lifetime)?;
                 refuse_locks(&parent)?;
-                let sequence = self.state.visible(&parent).map_or(0, |node| node.creates);
+                let sequence = self.state.node(&parent).map_or(0, |node| node.creates);
                 self.create(sequential(&parent, &prefix, sequence)?, create, parents)
             }
             Operation::Set { path, value, version } => {
@@ -77,7 +77,7 @@ impl Change<'_> {
 
     fn put(&mut self, path: Path, value: Value, parents: bool, lifetime: Lifetime) -> OperationOutcome {
         let create = self.new_node(value, lifetime)?;
-        let Some(node) = self.state.visible(&path) else {
+        let Some(node) = self.state.node(&path) else {
             self.create(path, create, parents)?;
             return Ok(OperationResult::Put { created: true, version: 0 });
         };
@@ -109,10 +109,10 @@ impl Change<'_> {
         if let (Some(path), false) = (missing.last(), parents) {
             return Err(Rejection::NoNode { path: path.clone() });
         }
-        if self.state.visible(&path).is_some() {
+        if self.state.node(&path).is_some() {
             return Err(Rejection::NodeExists { path });
         }
-        let is_ephemeral = |path: &Path| self.state.visible(path).is_some_and(|node| node.kind == NodeKind::Ephemeral);
+        let is_ephemeral = |path: &Path| self.state.node(path).is_some_and(|node| node.kind == NodeKind::Ephemeral);
         let existing_parent = missing.first().unwrap_or(&path).parent();
         if let Some(path) = existing_parent.filter(is_ephemeral) {
             return Err(Rejection::EphemeralParent { path });
@@ -204,7 +204,7 @@ impl Change<'_> {
 impl State {
     /// A node, checked first for existence and then, if `version` is given, for its version.
     fn require_node(&self, path: &Path, version: Option<i32>) -> Result<&Znode, Rejection> {
-        let node = self.visible(path).ok_or_else(|| Rejection::NoNode { path: path.clone() })?;
+        let node = self.node(path).ok_or_else(|| Rejection::NoNode { path: path.clone() })?;
         match version {
             Some(version) if version != node.version => Err(Rejection::VersionMismatch { current: Some(node.version) }),
             Some(_) | None => Ok(node),
@@ -214,7 +214,7 @@ impl State {
     /// The missing ancestors of a path, from the top.
     fn missing_above(&self, path: &Path) -> Vec<Path> {
         let above = std::iter::successors(path.parent(), Path::parent);
-        let mut missing: Vec<Path> = above.take_while(|path| self.visible(path).is_none()).collect();
+        let mut missing: Vec<Path> = above.take_while(|path| self.node(path).is_none()).collect();
         missing.reverse();
         missing
     }

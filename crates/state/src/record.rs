@@ -10,7 +10,7 @@ use fairhold_types::{
     limits::{OVERTAKEN_MAX, SESSION_TOMBSTONES_MAX},
     time::WallMillis,
 };
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, sync::Arc};
 
 pub use crate::acl::AclEntry;
@@ -40,8 +40,9 @@ pub struct SessionRecord {
 }
 
 /// The ended grants that a session remembers. Most sessions have none, and then this is one word.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ended(Option<Box<EndedGrants>>);
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ended(#[serde(with = "crate::sparse")] Option<Box<EndedGrants>>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct EndedGrants {
@@ -101,23 +102,6 @@ impl Ended {
         let (oldest, _) = ended.ids.pop_front()?;
         ended.floor = ended.floor.max(Some(oldest));
         Some(oldest)
-    }
-}
-
-// An empty record is written as an empty list without a floor, so the bytes do not depend on the representation.
-impl Serialize for Ended {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.0 {
-            Some(ended) => ended.serialize(serializer),
-            None => EndedGrants::default().serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Ended {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Ended, D::Error> {
-        let ended = EndedGrants::deserialize(deserializer)?;
-        Ok(Ended((ended != EndedGrants::default()).then(|| Box::new(ended))))
     }
 }
 

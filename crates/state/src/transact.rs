@@ -73,10 +73,10 @@ impl State {
         match condition {
             Condition::Fence { lock, token, grant } => self.verify_fence(lock, *token, grant.as_ref()),
             Condition::Version { path, version } => {
-                let current = self.visible(path).map(|node| node.version);
+                let current = self.node(path).map(|node| node.version);
                 if current == *version { Ok(()) } else { Err(Rejection::VersionMismatch { current }) }
             }
-            Condition::Exists { path } => self.visible(path).map(|_| ()).ok_or(Rejection::VersionMismatch { current: None }),
+            Condition::Exists { path } => self.node(path).map(|_| ()).ok_or(Rejection::VersionMismatch { current: None }),
             Condition::Session { session } => {
                 let open = match session {
                     SessionKey::Id(id) => self.index.session_ids.contains_key(id),

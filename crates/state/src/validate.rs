@@ -124,10 +124,8 @@ fn text(what: &str, text: &str, max: usize) -> Result<(), Rejection> {
 }
 
 fn plain(what: &str, text: &str) -> Result<(), Rejection> {
-    match first_not_plain(text) {
-        Some(character) => Err(Rejection::Unsupported { what: format!("{what} with U+{:04X}", u32::from(character)) }),
-        None => Ok(()),
-    }
+    let Some(character) = first_not_plain(text) else { return Ok(()) };
+    Err(Rejection::Unsupported { what: format!("{what} with U+{:04X}", u32::from(character)) })
 }
 
 fn meta(meta: &Meta) -> Result<(), Rejection> {
@@ -204,12 +202,10 @@ fn operation(operation: &Operation) -> Result<(), Rejection> {
         Operation::Delete { .. } | Operation::Check { .. } => return Ok(()),
     };
     fits("a value", value.len(), limits::VALUE_BYTES_MAX)?;
-    match lifetime {
-        Some(Lifetime::Ttl { ttl_ms }) => {
-            refuse_if(!within(*ttl_ms, limits::NODE_TTL_MIN, limits::NODE_TTL_MAX), "a node TTL of that length")
-        }
-        Some(Lifetime::Persistent | Lifetime::Ephemeral { .. } | Lifetime::Container) | None => Ok(()),
+    if let Some(Lifetime::Ttl { ttl_ms }) = lifetime {
+        refuse_if(!within(*ttl_ms, limits::NODE_TTL_MIN, limits::NODE_TTL_MAX), "a node TTL of that length")?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use fairhold_types::{EndReason, FencingToken, LockName, Path, SessionNumber};
 impl State {
     /// The node at a path, unless its session has ended.
     #[inline]
-    pub(crate) fn visible(&self, path: &Path) -> Option<&Znode> {
+    #[must_use]
+    pub fn node(&self, path: &Path) -> Option<&Znode> {
         self.tree.get(path).filter(|node| !self.is_orphan(node))
     }
 
