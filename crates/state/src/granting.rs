@@ -5,6 +5,7 @@ use crate::{
     change::Change,
     command::Event,
     contender::Locks,
+    holder_index::HolderIndex,
     lock_table::LockRecord,
     pending::Pending,
     record::{Contender, LockSettings},
@@ -176,6 +177,14 @@ fn add_others(locks: &mut Vec<LockName>, more: Locks, but: &LockName) {
 }
 
 impl State {
+    /// Indexes the holders of a lock that has many. The queue keeps the index up to date.
+    pub(crate) fn index_holders(&mut self, lock: &LockName) {
+        let mut index = HolderIndex::default();
+        let holders = self.queue_of(lock).into_iter().flat_map(|queue| &queue.holders);
+        holders.filter_map(|number| self.contender_in(lock, *number)).for_each(|holder| index.add(holder));
+        self.tree.locks.update(lock, |record| record.queue_mut().by_holder = Some(Arc::new(index)));
+    }
+
     /// The first holder or the first waiter whose session has ended: it must not block others. The pending work of a
     /// break ends a grant that lost another of its locks.
     fn first_dead(&self, lock: &LockName) -> Option<GrantNumber> {

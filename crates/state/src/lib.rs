@@ -48,7 +48,6 @@ mod growth;
 pub mod history;
 pub mod history_page;
 mod holder_index;
-mod holder_lookup;
 mod holds;
 mod ids;
 mod index;

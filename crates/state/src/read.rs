@@ -2,7 +2,7 @@
 
 use crate::{
     State,
-    command::Rejection,
+    command::{HolderFacts, Rejection},
     queue_view::{Before, LockSummary, QueueEntry},
     record::{Contender, SessionRecord},
     tombstones::Tombstone,
@@ -195,6 +195,16 @@ impl State {
 
     fn valid_token(&self, lock: &LockName, number: GrantNumber) -> Option<FencingToken> {
         self.contender_in(lock, number).and_then(|holder| self.token_of(holder))
+    }
+
+    /// The facts about a holder that a refused caller sees.
+    pub(crate) fn holder_facts(&self, holder: &Contender) -> HolderFacts {
+        HolderFacts {
+            number: holder.number,
+            owner: holder.owner.text.clone(),
+            token: self.token_of(holder),
+            since: holder.held_since.unwrap_or(holder.queued_at),
+        }
     }
 
     /// All holders of a lock.
