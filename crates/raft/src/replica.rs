@@ -90,7 +90,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             match &outcome {
                 Err(ProposeError::NotProposed(reason)) if reason.awaits_leader() && self.core.pause(deadline).await => continue,
                 Err(_) => {}
-                Ok(_) => metrics.proposal.observe(started_at.elapsed()),
+                Ok(_) => metrics.histograms.proposal.observe(started_at.elapsed()),
             }
             return outcome;
         }

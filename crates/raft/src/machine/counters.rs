@@ -5,7 +5,7 @@ use fairhold_metrics::{ByLabel, Counter, Gauge, Histogram, LATENCY_SECONDS, Regi
 use fairhold_state::command::Answer;
 
 /// Counters of a replica. Clones share them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct ReplicaMetrics {
     pub(crate) elections: Counter,
     pub(crate) leader_changes: Counter,
@@ -18,45 +18,34 @@ pub(crate) struct ReplicaMetrics {
     unknown_deadline: Counter,
     unknown_connection: Counter,
     unknown_deposed: Counter,
-    /// From the call to the state machine's answer, on the node that received the command.
-    pub(crate) proposal: Histogram,
-    /// From the append to the state machine's answer, on the leader.
-    pub(crate) commit: Histogram,
-    pub(crate) batch: Histogram,
     /// The cost of the applied commands.
     pub(crate) steps: Counter,
     pub(crate) barriers: Counter,
     pub(crate) barrier_reads: Counter,
     pub(crate) snapshots_built: Counter,
     pub(crate) snapshots_installed: Counter,
-    pub(crate) snapshot_build: Histogram,
     pub(crate) snapshot_bytes: Gauge,
+    pub(crate) histograms: ReplicaHistograms,
 }
 
-impl Default for ReplicaMetrics {
+/// Histograms of a replica. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct ReplicaHistograms {
+    /// From the call to the state machine's answer, on the node that received the command.
+    pub(crate) proposal: Histogram,
+    /// From the append to the state machine's answer, on the leader.
+    pub(crate) commit: Histogram,
+    pub(crate) batch: Histogram,
+    pub(crate) snapshot_build: Histogram,
+}
+
+impl Default for ReplicaHistograms {
     fn default() -> Self {
-        ReplicaMetrics {
-            elections: Counter::default(),
-            leader_changes: Counter::default(),
-            accepted: Counter::default(),
-            no_leader: Counter::default(),
-            overloaded: Counter::default(),
-            disk_low: Counter::default(),
-            shutting_down: Counter::default(),
-            deposed: Counter::default(),
-            unknown_deadline: Counter::default(),
-            unknown_connection: Counter::default(),
-            unknown_deposed: Counter::default(),
+        ReplicaHistograms {
             proposal: Histogram::of_seconds(LATENCY_SECONDS),
             commit: Histogram::of_seconds(LATENCY_SECONDS),
             batch: Histogram::of_sizes(SIZES),
-            steps: Counter::default(),
-            barriers: Counter::default(),
-            barrier_reads: Counter::default(),
-            snapshots_built: Counter::default(),
-            snapshots_installed: Counter::default(),
             snapshot_build: Histogram::of_seconds(WAIT_SECONDS),
-            snapshot_bytes: Gauge::default(),
         }
     }
 }
@@ -114,11 +103,11 @@ impl ReplicaMetrics {
         let help = "Proposals with an unknown outcome, by reason";
         registry.register("raft_proposals_unknown", help, ByLabel::new("reason", unknown));
         let help = "Time from a command's arrival to the state machine's answer, including the way to the leader";
-        registry.register("raft_proposal_seconds", help, self.proposal.clone());
+        registry.register("raft_proposal_seconds", help, self.histograms.proposal.clone());
         let help = "Time from appending a log entry to applying it, on the leader";
-        registry.register("raft_commit_seconds", help, self.commit.clone());
+        registry.register("raft_commit_seconds", help, self.histograms.commit.clone());
         let help = "Commands in one batch, in a log entry or on the way to the leader";
-        registry.register("raft_batch_commands", help, self.batch.clone());
+        registry.register("raft_batch_commands", help, self.histograms.batch.clone());
         let help = "Work of the applied commands, in steps of about a microsecond";
         registry.register("raft_apply_steps", help, self.steps.clone());
         registry.register("raft_read_barriers", "Read barriers requested from the leader", self.barriers.clone());
@@ -126,7 +115,8 @@ impl ReplicaMetrics {
         let snapshots = [("built", self.snapshots_built.clone()), ("installed", self.snapshots_installed.clone())];
         let help = "Snapshots built here or installed from the leader";
         registry.register("raft_snapshots", help, ByLabel::new("origin", snapshots));
-        registry.register("raft_snapshot_build_seconds", "Time to build and save a snapshot", self.snapshot_build.clone());
+        let help = "Time to build and save a snapshot";
+        registry.register("raft_snapshot_build_seconds", help, self.histograms.snapshot_build.clone());
         let help = "Size of the last snapshot that was built or installed since the start";
         registry.register("raft_snapshot_bytes", help, self.snapshot_bytes.clone());
     }

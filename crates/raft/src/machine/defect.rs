@@ -79,6 +79,10 @@ impl Defect {
     pub fn is_skipped(&self) -> bool {
         self.panics >= PANICS_MAX
     }
+
+    fn is_at(&self, index: u64, position: u64) -> bool {
+        self.index == index && self.position == position
+    }
 }
 
 /// Stores a node's defects durably, and restarts the process.
@@ -169,7 +173,7 @@ impl Defects {
         defect.kind = kind(command);
         defect.fingerprint = fingerprint(command);
         let kind = &defect.kind;
-        let fingerprint = Hex(defect.fingerprint);
+        let fingerprint = format!("{:016x}", defect.fingerprint);
         tracing::warn!(index, position, kind, %fingerprint, "retrying a command that made this node panic");
         DefectAction::Try
     }
@@ -268,27 +272,12 @@ impl Defects {
     }
 }
 
-impl Defect {
-    fn is_at(&self, index: u64, position: u64) -> bool {
-        self.index == index && self.position == position
-    }
-}
-
 /// Runs work on a command, and catches its panic.
 pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     CATCHES_PANICS.set(true);
     let result = catch_unwind(AssertUnwindSafe(work));
     CATCHES_PANICS.set(false);
     result
-}
-
-/// A fingerprint as shown to people.
-pub(crate) struct Hex(pub(crate) u64);
-
-impl fmt::Display for Hex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
 }
 
 fn count(recorded: &[Defect]) -> i64 {
@@ -323,35 +312,9 @@ fn fingerprint(command: &Command) -> u64 {
 
 /// Whether the leader's clock, not a client, makes this command, and a different one each time.
 fn is_verdict(command: &Command) -> bool {
-    match command {
-        Command::EndCooling { .. }
-        | Command::EndHolds { .. }
-        | Command::Forget { .. }
-        | Command::ForgetHistory { .. }
-        | Command::ForgetLocks { .. }
-        | Command::Sweep { .. }
-        | Command::ContinuePendingWork { .. } => true,
-        Command::FormCluster { .. }
-        | Command::OpenSession(_)
-        | Command::CloseSession { .. }
-        | Command::ExpireSession { .. }
-        | Command::Acquire(_)
-        | Command::Withdraw { .. }
-        | Command::Abandon { .. }
-        | Command::Release { .. }
-        | Command::SetGrantTimeout { .. }
-        | Command::Transact(_)
-        | Command::Break(_)
-        | Command::EndSession { .. }
-        | Command::Downgrade { .. }
-        | Command::Upgrade { .. }
-        | Command::EndUpgrade { .. }
-        | Command::Proclaim(_)
-        | Command::SetLock(_)
-        | Command::Revoke(_)
-        | Command::RecordKey { .. }
-        | Command::RecordCapacity { .. } => false,
-    }
+    // The leader repeats these for the same cluster, session or request.
+    let repeats = matches!(command, Command::FormCluster { .. } | Command::ExpireSession { .. } | Command::RecordKey { .. });
+    command.is_leader_only() && !repeats
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {

@@ -142,7 +142,7 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
         self.writer.keep::<RT>(&meta, &snapshot).await?;
         failpoint!(RaftSnapshotSaved, RT)?;
         let metrics = &self.shared.metrics;
-        metrics.snapshot_build.observe(started_at.elapsed());
+        metrics.histograms.snapshot_build.observe(started_at.elapsed());
         metrics.record_snapshot(&metrics.snapshots_built, snapshot.bytes());
         self.shared.record_snapshot(self.made_at, snapshot.bytes());
         Ok(openraft::Snapshot { meta, snapshot: SnapshotData::Stored(snapshot) })

@@ -55,7 +55,7 @@ pub(crate) async fn run<RT: AsyncRuntime>(mut batcher: ProposalReceiver, core: A
         };
         last_batch = batch.len();
         if !batch.is_empty() {
-            core.shared.metrics.batch.observe_size(batch.len());
+            core.shared.metrics.histograms.batch.observe_size(batch.len());
             in_flight.push(hand_over(core.clone(), batch).boxed());
         }
     }
@@ -158,7 +158,7 @@ async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
     match core.until_leader_changes(completed).await {
         Some(Ok(Ok(_))) if failpoint!(RaftProposeDone, RT).is_err() => answer_all(callers, Err(UnknownReason::Deposed.into())),
         Some(Ok(Ok(response))) => {
-            core.shared.metrics.commit.observe(started_at.elapsed());
+            core.shared.metrics.histograms.commit.observe(started_at.elapsed());
             answer_each(callers, response.data);
         }
         Some(Ok(Err(error))) => answer_all(callers, Err(write_error(&error))),
