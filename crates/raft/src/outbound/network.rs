@@ -70,12 +70,8 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
         rpc: AppendEntriesRequest<Types<RT>>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types<RT>>, RpcError<RT>> {
-        let PeerReply::Append(response) =
-            self.call(self.lane, PeerRequest::Append(rpc), RPCTypes::AppendEntries, option.hard_ttl()).await?
-        else {
-            return Err(unexpected());
-        };
-        Ok(response)
+        let reply = self.call(self.lane, PeerRequest::Append(rpc), RPCTypes::AppendEntries, option.hard_ttl()).await?;
+        if let PeerReply::Append(response) = reply { Ok(response) } else { Err(unexpected()) }
     }
 
     fn stream_append<'s, S>(
@@ -90,11 +86,11 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
     }
 
     async fn vote(&mut self, rpc: VoteRequest<Types<RT>>, option: RPCOption) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
-        failpoint!(RaftVoteAsk, RT).map_err(|error| unreachable_error(&error))?;
+        failpoint!(RaftVoteAsk, RT).map_err(unreachable_error)?;
         let vote = rpc.vote;
         let last_log_id = rpc.last_log_id;
         let to = self.to.id;
-        let request = wire::encode(&PeerRequest::Vote(rpc)).map_err(|error| unreachable_error(&error))?;
+        let request = wire::encode(&PeerRequest::Vote(rpc)).map_err(unreachable_error)?;
         let answer = self.send(Lane::Heartbeat, request, RPCTypes::Vote, VOTE_LIMIT);
         let links = Arc::clone(&self.links);
         let (respond, response) = oneshot::channel();
@@ -102,11 +98,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
         links.ballots.requested(vote, last_log_id, to, requested_at);
         // openraft may stop waiting before the voter's disk has written the vote.
         drop(RT::spawn(async move {
-            let response = match answer.await {
-                Ok(PeerReply::Vote(response)) => Ok(response),
-                Ok(_) => Err(unexpected()),
-                Err(error) => Err(error),
-            };
+            let response = answer.await.and_then(vote_in);
             let granted = response.as_ref().is_ok_and(|response| grants(response, vote));
             let openraft_gave_up = respond.send(response).is_err();
             links.ballots.answered(vote, to, granted, openraft_gave_up || requested_at.elapsed() >= option.soft_ttl());
@@ -120,11 +112,8 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
         option: RPCOption,
     ) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
         let vote = rpc.vote;
-        let PeerReply::Vote(response) =
-            self.call(Lane::Heartbeat, PeerRequest::PreVote(rpc), RPCTypes::Vote, option.hard_ttl()).await?
-        else {
-            return Err(unexpected());
-        };
+        let request = PeerRequest::PreVote(rpc);
+        let response = vote_in(self.call(Lane::Heartbeat, request, RPCTypes::Vote, option.hard_ttl()).await?)?;
         if response.vote_granted {
             self.links.ballots.would_grant(vote, self.to.id);
         }
@@ -150,11 +139,12 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
         rpc: TransferLeaderRequest<Types<RT>>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<Types<RT>>, RpcError<RT>> {
-        let PeerReply::TransferLeader(response) =
-            self.call(Lane::Heartbeat, PeerRequest::TransferLeader(rpc), RPCTypes::TransferLeader, option.soft_ttl()).await?
-        else {
-            return Err(unexpected());
-        };
-        Ok(response)
+        let request = PeerRequest::TransferLeader(rpc);
+        let reply = self.call(Lane::Heartbeat, request, RPCTypes::TransferLeader, option.soft_ttl()).await?;
+        if let PeerReply::TransferLeader(response) = reply { Ok(response) } else { Err(unexpected()) }
     }
+}
+
+fn vote_in<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
+    if let PeerReply::Vote(response) = reply { Ok(response) } else { Err(unexpected()) }
 }

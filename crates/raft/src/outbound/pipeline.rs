@@ -156,7 +156,7 @@ fn encode<RT: AsyncRuntime>(request: &mut AppendEntriesRequest<Types<RT>>) -> Re
         let count = request.entries.len();
         match wire::encode(&PeerRequest::<RT>::Append(request.clone())) {
             Ok(bytes) if bytes.len() <= REQUEST_BYTES_MAX || count <= 1 => return Ok((bytes, cut)),
-            Err(error) if count <= 1 => return Err(unreachable_error(&error)),
+            Err(error) if count <= 1 => return Err(unreachable_error(error)),
             Ok(_) | Err(_) => {
                 request.entries.truncate(count / 2);
                 cut = true;

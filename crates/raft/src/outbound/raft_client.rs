@@ -14,7 +14,7 @@ use bytes::Bytes;
 use fairhold_types::{NodeId, failpoint};
 use futures_util::{StreamExt, stream};
 use openraft::{
-    AsyncRuntime, RPCTypes,
+    AsyncRuntime, RPCTypes, Snapshot,
     alias::{SnapshotOf, VoteOf},
     errors::{NetworkError, RPCError, Timeout, Unreachable},
     raft::{AppendEntriesRequest, SnapshotResponse},
@@ -71,7 +71,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
                     if let Declined::Refused(refusal) = &declined {
                         links.losses.record(refusal);
                     }
-                    Err(declined_error(declined))
+                    Err(unreachable_error(declined))
                 }
                 Ok(reply) => {
                     if lane == Lane::Heartbeat {
@@ -79,7 +79,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
                     }
                     Ok(reply)
                 }
-                Err(error) => Err(unreachable_error(&error)),
+                Err(error) => Err(unreachable_error(error)),
             }
         }
     }
@@ -91,7 +91,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         action: RPCTypes,
         limit: Duration,
     ) -> Result<PeerReply<RT>, RpcError<RT>> {
-        let request = wire::encode(&request).map_err(|error| unreachable_error(&error))?;
+        let request = wire::encode(&request).map_err(unreachable_error)?;
         self.send(lane, request, action, limit).await
     }
 
@@ -101,29 +101,22 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         snapshot: SnapshotOf<Types<RT>, SnapshotData>,
         limit: Duration,
     ) -> Result<SnapshotResponse<Types<RT>>, RpcError<RT>> {
-        failpoint!(RaftSnapshotSend, RT).map_err(|error| unreachable_error(&error))?;
+        failpoint!(RaftSnapshotSend, RT).map_err(unreachable_error)?;
         let _sending = self.links.outgoing_snapshots.begin();
-        let SnapshotData::Stored(stored) = snapshot.snapshot else {
-            return Err(unexpected());
-        };
-        let count = stored.blocks();
-        let begin = PeerRequest::SnapshotBegin(SnapshotBegin {
-            vote,
-            last_log_id: snapshot.meta.last_log_id,
-            members: snapshot.meta.last_membership,
-            blocks: count,
-        });
+        let Snapshot { meta, snapshot: SnapshotData::Stored(stored) } = snapshot else { return Err(unexpected()) };
+        let blocks = stored.blocks();
+        let begin = SnapshotBegin { vote, last_log_id: meta.last_log_id, members: meta.last_membership, blocks };
+        let begin = PeerRequest::SnapshotBegin(begin);
         expect_accepted(self.call(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
         // Reads one block after the other. `buffered` calls `send` in the order of the blocks, so they arrive in that
         // order.
-        let read = stream::iter(0..count).then(move |index| {
+        let read = stream::iter(0..blocks).then(move |index| {
             let block = stored.clone().fetch(index);
             async move { (index, block.await) }
         });
         let sent = read.boxed().map(|(index, block)| {
-            let request = block.map_err(|error| unreachable_error(&error)).and_then(|block| {
-                wire::encode(&PeerRequest::<RT>::SnapshotBlock { index, block: block.into() })
-                    .map_err(|error| unreachable_error(&error))
+            let request = block.map_err(unreachable_error).and_then(|block| {
+                wire::encode(&PeerRequest::<RT>::SnapshotBlock { index, block: block.into() }).map_err(unreachable_error)
             });
             let answer = request.map(|request| self.send(Lane::Snapshot, request, RPCTypes::InstallSnapshot, limit));
             async move { expect_accepted(answer?.await?) }
@@ -132,12 +125,8 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         while let Some(result) = sent.next().await {
             result?;
         }
-        let PeerReply::SnapshotInstalled(response) =
-            self.call(Lane::Snapshot, PeerRequest::SnapshotEnd, RPCTypes::InstallSnapshot, limit).await?
-        else {
-            return Err(unexpected());
-        };
-        Ok(response)
+        let reply = self.call(Lane::Snapshot, PeerRequest::SnapshotEnd, RPCTypes::InstallSnapshot, limit).await?;
+        if let PeerReply::SnapshotInstalled(response) = reply { Ok(response) } else { Err(unexpected()) }
     }
 }
 
@@ -146,26 +135,22 @@ pub(super) fn last_of<RT: AsyncRuntime>(rpc: &AppendEntriesRequest<Types<RT>>) -
     rpc.entries.last().map(|entry| entry.log_id).or(rpc.prev_log_id)
 }
 
-pub(super) fn peer_error<RT: AsyncRuntime>(error: PeerError) -> RpcError<RT> {
+fn peer_error<RT: AsyncRuntime>(error: PeerError) -> RpcError<RT> {
     match error {
-        PeerError::Unreachable(_) | PeerError::Refused(_) => RPCError::Unreachable(Unreachable::new(&error)),
+        PeerError::Unreachable(_) | PeerError::Refused(_) => unreachable_error(error),
         // The peer was connected a moment ago: one more attempt shows whether it still is.
         PeerError::Lost(_) => RPCError::Network(NetworkError::new(&error)),
     }
 }
 
-pub(super) fn declined_error<RT: AsyncRuntime>(declined: Declined) -> RpcError<RT> {
-    RPCError::Unreachable(Unreachable::new(&declined))
-}
-
-pub(super) fn unreachable_error<RT: AsyncRuntime>(error: &(impl std::error::Error + 'static)) -> RpcError<RT> {
-    RPCError::Unreachable(Unreachable::new(error))
+pub(super) fn unreachable_error<RT: AsyncRuntime>(error: impl std::error::Error + 'static) -> RpcError<RT> {
+    RPCError::Unreachable(Unreachable::new(&error))
 }
 
 pub(super) fn unexpected<RT: AsyncRuntime>() -> RpcError<RT> {
     RPCError::Unreachable(Unreachable::from_string("the answer does not match the request"))
 }
 
-pub(super) fn expect_accepted<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<(), RpcError<RT>> {
+fn expect_accepted<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<(), RpcError<RT>> {
     if let PeerReply::SnapshotAccepted = reply { Ok(()) } else { Err(unexpected()) }
 }
