@@ -108,8 +108,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
         if failpoint!(RaftProposeAlone, RT).is_err() {
             return Err(NotProposed::NoLeader.into());
         }
-        if let Some(fingerprint) = self.core.shared.defects.refuses(&command) {
-            return Ok(self.core.shared.defect_answer(fingerprint));
+        if let Some(answer) = self.core.shared.defect_answer(&command) {
+            return Ok(answer);
         }
         let (responder, completed) = ProgressResponder::<Types<RT>, ClientWriteResult<Types<RT>>>::complete_only();
         let batch = Batch::new(vec![command]).map_err(|_| NotProposed::Overloaded)?;

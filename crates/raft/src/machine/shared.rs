@@ -6,7 +6,7 @@ use crate::{
 };
 use fairhold_state::{
     State,
-    command::{Answer, Rejection},
+    command::{Answer, Command, Rejection},
 };
 use fairhold_types::Revision;
 use openraft::{
@@ -138,8 +138,9 @@ impl<RT: AsyncRuntime> Shared<RT> {
     }
 
     /// The answer to a command that is not proposed because the state machine would panic at it.
-    pub(crate) fn defect_answer(&self, fingerprint: u64) -> Answer {
-        self.rejected(Rejection::Defect { fingerprint })
+    pub(crate) fn defect_answer(&self, command: &Command) -> Option<Answer> {
+        let fingerprint = self.defects.refuses(command)?;
+        Some(self.rejected(Rejection::Defect { fingerprint }))
     }
 
     /// The answer to a command that is not proposed because every node would reject it for this reason.

@@ -73,14 +73,13 @@ pub(crate) async fn run<RT: AsyncRuntime>(mut batcher: ProposalReceiver, core: A
 async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) {
     match core.route() {
         LeaderRoute::Local => {
-            let (ready, early) = if core.shared.read().cluster().is_some() {
-                (batch, Vec::new())
+            let ready = if core.shared.read().cluster().is_some() {
+                batch
             } else {
                 // Until the cluster has an id here, only `FormCluster` may enter the log. After a start the id may be in
                 // the log and not applied yet; the callers retry.
-                batch.into_iter().partition(|proposal| matches!(proposal.command, Command::FormCluster { .. }))
+                refuse(batch, NotProposed::NoLeader, |proposal| !matches!(proposal.command, Command::FormCluster { .. }))
             };
-            fail_all(early, NotProposed::NoLeader.into());
             let ready = refuse_without_space(&core, ready);
             let ready = refuse_defects(&core, ready);
             if !ready.is_empty() {
@@ -88,13 +87,12 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
             }
         }
         LeaderRoute::Remote(leader) => {
-            let (forwarded, own): (Vec<_>, Vec<_>) = batch.into_iter().partition(|proposal| proposal.forwarded);
-            fail_all(forwarded, NotProposed::NoLeader.into());
+            let own = refuse(batch, NotProposed::NoLeader, |proposal| proposal.forwarded);
             if !own.is_empty() {
                 forward(&core, &leader, own).await;
             }
         }
-        LeaderRoute::Unknown => fail_all(batch, NotProposed::NoLeader.into()),
+        LeaderRoute::Unknown => drop(refuse(batch, NotProposed::NoLeader, |_| true)),
     }
 }
 
@@ -106,23 +104,10 @@ fn refuse_without_space<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>)
     if !disks_short && log_room == LogRoom::All {
         return batch;
     }
-    let refusal = |proposal: &Proposal| {
-        if !needs_room(&proposal.command, proposal.bytes) {
-            None
-        } else if disks_short {
-            Some(NotProposed::DiskLow)
-        } else {
-            (!log_room.accepts(proposal.bytes)).then_some(NotProposed::Overloaded)
-        }
-    };
-    let mut others = Vec::with_capacity(batch.len());
-    for proposal in batch {
-        match refusal(&proposal) {
-            Some(reason) => proposal.resolve(Err(reason.into())),
-            None => others.push(proposal),
-        }
-    }
-    others
+    let reason = if disks_short { NotProposed::DiskLow } else { NotProposed::Overloaded };
+    refuse(batch, reason, |proposal| {
+        needs_room(&proposal.command, proposal.bytes) && (disks_short || !log_room.accepts(proposal.bytes))
+    })
 }
 
 /// Answers the commands at which the state machine is known to panic; returns the others.
@@ -130,14 +115,7 @@ fn refuse_defects<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Ve
     if !core.shared.defects.has_skipped() {
         return batch;
     }
-    let (others, refused): (Vec<_>, Vec<_>) = batch
-        .into_iter()
-        .map(|proposal| (core.shared.defects.refuses(&proposal.command), proposal))
-        .partition(|(fingerprint, _)| fingerprint.is_none());
-    for (fingerprint, proposal) in refused {
-        proposal.resolve(Ok(core.shared.defect_answer(fingerprint.unwrap_or_default())));
-    }
-    others.into_iter().map(|(_, proposal)| proposal).collect()
+    answer_some(batch, |proposal| core.shared.defect_answer(&proposal.command).map(Ok))
 }
 
 /// Appends one entry with all commands, and answers each caller.
@@ -205,10 +183,21 @@ fn split(batch: Vec<Proposal>) -> (Vec<Command>, Vec<Caller>) {
     batch.into_iter().map(|proposal| (proposal.command, proposal.answer)).unzip()
 }
 
-fn fail_all(batch: Vec<Proposal>, error: ProposeError) {
-    for proposal in batch {
-        proposal.resolve(Err(error.clone()));
-    }
+/// Refuses some commands for this reason; returns the others.
+fn refuse(batch: Vec<Proposal>, reason: NotProposed, is_refused: impl Fn(&Proposal) -> bool) -> Vec<Proposal> {
+    answer_some(batch, |proposal| is_refused(proposal).then(|| Err(reason.into())))
+}
+
+/// Answers the commands whose outcome is known early; returns the others.
+fn answer_some(batch: Vec<Proposal>, early: impl Fn(&Proposal) -> Option<ProposalOutcome>) -> Vec<Proposal> {
+    let unanswered = |proposal: Proposal| match early(&proposal) {
+        Some(outcome) => {
+            proposal.resolve(outcome);
+            None
+        }
+        None => Some(proposal),
+    };
+    batch.into_iter().filter_map(unanswered).collect()
 }
 
 fn answer_all(callers: Vec<Caller>, outcome: ProposalOutcome) {
