@@ -9,4 +9,5 @@ pub(crate) mod member_addresses;
 pub mod peer;
 pub(crate) mod raw;
 pub mod types;
+pub(crate) mod watched;
 pub(crate) mod wire;

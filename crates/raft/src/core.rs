@@ -201,7 +201,7 @@ impl<RT: AsyncRuntime> Core<RT> {
 
     /// Which commands the log currently has room for.
     pub(crate) fn log_room(&self) -> LogRoom {
-        self.schedule.log_room(&self.shared.newest_now(), &self.shared.now())
+        self.schedule.log_room(&self.shared.newest.get(), &self.shared.progress.get())
     }
 
     /// Whether fewer than a majority of the voters answer this leader and have free disk space.
@@ -281,21 +281,10 @@ impl<RT: AsyncRuntime> Core<RT> {
 
     /// Waits until the local state has made this much progress; `None` if Raft stops first.
     pub(crate) async fn progressed(&self, there: impl Fn(&Progress) -> bool + Send) -> Option<()> {
-        let mut progress = self.shared.progress();
-        if there(&progress.borrow_and_update()) {
-            return Some(());
-        }
-        let arrived = async move {
-            loop {
-                progress.changed().await.ok()?;
-                if there(&progress.borrow_and_update()) {
-                    return Some(());
-                }
-            }
-        };
+        let mut progress = self.shared.progress.watch();
         tokio::select! {
             biased;
-            arrived = arrived => arrived,
+            arrived = progress.wait_until(there) => arrived.ok().map(drop),
             () = self.stopped() => None,
         }
     }

@@ -174,7 +174,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// have free space, the leader refuses commands that make the state larger, with `NotProposed::DiskLow`. It still
     /// accepts commands that end or remove something.
     pub fn set_disk_low(&self, low: bool) {
-        self.core.disk_room.set_low(low);
+        self.core.disk_room.low.set(low);
     }
 
     /// Reads the current local state. No change is applied meanwhile: be quick.
@@ -327,7 +327,8 @@ impl<RT: AsyncRuntime> Clone for Replica<RT> {
 
 impl<RT: AsyncRuntime> fmt::Debug for Replica<RT> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Replica").field("id", &self.core.id).field("shared", &self.core.shared).finish_non_exhaustive()
+        let progress = self.core.shared.progress.get();
+        f.debug_struct("Replica").field("id", &self.core.id).field("progress", &progress).finish_non_exhaustive()
     }
 }
 

@@ -62,7 +62,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let machine = Machine::<RT>::load(snapshots.clone(), observer, defects, config.log_kept_bytes)
             .await
             .map_err(StartError::Snapshot)?;
-        let shared = machine.shared();
+        let shared = machine.shared.clone();
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
         let addresses = MemberAddresses::new(&config.members);
         let links = Arc::new(Links::new(peer));

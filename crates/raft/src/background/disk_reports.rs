@@ -12,7 +12,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// Reports to the leader while this node's disk is nearly full, until Raft stops.
 pub(crate) async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
-    let mut low = core.disk_room.watch_own();
+    let mut low = core.disk_room.low.watch();
     loop {
         let is_low = *low.borrow_and_update();
         if is_low && let LeaderRoute::Remote(leader) = core.route() {

@@ -16,7 +16,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// counts as several, and so does what it removes. This bounds the log, and writing a large state costs at most about
 /// one item for each changed item, and two bytes for each byte of log.
 pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
-    let mut snapshots = core.shared.newest();
+    let mut snapshots = core.shared.newest.watch();
     loop {
         // After a start, the log after the snapshot is applied again, and counts towards the next snapshot.
         let newest = *snapshots.borrow_and_update();
@@ -39,12 +39,12 @@ pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
 /// from there. If more is written in that time, the node could not catch up anyway. A disk that is nearly full keeps no
 /// extra log.
 pub(crate) async fn purge_log<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
-    let mut newest = core.shared.newest();
+    let mut newest = core.shared.newest.watch();
     loop {
         let NewestSnapshot { index, bytes, .. } = *newest.borrow_and_update();
-        let keeps_more = core.links.outgoing_snapshots.is_active() && !core.disk_room.is_low();
+        let keeps_more = core.links.outgoing_snapshots.is_active() && !core.disk_room.low.get();
         let extra = if keeps_more { bytes } else { 0 };
-        let excess = index.and_then(|index| core.shared.log_bytes().take_excess(index, extra));
+        let excess = index.and_then(|index| core.shared.log_bytes.lock().take_excess(index, extra));
         if let Some(through) = excess {
             // openraft purges nothing until it knows that a snapshot covers it.
             let known = core.until_any_metrics(|metrics| (metrics.snapshot.map(|id| id.index) >= index).then_some(()));
@@ -64,7 +64,7 @@ pub(crate) async fn purge_log<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
 /// Takes a snapshot of the current local state, unless there is one, and waits until it is stored. If an earlier state
 /// is already being written, another snapshot follows. After the deadline the snapshot is still written.
 pub(crate) async fn take_snapshot<RT: AsyncRuntime>(core: &Core<RT>, deadline: RT::Instant) -> Result<u64, ProposeError> {
-    let Some(wanted) = core.shared.progress().borrow_watched().applied else {
+    let Some(wanted) = core.shared.progress.get().applied else {
         return Err(NotProposed::NoLeader.into());
     };
     let mut known = core.with_metrics(|metrics| metrics.snapshot.map(|id| id.index));

@@ -4,14 +4,12 @@
 //! full disk alone must stop nothing: the other nodes continue without that node, as with any node that is down. So
 //! writes continue while a majority of the voters answers the leader and has free space.
 
-use crate::{base::types::Types, core::status::is_silent};
-use fairhold_types::NodeId;
-use openraft::{
-    AsyncRuntime, Instant, RaftMetrics,
-    alias::{WatchReceiverOf, WatchSenderOf},
-    async_runtime::watch::{WatchReceiver, WatchSender},
-    type_config::TypeConfigExt,
+use crate::{
+    base::{types::Types, watched::Watched},
+    core::status::is_silent,
 };
+use fairhold_types::NodeId;
+use openraft::{AsyncRuntime, Instant, RaftMetrics};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,28 +18,15 @@ const REPORT_VALID_FOR: Duration = Duration::from_secs(4);
 
 /// Which nodes have little free space, as far as this node knows.
 pub(crate) struct DiskRoom<RT: AsyncRuntime> {
-    // A sender need not be `Sync`.
-    own: Mutex<WatchSenderOf<Types<RT>, bool>>,
-    known: WatchReceiverOf<Types<RT>, bool>,
+    /// Whether this node's own disk is nearly full.
+    pub(crate) low: Watched<RT, bool>,
     /// When each other node last reported low space.
     others: Mutex<BTreeMap<NodeId, RT::Instant>>,
 }
 
 impl<RT: AsyncRuntime> DiskRoom<RT> {
     pub(crate) fn new() -> DiskRoom<RT> {
-        let (own, known) = Types::<RT>::watch_channel(false);
-        DiskRoom { own: Mutex::new(own), known, others: Mutex::default() }
-    }
-
-    /// Whether this node's own disk is nearly full.
-    pub(crate) fn is_low(&self) -> bool {
-        *self.known.borrow_watched()
-    }
-
-    /// Sets whether this node's own disk is nearly full.
-    pub(crate) fn set_low(&self, low: bool) {
-        let own = self.own.lock();
-        own.send_if_different(low);
+        DiskRoom { low: Watched::new(false), others: Mutex::default() }
     }
 
     /// Records that another node's disk is nearly full.
@@ -53,12 +38,12 @@ impl<RT: AsyncRuntime> DiskRoom<RT> {
 
     /// Whether a node has free space, as far as this node, `own`, knows.
     pub(crate) fn has_room(&self, own: NodeId, id: NodeId, now: RT::Instant) -> bool {
-        if id == own { !self.is_low() } else { !self.others.lock().get(&id).is_some_and(|reported| is_recent(*reported, now)) }
+        if id == own { !self.low.get() } else { !self.others.lock().get(&id).is_some_and(|reported| is_recent(*reported, now)) }
     }
 
     /// Whether no node has reported low space.
     pub(crate) fn all_have_room(&self) -> bool {
-        !self.is_low() && self.others.lock().is_empty()
+        !self.low.get() && self.others.lock().is_empty()
     }
 
     /// Whether fewer than a majority of the voters answer this leader and have free space.
@@ -70,11 +55,6 @@ impl<RT: AsyncRuntime> DiskRoom<RT> {
         };
         let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
         voters.iter().filter(|id| can_write(**id)).count() <= voters.len() / 2
-    }
-
-    /// A receiver that reports whether this node's own disk is nearly full.
-    pub(crate) fn watch_own(&self) -> WatchReceiverOf<Types<RT>, bool> {
-        self.known.clone()
     }
 }
 

@@ -62,7 +62,8 @@ pub trait ApplyObserver: Send + Sync + 'static {
 
 /// The state machine as openraft drives it: one call at a time, so its own fields always agree with the state.
 pub(crate) struct Machine<RT: AsyncRuntime> {
-    shared: Arc<Shared<RT>>,
+    /// The state that this machine writes.
+    pub(crate) shared: Arc<Shared<RT>>,
     observer: Arc<dyn ApplyObserver>,
     writer: Arc<SnapshotWriter>,
     last_applied: Option<LogId>,
@@ -101,11 +102,6 @@ impl<RT: AsyncRuntime> Machine<RT> {
             work: 0,
             has_no_room: false,
         })
-    }
-
-    /// The state that this machine writes.
-    pub(crate) fn shared(&self) -> Arc<Shared<RT>> {
-        self.shared.clone()
     }
 
     /// Applies one entry's commands. Each gets its own answer, and the observer gets its events before any reader can
@@ -198,8 +194,19 @@ impl<RT: AsyncRuntime> Machine<RT> {
             let state = self.shared.read();
             (state.revision(), state.snapshot_weight())
         };
-        let log_bytes = self.shared.log_bytes().total();
-        self.shared.publish(Progress { applied: Some(log_id.index), revision, work: self.work, weight, log_bytes });
+        let log_bytes = self.shared.log_bytes.lock().total();
+        self.shared.progress.set(Progress { applied: Some(log_id.index), revision, work: self.work, weight, log_bytes });
+    }
+
+    fn builder(&self) -> Builder<RT> {
+        Builder {
+            state: self.shared.read().clone(),
+            last_applied: self.last_applied,
+            members: self.members.clone(),
+            writer: self.writer.clone(),
+            shared: self.shared.clone(),
+            made_at: self.shared.progress.get(),
+        }
     }
 }
 
@@ -225,7 +232,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                     let commands = with_planted_bugs(batch.commands(), log_id.index, responder.is_none());
                     let written = commands.iter().map(Command::snapshot_weight).sum::<u64>();
                     let before = self.shared.read().snapshot_weight();
-                    self.shared.log_bytes().add(log_id.index, commands.iter().map(Command::size).sum::<usize>() as u64);
+                    self.shared.log_bytes.lock().add(log_id.index, commands.iter().map(Command::size).sum::<usize>() as u64);
                     let answers = self.apply_batch(log_id.index, &commands).await?;
                     // Removals count as well: they make the next snapshot smaller.
                     let removed = before.saturating_sub(self.shared.read().snapshot_weight());
@@ -287,7 +294,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             Some(log_id) => self.advance(log_id),
             None => self.last_applied = None,
         }
-        self.shared.record_snapshot(self.shared.now(), snapshot.bytes());
+        self.shared.record_snapshot(self.shared.progress.get(), snapshot.bytes());
         // Freeing a large state takes a while, and nothing needs to wait for it.
         let freed = self.writer.store.run_blocking(Box::new(move || drop(replaced)));
         drop(RT::spawn(async move { drop(freed.await) }));
@@ -297,19 +304,6 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
     async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types<RT>, SnapshotData>>> {
         let newest = self.writer.load::<RT>().await?;
         Ok(newest.map(|newest| openraft::Snapshot { meta: newest.meta, snapshot: SnapshotData::Stored(newest.snapshot) }))
-    }
-}
-
-impl<RT: AsyncRuntime> Machine<RT> {
-    fn builder(&self) -> Builder<RT> {
-        Builder {
-            state: self.shared.read().clone(),
-            last_applied: self.last_applied,
-            members: self.members.clone(),
-            writer: self.writer.clone(),
-            shared: self.shared.clone(),
-            made_at: self.shared.now(),
-        }
     }
 }
 

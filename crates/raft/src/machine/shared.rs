@@ -1,7 +1,7 @@
 //! The state of this node, shared by all parts that read it, and its progress.
 
 use crate::{
-    base::types::Types,
+    base::watched::Watched,
     machine::{counters::ReplicaMetrics, defect::Defects, log_bytes::LogBytes},
 };
 use fairhold_state::{
@@ -9,17 +9,9 @@ use fairhold_state::{
     command::{Answer, Command, Rejection},
 };
 use fairhold_types::Revision;
-use openraft::{
-    AsyncRuntime,
-    alias::{WatchReceiverOf, WatchSenderOf},
-    async_runtime::watch::{WatchReceiver, WatchSender},
-    type_config::TypeConfigExt,
-};
-use parking_lot::{Mutex, MutexGuard};
-use std::{
-    fmt,
-    sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard},
-};
+use openraft::AsyncRuntime;
+use parking_lot::Mutex;
+use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The progress of this node's state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,24 +42,16 @@ pub(crate) struct NewestSnapshot {
 /// The state and its progress.
 pub(crate) struct Shared<RT: AsyncRuntime> {
     state: RwLock<State>,
-    // A sender need not be `Sync`.
-    publish: Mutex<WatchSenderOf<Types<RT>, Progress>>,
-    progress: WatchReceiverOf<Types<RT>, Progress>,
-    publish_newest: Mutex<WatchSenderOf<Types<RT>, NewestSnapshot>>,
-    newest: WatchReceiverOf<Types<RT>, NewestSnapshot>,
-    log_bytes: Mutex<LogBytes>,
+    pub(crate) progress: Watched<RT, Progress>,
+    pub(crate) newest: Watched<RT, NewestSnapshot>,
+    /// The byte count of the log.
+    pub(crate) log_bytes: Mutex<LogBytes>,
     /// The counters of the replica.
     pub(crate) metrics: ReplicaMetrics,
     /// The commands at which the state machine panicked.
     pub(crate) defects: Defects,
     /// Why the replica cannot continue, if its state is inconsistent.
     pub(crate) inconsistency: OnceLock<String>,
-}
-
-impl<RT: AsyncRuntime> fmt::Debug for Shared<RT> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("progress", &*self.progress.borrow_watched()).finish_non_exhaustive()
-    }
 }
 
 impl<RT: AsyncRuntime> Shared<RT> {
@@ -78,15 +62,11 @@ impl<RT: AsyncRuntime> Shared<RT> {
         let weight = state.snapshot_weight();
         let progress = Progress { applied, revision, work: 0, weight, log_bytes: log_bytes.total() };
         let newest = NewestSnapshot { index: applied, bytes: snapshot_bytes, made_at: progress };
-        let (publish, progress) = Types::<RT>::watch_channel(progress);
-        let (publish_newest, newest) = Types::<RT>::watch_channel(newest);
         defects.set_snapshot_index(applied.unwrap_or(0));
         Shared {
             state: RwLock::new(state),
-            publish: Mutex::new(publish),
-            progress,
-            publish_newest: Mutex::new(publish_newest),
-            newest,
+            progress: Watched::new(progress),
+            newest: Watched::new(newest),
             log_bytes: Mutex::new(log_bytes),
             metrics: ReplicaMetrics::default(),
             defects,
@@ -106,35 +86,9 @@ impl<RT: AsyncRuntime> Shared<RT> {
         self.state.write().expect("a command panicked in the middle of a change; the node is stopping")
     }
 
-    /// A receiver that reports progress.
-    pub(crate) fn progress(&self) -> WatchReceiverOf<Types<RT>, Progress> {
-        self.progress.clone()
-    }
-
-    /// The current progress.
-    pub(crate) fn now(&self) -> Progress {
-        *self.progress.borrow_watched()
-    }
-
-    /// A receiver that reports new snapshots.
-    pub(crate) fn newest(&self) -> WatchReceiverOf<Types<RT>, NewestSnapshot> {
-        self.newest.clone()
-    }
-
-    /// The newest snapshot.
-    pub(crate) fn newest_now(&self) -> NewestSnapshot {
-        *self.newest.borrow_watched()
-    }
-
     /// Records that a snapshot is on disk.
     pub(crate) fn record_snapshot(&self, made_at: Progress, bytes: u64) {
-        let publish = self.publish_newest.lock();
-        publish.send_if_different(NewestSnapshot { index: made_at.applied, bytes, made_at });
-    }
-
-    /// The byte count of the log.
-    pub(crate) fn log_bytes(&self) -> MutexGuard<'_, LogBytes> {
-        self.log_bytes.lock()
+        self.newest.set(NewestSnapshot { index: made_at.applied, bytes, made_at });
     }
 
     /// The answer to a command that is not proposed because the state machine would panic at it.
@@ -146,11 +100,5 @@ impl<RT: AsyncRuntime> Shared<RT> {
     /// The answer to a command that is not proposed because every node would reject it for this reason.
     pub(crate) fn rejected(&self, rejection: Rejection) -> Answer {
         Answer { result: Err(rejection), revision: self.read().revision() }
-    }
-
-    /// Publishes progress.
-    pub(crate) fn publish(&self, progress: Progress) {
-        let publish = self.publish.lock();
-        publish.send_if_different(progress);
     }
 }
