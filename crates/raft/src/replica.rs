@@ -41,7 +41,7 @@ pub(crate) type Formation = Option<Result<(), FormationError>>;
 pub struct Replica<RT: AsyncRuntime> {
     pub(crate) core: Arc<Core<RT>>,
     pub(crate) queues: Queues,
-    pub(crate) peer_service: PeerService<RT>,
+    pub(crate) peer_service: Arc<PeerService<RT>>,
     pub(crate) formation: WatchReceiverOf<Types<RT>, Formation>,
 }
 

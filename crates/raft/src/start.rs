@@ -44,7 +44,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// introduction.
     pub async fn start<L>(
         config: ReplicaConfig,
-        peer_service: PeerService<RT>,
+        peer_service: Arc<PeerService<RT>>,
         peer: Arc<dyn Peer>,
         log: L,
         snapshots: Arc<dyn SnapshotStore>,
@@ -81,7 +81,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             snapshots,
             schedule: Schedule::of(&config),
             leader_handler: OnceLock::new(),
-            lease: config.lease(),
+            lease: Duration::from_millis(config.election_timeout_ms.1),
             addresses,
             contact: Contact::new(vote.leader_id.term),
             lost: OnceLock::new(),

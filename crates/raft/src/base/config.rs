@@ -84,11 +84,6 @@ impl ReplicaConfig {
         }
     }
 
-    /// The longer election timeout, which is also the leader's lease.
-    pub(crate) fn lease(&self) -> Duration {
-        Duration::from_millis(self.election_timeout_ms.1)
-    }
-
     pub(crate) fn openraft(&self) -> Result<Config, ConfigError> {
         let (election_timeout_min, election_timeout_max) = self.election_timeout_ms;
         let config = Config {

@@ -23,10 +23,7 @@ use crate::{
 use bytes::Bytes;
 use fairhold_state::command::Command;
 use fairhold_types::{ClusterId, Incarnation, NodeId, failpoint};
-use futures_util::{
-    FutureExt,
-    future::{BoxFuture, ready},
-};
+use futures_util::future::{BoxFuture, FutureExt, ready};
 use openraft::{AsyncRuntime, Instant, raft::VoteRequest};
 use parking_lot::Mutex;
 use std::{
@@ -38,9 +35,7 @@ use std::{
 
 /// Serves the requests of other nodes. It exists before the replica, because the transport needs it; it serves requests
 /// once the replica has started.
-pub struct PeerService<RT: AsyncRuntime>(Arc<ServiceInner<RT>>);
-
-struct ServiceInner<RT: AsyncRuntime> {
+pub struct PeerService<RT: AsyncRuntime> {
     id: NodeId,
     incarnation: Incarnation,
     /// The cluster to which the data directory was bound at the start.
@@ -68,8 +63,8 @@ struct StartedReplica<RT: AsyncRuntime> {
 impl<RT: AsyncRuntime> PeerService<RT> {
     /// Admits no node until a replica has started with this service.
     #[must_use]
-    pub fn new(config: &ReplicaConfig) -> PeerService<RT> {
-        PeerService(Arc::new(ServiceInner {
+    pub fn new(config: &ReplicaConfig) -> Arc<PeerService<RT>> {
+        Arc::new(PeerService {
             id: config.id,
             incarnation: config.incarnation,
             bound_to: config.cluster,
@@ -81,22 +76,22 @@ impl<RT: AsyncRuntime> PeerService<RT> {
             incoming: IncomingSnapshot::default(),
             term_limit_log: LogLimit::default(),
             forbidden_log: LogLimit::default(),
-        }))
+        })
     }
 
     /// The service that a transport's server and client need.
     #[must_use]
-    pub fn service(&self) -> Arc<dyn Service> {
-        Arc::new(self.clone())
+    pub fn service(self: &Arc<Self>) -> Arc<dyn Service> {
+        self.clone()
     }
 
     /// Starts serving requests. openraft must have published its first metrics, because they name the members.
     pub(crate) fn open(&self, core: &Arc<Core<RT>>, queues: Queues) -> bool {
-        self.0.replica.set(StartedReplica { core: Arc::downgrade(core), queues }).is_ok()
+        self.replica.set(StartedReplica { core: Arc::downgrade(core), queues }).is_ok()
     }
 
     fn replica(&self) -> Option<(Arc<Core<RT>>, &Queues)> {
-        let StartedReplica { core, queues } = self.0.replica.get()?;
+        let StartedReplica { core, queues } = self.replica.get()?;
         Some((core.upgrade()?, queues))
     }
 
@@ -106,7 +101,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
 
     /// The cluster of this node, if it has one.
     fn cluster(&self, core: &Core<RT>) -> Option<ClusterId> {
-        core.shared.read().cluster().or(self.0.bound_to)
+        core.shared.read().cluster().or(self.bound_to)
     }
 
     fn check_introduction(&self, core: &Core<RT>, other: &Introduction) -> Result<(), Refusal> {
@@ -117,13 +112,13 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         }
         // Before the cluster has formed, the configured nodes may connect.
         self.check_member(core, other.id, other.incarnation).unwrap_or_else(|| {
-            if self.0.configured.contains(&other.id) { Ok(()) } else { Err(Refusal::NotAMember { id: other.id }) }
+            if self.configured.contains(&other.id) { Ok(()) } else { Err(Refusal::NotAMember { id: other.id }) }
         })
     }
 
     /// Checks a sender again: its connection may be older than this node's knowledge of the members.
     fn check_sender(&self, core: &Core<RT>, from: NodeId) -> Result<(), Refusal> {
-        let introduced = self.0.introduced.lock().get(&from).copied().ok_or(Refusal::NotAMember { id: from })?;
+        let introduced = self.introduced.lock().get(&from).copied().ok_or(Refusal::NotAMember { id: from })?;
         self.check_member(core, from, introduced).unwrap_or(Ok(()))
     }
 
@@ -141,7 +136,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
     }
 
     fn log_refusal(&self, other: NodeId, refusal: &Refusal) {
-        if self.0.refused.should_log(&self.0.configured, other, refusal) {
+        if self.refused.should_log(&self.configured, other, refusal) {
             tracing::warn!(node = other, "refused node {other}: {refusal}");
         }
     }
@@ -149,7 +144,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
 
 impl<RT: AsyncRuntime> Service for PeerService<RT> {
     fn introduction(&self) -> Introduction {
-        let ServiceInner { id, incarnation, .. } = *self.0;
+        let PeerService { id, incarnation, .. } = *self;
         match self.core() {
             // Not `empty`: that is unknown yet, and a cluster must not form on a guess.
             None => Introduction { id, cluster: None, incarnation, empty: false, members: Vec::new() },
@@ -170,8 +165,8 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         };
         match &decision {
             Ok(()) => {
-                self.0.introduced.lock().insert(other.id, other.incarnation);
-                self.0.refused.forget(other.id);
+                self.introduced.lock().insert(other.id, other.incarnation);
+                self.refused.forget(other.id);
             }
             Err(refusal) => self.log_refusal(other.id, refusal),
         }
@@ -196,7 +191,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         let own = core.with_metrics(|metrics| metrics.current_term);
         if let Some(term) = term_limit::too_far(&request, own) {
             let declined = Declined::TermTooFar { term, own };
-            if self.0.term_limit_log.is_due() {
+            if self.term_limit_log.is_due() {
                 tracing::error!(
                     node = from,
                     "refused a request from node {from}: {declined}. Check that it belongs to this cluster and that its \
@@ -205,25 +200,21 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
             }
             return ready(reply::<RT>(&PeerReply::Declined(declined))).boxed();
         }
-        let answer = self.0.answer(core, queues.clone(), from, lane, request);
+        let answer = self.answer(core, queues.clone(), from, lane, request);
         async move { reply(&answer.await) }.boxed()
     }
 
     fn disconnected(&self, from: NodeId, lane: Lane) {
         // A leader keeps one heartbeat connection to each of its followers; other connections come and go.
-        if lane == Lane::Heartbeat
-            && let Some(core) = self.core()
-        {
-            drop(RT::spawn(fast_election::on_leader_dead(core, from)));
-        } else if lane == Lane::Snapshot
-            && let Some(core) = self.core()
-        {
-            self.0.incoming.disconnected(&*core.snapshots, from);
+        match (lane, self.core()) {
+            (Lane::Heartbeat, Some(core)) => drop(RT::spawn(fast_election::on_leader_dead(core, from))),
+            (Lane::Snapshot, Some(core)) => self.incoming.disconnected(&*core.snapshots, from),
+            (Lane::Heartbeat | Lane::Append | Lane::Snapshot | Lane::Forward, _) => {}
         }
     }
 }
 
-impl<RT: AsyncRuntime> ServiceInner<RT> {
+impl<RT: AsyncRuntime> PeerService<RT> {
     /// Starts serving a request. Ordered requests enter their queue during this call; the future does the rest.
     fn answer(
         &self,
@@ -350,14 +341,8 @@ fn reply<RT: AsyncRuntime>(reply: &PeerReply<RT>) -> Bytes {
     })
 }
 
-impl<RT: AsyncRuntime> Clone for PeerService<RT> {
-    fn clone(&self) -> Self {
-        PeerService(self.0.clone())
-    }
-}
-
 impl<RT: AsyncRuntime> fmt::Debug for PeerService<RT> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeerService").field("id", &self.0.id).finish_non_exhaustive()
+        f.debug_struct("PeerService").field("id", &self.id).finish_non_exhaustive()
     }
 }
