@@ -229,14 +229,6 @@ impl<RT: AsyncRuntime> Core<RT> {
         self.with_server_metrics(leader_in).map(|(id, member)| (id, self.addresses.of(id, &member)))
     }
 
-    /// Passes the leader's URL for clients to `read`, if this node knows a leader.
-    pub(crate) fn with_leader_url<T>(&self, read: impl FnOnce(&str) -> T) -> Option<T> {
-        self.with_server_metrics(|metrics| {
-            let id = metrics.current_leader?;
-            Some(read(self.addresses.url(id, metrics.membership_config.get_node(&id)?)))
-        })
-    }
-
     pub(crate) fn leadership(&self) -> Option<Leadership> {
         self.with_server_metrics(leadership_in)
     }

@@ -6,7 +6,7 @@ use crate::{
         error::{FatalReason, FormationError, HandoverError, NotProposed, ProposeError, ReadError, UnknownReason},
         peer::Service,
         types::{Batch, BatchResults, Member, Types},
-        wire::{PeerReply, PeerRequest},
+        wire::{HandedOver, PeerReply, PeerRequest},
     },
     core::{CallError, Core, LeaderHandler, LeaderRoute, Leadership, leadership_in, status::ReplicaStatus},
     inbound::peer_service::PeerService,
@@ -22,7 +22,7 @@ use fairhold_state::{
     command::{Answer, Command, WriteKey},
 };
 use fairhold_types::{
-    NodeId, Revision, failpoint,
+    NodeId, Revision, duration, failpoint,
     planted::{self, Bug},
 };
 use openraft::{
@@ -54,17 +54,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
 
     /// Waits until this node is part of a cluster.
     pub async fn formed(&self) -> Result<(), FormationError> {
-        let mut formation = self.formation.clone();
-        loop {
-            let known: Formation = formation.borrow_and_update().clone();
-            match known {
-                Some(result) => return result,
-                None if formation.changed().await.is_err() => {
-                    return Err(FormationError::Impossible("the node has stopped".to_owned()));
-                }
-                None => {}
-            }
-        }
+        let formation = self.formation.clone().wait_until(Option::is_some).await;
+        let stopped = || Err(FormationError::Impossible("the node has stopped".to_owned()));
+        formation.ok().flatten().unwrap_or_else(stopped)
     }
 
     /// Handles the messages that nodes send to the leader from now on; `false` if a handler is already set.
@@ -155,7 +147,37 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// Hands the leadership to a member, from whichever node leads. After `Ok`, this node's status names the member as
     /// the leader. A key that was used before changes nothing, and any member may lead.
     pub async fn hand_over(&self, to: NodeId, key: Option<WriteKey>, deadline: RT::Instant) -> Result<(), HandoverError> {
-        handover::hand_over(&self.core, &self.queues, to, key, deadline).await
+        let core = &*self.core;
+        let done = loop {
+            let result = match core.route() {
+                LeaderRoute::Local => Some(handover::serve(core, &self.queues, to, key, deadline).await),
+                LeaderRoute::Remote(leader) => {
+                    let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
+                    let request = PeerRequest::HandOver { to, key, within_ms };
+                    match core.until_leader_changes(RT::timeout_at(deadline, core.call(&leader, &request))).await {
+                        Some(Ok(Ok(PeerReply::HandedOver(done)))) => Some(done),
+                        Some(Ok(Err(CallError::NotDelivered(_)))) => None,
+                        // The handover may have begun.
+                        Some(Ok(Ok(_) | Err(CallError::Lost)) | Err(_)) | None => Some(Ok(HandedOver::Now)),
+                    }
+                }
+                LeaderRoute::Unknown => None,
+            };
+            match result {
+                Some(Err(HandoverError::NoLeader)) | None if core.pause(deadline).await => {}
+                Some(done) => break done,
+                None => break Err(HandoverError::NoLeader),
+            }
+        };
+        if done? == HandedOver::Before {
+            return Ok(());
+        }
+        // Waits for the metrics that a status shows. They change last, so the status names the new leader after this.
+        let leads = core.until_any_metrics(|metrics| (metrics.current_leader == Some(to)).then_some(()));
+        match RT::timeout_at(deadline, leads).await {
+            Ok(Some(())) => Ok(()),
+            Ok(None) | Err(_) => Err(HandoverError::Unfinished { to }),
+        }
     }
 
     /// If this node leads and there is another voter, hands the leadership to the voter most likely to take it,
@@ -216,7 +238,10 @@ impl<RT: AsyncRuntime> Replica<RT> {
 
     /// Passes the leader's URL for clients to `read`, if this node knows a leader. Be quick: it holds a lock.
     pub fn with_leader_url<T>(&self, read: impl FnOnce(&str) -> T) -> Option<T> {
-        self.core.with_leader_url(read)
+        self.core.with_server_metrics(|metrics| {
+            let id = metrics.current_leader?;
+            Some(read(self.core.addresses.url(id, metrics.membership_config.get_node(&id)?)))
+        })
     }
 
     /// What this node knows about itself and its cluster.

@@ -13,10 +13,7 @@ use crate::{
 };
 use fairhold_state::snapshot::BLOCK_BYTES;
 use fairhold_types::NodeId;
-use futures_util::{
-    FutureExt,
-    future::{BoxFuture, ready},
-};
+use futures_util::future::{BoxFuture, FutureExt, ready};
 use openraft::{
     AsyncRuntime, Vote,
     alias::{SnapshotMetaOf, SnapshotOf},

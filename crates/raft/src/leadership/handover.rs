@@ -8,13 +8,13 @@ use crate::{
     base::{
         error::{HandoverError, ProposeError},
         types::Types,
-        wire::{HandedOver, PeerReply, PeerRequest},
+        wire::HandedOver,
     },
-    core::{CallError, Core, LeaderRoute, status::is_silent},
+    core::{Core, status::is_silent},
     queues::Queues,
 };
 use fairhold_state::command::{Command, Outcome, Rejection, WriteKey};
-use fairhold_types::{NodeId, duration, failpoint, time::WallMillis};
+use fairhold_types::{NodeId, failpoint, time::WallMillis};
 use openraft::{AsyncRuntime, Instant, RaftMetrics};
 use std::time::Duration;
 
@@ -23,47 +23,6 @@ const HANDOVER_LEASES: u32 = 4;
 /// Maximum number of entries that the target may be behind. It must receive them before its election, and nothing is
 /// proposed meanwhile.
 const HANDOVER_LAG_MAX: u64 = 1_000;
-
-/// Hands the leadership to a member, from whichever node leads. After `Ok`, this node's status names the member as the
-/// leader. A key that was used before changes nothing, and any member may lead.
-pub(crate) async fn hand_over<RT: AsyncRuntime>(
-    core: &Core<RT>,
-    queues: &Queues,
-    to: NodeId,
-    key: Option<WriteKey>,
-    deadline: RT::Instant,
-) -> Result<(), HandoverError> {
-    let done = loop {
-        let result = match core.route() {
-            LeaderRoute::Local => Some(serve(core, queues, to, key, deadline).await),
-            LeaderRoute::Remote(leader) => {
-                let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
-                let request = PeerRequest::HandOver { to, key, within_ms };
-                match core.until_leader_changes(RT::timeout_at(deadline, core.call(&leader, &request))).await {
-                    Some(Ok(Ok(PeerReply::HandedOver(done)))) => Some(done),
-                    Some(Ok(Err(CallError::NotDelivered(_)))) => None,
-                    // The handover may have begun.
-                    Some(Ok(Ok(_) | Err(CallError::Lost)) | Err(_)) | None => Some(Ok(HandedOver::Now)),
-                }
-            }
-            LeaderRoute::Unknown => None,
-        };
-        match result {
-            Some(Err(HandoverError::NoLeader)) | None if core.pause(deadline).await => {}
-            Some(done) => break done,
-            None => break Err(HandoverError::NoLeader),
-        }
-    };
-    if done? == HandedOver::Before {
-        return Ok(());
-    }
-    // Waits for the metrics that a status shows. They change last, so the status names the new leader after this.
-    let leads = core.until_any_metrics(|metrics| (metrics.current_leader == Some(to)).then_some(()));
-    match RT::timeout_at(deadline, leads).await {
-        Ok(Some(())) => Ok(()),
-        Ok(None) | Err(_) => Err(HandoverError::Unfinished { to }),
-    }
-}
 
 /// If this node leads and there is another voter, hands the leadership to the voter most likely to take it, preferring
 /// one with free disk space, and waits briefly for the result.
