@@ -68,22 +68,16 @@ fn is_for_leader(command: &Command) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairhold_types::{LockName, Revision, time::WallMillis};
+    use fairhold_state::command::{Break, WriteKey};
+    use fairhold_types::{GrantId, LockName, Revision, time::WallMillis};
 
     #[test]
     fn verdicts_and_commands_over_the_limits_may_not_be_forwarded() {
         let order = |name: &str| {
             let lock = LockName::parse(name).unwrap();
-            let reason = String::new();
-            let key = fairhold_state::command::WriteKey { key: fairhold_types::GrantId::from_ulid(1), fingerprint: [0; 16] };
-            Command::Break(fairhold_state::command::Break {
-                key,
-                lock,
-                token: None,
-                by: "root".to_owned(),
-                reason,
-                at: WallMillis(0),
-            })
+            let key = WriteKey { key: GrantId::from_ulid(1), fingerprint: [0; 16] };
+            let (by, reason) = ("root".to_owned(), String::new());
+            Command::Break(Break { key, lock, token: None, by, reason, at: WallMillis(0) })
         };
         assert_eq!(refusal(2, &order("printer")), None);
         assert!(refusal(2, &order("2-lock-0000000000")).unwrap().to_string().contains("a contender's name"));

@@ -6,9 +6,9 @@
 //! Raft has accepted the heartbeat. While Raft saves a vote or truncates its log, it accepts nothing.
 
 use crate::{
-    base::lost_entries::LostEntries,
     base::{
         aliases::{LeaderId, LogId},
+        lost_entries::LostEntries,
         peer::Refusal,
         types::Types,
         wire::{Declined, PeerReply},

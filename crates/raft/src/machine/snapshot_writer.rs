@@ -17,24 +17,14 @@ use openraft::{
     alias::{SnapshotMetaOf, SnapshotOf},
 };
 use parking_lot::Mutex;
-use std::{fmt, io, sync::Arc};
+use std::{io, sync::Arc};
 
 /// A snapshot that openraft passes on.
-#[derive(Clone)]
 pub(crate) enum SnapshotData {
     /// It is on disk.
     Stored(Arc<dyn StoredSnapshot>),
     /// All its blocks have arrived from the leader.
     Arrived(Arc<ArrivingSnapshot>),
-}
-
-impl fmt::Debug for SnapshotData {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SnapshotData::Stored(_) => "Stored",
-            SnapshotData::Arrived(_) => "Arrived",
-        })
-    }
 }
 
 /// A snapshot whose blocks are written as they arrive. The first error is kept until the end, and then ends the node.

@@ -58,15 +58,9 @@ mod tests {
     fn a_large_transaction_needs_space_even_if_it_only_checks_or_removes() {
         let path = Path::parse(&format!("/{}", "p".repeat(1_000))).unwrap();
         let transact = |count| {
-            let command = Command::Transact(Transact {
-                key: None,
-                conditions: Vec::new(),
-                then: vec![Operation::Check { path: path.clone(), version: None }; count],
-                otherwise: None,
-                at: WallMillis(0),
-            });
-            let bytes = command.size();
-            needs_room(&command, bytes)
+            let then = vec![Operation::Check { path: path.clone(), version: None }; count];
+            let command = Command::Transact(Transact { key: None, conditions: vec![], then, otherwise: None, at: WallMillis(0) });
+            needs_room(&command, command.size())
         };
         assert!(!transact(1) && !transact(50));
         assert!(transact(100) && transact(1_000));

@@ -1,7 +1,8 @@
 //! Tests of the proposal queues.
 
 use super::*;
-use fairhold_types::{GrantId, Revision, time::WallMillis};
+use fairhold_state::command::{Lifetime, Operation, Transact};
+use fairhold_types::{GrantId, Path, Revision, time::WallMillis};
 
 const BYTES: usize = 64 * 1024 * 1024;
 
@@ -59,21 +60,10 @@ fn a_flood_of_releases_starves_no_write() {
 #[test]
 fn a_batch_is_limited_by_bytes() {
     let (queue, mut batcher) = new(BYTES);
-    let large = || {
-        Command::Transact(fairhold_state::command::Transact {
-            key: None,
-            conditions: Vec::new(),
-            then: vec![fairhold_state::command::Operation::Put {
-                path: fairhold_types::Path::parse("/a").unwrap(),
-                value: vec![0; BATCH_BYTES_MAX / 2].into(),
-                parents: false,
-                lifetime: fairhold_state::command::Lifetime::Persistent,
-            }],
-            otherwise: None,
-            at: WallMillis(0),
-        })
-    };
-    let waiting: Vec<_> = (0..6).map(|_| queue.submit(large(), false).unwrap()).collect();
+    let (path, value) = (Path::parse("/a").unwrap(), vec![0; BATCH_BYTES_MAX / 2].into());
+    let then = vec![Operation::Put { path, value, parents: false, lifetime: Lifetime::Persistent }];
+    let large = Command::Transact(Transact { key: None, conditions: vec![], then, otherwise: None, at: WallMillis(0) });
+    let waiting: Vec<_> = (0..6).map(|_| queue.submit(large.clone(), false).unwrap()).collect();
     let first = batcher.next(0).unwrap();
     let bytes = first.bytes;
     assert_eq!(batcher.gather(first).len(), BATCH_BYTES_MAX.div_ceil(bytes), "one command has {bytes} bytes");
