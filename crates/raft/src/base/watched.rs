@@ -27,6 +27,7 @@ impl<RT: AsyncRuntime, T: Copy + PartialEq + OptionalSend + OptionalSync + 'stat
         *self.receiver.borrow_watched()
     }
 
+    /// Sets the value. Receivers report it only if it differs.
     pub(crate) fn set(&self, value: T) {
         let sender = self.sender.lock();
         sender.send_if_different(value);
