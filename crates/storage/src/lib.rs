@@ -35,6 +35,7 @@ mod type_config;
 
 pub use log_db::LOG_STORE_FORMAT;
 pub use type_config::TypeConfig;
+pub(crate) use type_config::{Entry, LogId, Vote};
 
 use crate::{
     data_dir::{DataDir, DataDirError},

@@ -16,17 +16,14 @@
 mod failure;
 
 use crate::{
-    TypeConfig, durable,
+    Entry, LogId, Vote, durable,
     log_tail::{LogPointers, Tail},
     record_file,
 };
 use failure::{damaged_value, failed};
 use fairhold_codec::DecodeError;
 use fairhold_types::failpoint;
-use openraft::{
-    alias::{EntryOf, LogIdOf, VoteOf},
-    entry::RaftEntry,
-};
+use openraft::entry::RaftEntry;
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, DBRecoveryMode, LogLevel, Options, ReadOptions, WriteBatch,
     WriteOptions,
@@ -37,10 +34,6 @@ use std::{
     ops::Range,
     path::{Path, PathBuf},
 };
-
-type Entry = EntryOf<TypeConfig>;
-type LogId = LogIdOf<TypeConfig>;
-type Vote = VoteOf<TypeConfig>;
 
 /// The version byte of all values in the log store, and of their layout.
 pub const LOG_STORE_FORMAT: u8 = 3;

@@ -8,7 +8,7 @@
 //! After an error, every later request fails with the same error: openraft stops, and with it the process.
 
 use crate::{
-    TypeConfig,
+    Entry, LogId, TypeConfig, Vote,
     fault::Faults,
     log_db::{self, LogDb, LogWrite, WriteFn},
     log_sweeper::{PURGES_MAX, Sweeper},
@@ -20,7 +20,6 @@ use fairhold_types::failpoint;
 use futures_util::{Stream, TryStreamExt, stream};
 use openraft::{
     OptionalSend,
-    alias::{EntryOf, LogIdOf, VoteOf},
     entry::RaftEntry,
     storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage},
 };
@@ -33,10 +32,6 @@ use std::{
     thread::JoinHandle,
 };
 use tokio::sync::{Semaphore, mpsc, oneshot};
-
-type Entry = EntryOf<TypeConfig>;
-type LogId = LogIdOf<TypeConfig>;
-type Vote = VoteOf<TypeConfig>;
 
 /// A read that may be cut short returns about this many bytes, so that a lagging follower does not fill the leader's
 /// memory.

@@ -1,16 +1,8 @@
 //! The newest part of the log, in memory: readable from the moment it is appended, written to disk a little later.
 
-use crate::TypeConfig;
-use openraft::{
-    EntryPayload,
-    alias::{EntryOf, LogIdOf, VoteOf},
-    entry::RaftEntry,
-};
+use crate::{Entry, LogId, Vote};
+use openraft::{EntryPayload, entry::RaftEntry};
 use std::{collections::VecDeque, io, ops::Range, sync::Arc};
-
-type Entry = EntryOf<TypeConfig>;
-type LogId = LogIdOf<TypeConfig>;
-type Vote = VoteOf<TypeConfig>;
 
 /// If the entries take more bytes of memory than this, those on disk leave it.
 pub(crate) const TAIL_BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -6,7 +6,7 @@
 //! machine applies right after a start, and the leader sends the newer one.
 
 use crate::{
-    TypeConfig,
+    LogId, TypeConfig, Vote,
     fault::Faults,
     log_db::{LogWrite, WriteFn},
     log_tail::{Tail, TailFailure},
@@ -16,10 +16,7 @@ use fairhold_types::{
     failpoint,
     planted::{self, Bug},
 };
-use openraft::{
-    alias::{LogIdOf, VoteOf},
-    storage::IOFlushed,
-};
+use openraft::storage::IOFlushed;
 use std::{
     io,
     ops::Range,
@@ -27,9 +24,6 @@ use std::{
     time::Instant,
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-
-type LogId = LogIdOf<TypeConfig>;
-type Vote = VoteOf<TypeConfig>;
 
 /// Requests in the writer's queue. Further callers wait for space.
 pub(crate) const REQUESTS_MAX: usize = 1024;

@@ -11,21 +11,17 @@ mod machine;
 mod make_room;
 mod snapshots;
 
-use crate::{TypeConfig, log_db::LogDb, log_store::LogStore};
+use crate::{Entry, LogId, TypeConfig, Vote, log_db::LogDb, log_store::LogStore};
 use fairhold_raft::types::Batch;
 use fairhold_state::command::Command;
 use fairhold_types::{GrantId, time::WallMillis};
 use openraft::{
     EntryPayload,
-    alias::{EntryOf, LogIdOf, VoteOf},
     storage::{IOFlushed, RaftLogReader, RaftLogStorage},
     type_config::TypeConfigExt,
 };
 use std::{io, path::Path};
 
-type Entry = EntryOf<TypeConfig>;
-type LogId = LogIdOf<TypeConfig>;
-type Vote = VoteOf<TypeConfig>;
 type LeaderId = openraft::impls::leader_id_adv::LeaderId<u64, u64>;
 
 fn log_id(term: u64, index: u64) -> LogId {
