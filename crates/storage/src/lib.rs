@@ -20,6 +20,7 @@ mod durable;
 pub mod fault;
 pub mod free_space;
 mod log_db;
+mod log_shared;
 pub mod log_store;
 mod log_sweeper;
 mod log_tail;

@@ -55,7 +55,7 @@ const MEMTABLE_BYTES: usize = 16 * MIB;
 const RECOVERED_BYTES_MAX: usize = 16 * MEMTABLE_BYTES;
 
 /// Makes one write. It is a value, so that a test can make it fail.
-pub(crate) type WriteFn = Box<dyn FnMut(LogWrite) -> io::Result<()> + Send>;
+pub(crate) type WriteFn = Box<dyn FnMut(&LogDb, LogWrite) -> io::Result<()> + Send>;
 
 /// The open database.
 pub(crate) struct LogDb {
@@ -143,20 +143,15 @@ impl LogDb {
             return Err(durable::damaged(&self.path, "the purged and the remaining entries do not match"));
         }
         let entries = pointers.first..pointers.next_index();
-        let has_entries = pointers.has_entries();
-        let last = pointers.last;
+        let (last, mut newest) = (pointers.last, pointers.purged);
         let mut tail = Tail::new(pointers);
-        let mut newest = None;
-        if has_entries {
-            self.entries(entries.clone()).for_each(|entry, _| {
-                newest = Some(entry.log_id());
-                tail.add_recovered(entry);
-                true
-            })?;
-            if newest != last {
-                let what = format_args!("the last entry must be {last:?}, but is {newest:?}");
-                return Err(durable::damaged(&self.path, what));
-            }
+        self.entries(entries.clone()).for_each(|entry, _| {
+            newest = Some(entry.log_id());
+            tail.add_recovered(entry);
+            true
+        })?;
+        if newest != last {
+            return Err(durable::damaged(&self.path, format_args!("the last entry must be {last:?}, but is {newest:?}")));
         }
         if !self.entries(entries.end..u64::MAX).is_empty()? {
             return Err(durable::damaged(&self.path, format_args!("there are entries after {last:?}, the last one")));

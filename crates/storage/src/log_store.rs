@@ -10,10 +10,11 @@
 use crate::{
     Entry, LogId, TypeConfig, Vote,
     fault::Faults,
-    log_db::{self, LogDb, LogWrite, WriteFn},
-    log_sweeper::{PURGES_MAX, Sweeper},
-    log_tail::{Tail, View, invalid},
-    log_writer::{REQUESTS_MAX, WAITING_BYTES_MAX, WriteRequest, Writer, poisoned},
+    log_db::{self, LogDb, WriteFn},
+    log_shared::SharedLog,
+    log_sweeper::{self, PURGES_MAX},
+    log_tail::{View, invalid},
+    log_writer::{REQUESTS_MAX, WAITING_BYTES_MAX, WriteRequest, Writer},
     metrics::StorageMetrics,
 };
 use fairhold_types::failpoint;
@@ -28,8 +29,8 @@ use std::{
     io,
     ops::{Bound, Range, RangeBounds},
     path::Path,
-    sync::{Arc, Mutex, MutexGuard},
-    thread::JoinHandle,
+    sync::{Arc, Mutex},
+    thread::{self, JoinHandle},
 };
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
@@ -40,7 +41,7 @@ pub const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The log store. Dropping it makes all pending writes and ends its threads.
 #[derive(Debug)]
 pub struct LogStore {
-    shared: Arc<LogStoreInner>,
+    shared: Arc<SharedLog>,
     /// `None` only during the drop.
     requests: Option<mpsc::Sender<WriteRequest>>,
     /// Bytes of entries that may still queue for the writer.
@@ -53,47 +54,29 @@ pub struct LogStore {
 /// A reader of the log.
 #[derive(Debug, Clone)]
 pub struct LogReader {
-    shared: Arc<LogStoreInner>,
-}
-
-#[derive(Debug)]
-struct LogStoreInner {
-    db: Arc<LogDb>,
-    tail: Arc<Mutex<Tail>>,
-    faults: Faults,
+    shared: Arc<SharedLog>,
 }
 
 impl LogStore {
     /// Opens the log in a directory and verifies it. If `exists`, a missing log is an error; otherwise it is created.
     pub(crate) fn open(path: &Path, exists: bool) -> io::Result<LogStore> {
-        let db = Arc::new(LogDb::open(path, exists)?);
-        let target = Arc::clone(&db);
-        LogStore::start(db, Box::new(move |write: LogWrite| target.write(write)))
+        LogStore::start(LogDb::open(path, exists)?, Box::new(LogDb::write))
     }
 
     /// Starts the writer thread, which writes with `write`.
-    pub(crate) fn start(db: Arc<LogDb>, write: WriteFn) -> io::Result<LogStore> {
+    pub(crate) fn start(db: LogDb, write: WriteFn) -> io::Result<LogStore> {
         let tail = db.recover()?;
         let committed = tail.state.committed;
-        let tail = Arc::new(Mutex::new(tail));
-        let faults = Faults::default();
+        let shared = Arc::new(SharedLog { db, tail: Mutex::new(tail), faults: Faults::default() });
         let (sender, requests) = mpsc::channel(REQUESTS_MAX);
         let metrics = StorageMetrics::default();
         let (purged, purges) = std::sync::mpsc::sync_channel(PURGES_MAX);
-        let sweeper = Sweeper { db: Arc::clone(&db), purges, tail: Arc::clone(&tail), faults: faults.clone() };
-        let sweeper = std::thread::Builder::new().name("log-sweeper".to_owned()).spawn(move || sweeper.run())?;
-        let writer = Writer {
-            requests,
-            tail: Arc::clone(&tail),
-            faults: faults.clone(),
-            write,
-            purged,
-            metrics: metrics.clone(),
-            committed,
-        };
-        let writer = std::thread::Builder::new().name("log-writer".to_owned()).spawn(move || writer.run())?;
+        let log = Arc::clone(&shared);
+        let sweeper = thread::Builder::new().name("log-sweeper".to_owned()).spawn(move || log_sweeper::run(&log, &purges))?;
+        let writer = Writer { shared: Arc::clone(&shared), requests, write, purged, metrics: metrics.clone(), committed };
+        let writer = thread::Builder::new().name("log-writer".to_owned()).spawn(move || writer.run())?;
         Ok(LogStore {
-            shared: Arc::new(LogStoreInner { db, tail, faults }),
+            shared,
             requests: Some(sender),
             room: Arc::new(Semaphore::new(WAITING_BYTES_MAX as usize)),
             writer: Some(writer),
@@ -273,37 +256,28 @@ impl LogReader {
             }
         }
         let shared = Arc::clone(&self.shared);
-        tokio::task::spawn_blocking(move || shared.read_from_disk(range, bytes_max)).await.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(move || read_from_disk(&shared, range, bytes_max)).await.map_err(io::Error::other)?
     }
 }
 
-impl LogStoreInner {
-    /// The tail, or the error that ended the store.
-    fn tail(&self) -> io::Result<MutexGuard<'_, Tail>> {
-        let tail = self.tail.lock().map_err(|_| poisoned())?;
-        tail.check()?;
-        Ok(tail)
+fn read_from_disk(log: &SharedLog, range: Range<u64>, bytes_max: usize) -> io::Result<Vec<Entry>> {
+    let (View { on_disk, in_memory, in_memory_bytes }, stored) = {
+        let tail = log.tail()?;
+        let view = tail.view(range, bytes_max);
+        // Opened under the lock: a purge or truncation that the view does not show reaches the disk later.
+        let stored = log.db.entries(view.on_disk.clone());
+        (view, stored)
+    };
+    if on_disk.is_empty() {
+        return Ok(in_memory);
     }
-
-    fn read_from_disk(&self, range: Range<u64>, bytes_max: usize) -> io::Result<Vec<Entry>> {
-        let (View { on_disk, in_memory, in_memory_bytes }, stored) = {
-            let tail = self.tail()?;
-            let view = tail.view(range, bytes_max);
-            // Opened under the lock: a purge or truncation that the view does not show reaches the disk later.
-            let stored = self.db.entries(view.on_disk.clone());
-            (view, stored)
-        };
-        if on_disk.is_empty() {
-            return Ok(in_memory);
-        }
-        let wanted = on_disk.end - on_disk.start;
-        let (mut entries, bytes) = stored.read(bytes_max).inspect_err(|error| self.faults.record(error))?;
-        let all = entries.len() as u64 == wanted;
-        if all && bytes.saturating_add(in_memory_bytes) <= bytes_max {
-            entries.extend(in_memory);
-        }
-        Ok(entries)
+    let wanted = on_disk.end - on_disk.start;
+    let (mut entries, bytes) = stored.read(bytes_max).inspect_err(|error| log.faults.record(error))?;
+    let all = entries.len() as u64 == wanted;
+    if all && bytes.saturating_add(in_memory_bytes) <= bytes_max {
+        entries.extend(in_memory);
     }
+    Ok(entries)
 }
 
 fn indexes(range: &impl RangeBounds<u64>) -> Range<u64> {

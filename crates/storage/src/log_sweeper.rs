@@ -3,39 +3,24 @@
 //! Each removal writes and syncs RocksDB's manifest and frees space in the file system. While a snapshot of a large
 //! state was written, this took the writer longer than all of its appends.
 
-use crate::{
-    fault::Faults,
-    log_db::LogDb,
-    log_tail::{Tail, TailFailure},
-};
-use std::sync::{Arc, Mutex, mpsc};
+use crate::log_shared::SharedLog;
+use std::sync::mpsc::Receiver;
 
 /// Purges in the sweeper's queue. There is one for each snapshot; a later purge also covers the files of an earlier
 /// one.
 pub(crate) const PURGES_MAX: usize = 16;
 
-/// The thread's own state.
-pub(crate) struct Sweeper {
-    pub(crate) db: Arc<LogDb>,
-    /// No reader needs entries before this index.
-    pub(crate) purges: mpsc::Receiver<u64>,
-    pub(crate) tail: Arc<Mutex<Tail>>,
-    pub(crate) faults: Faults,
-}
-
-impl Sweeper {
-    /// Runs until the writer has ended and all purged files are removed.
-    pub(crate) fn run(self) {
-        while let Ok(end) = self.purges.recv() {
-            let end = self.purges.try_iter().last().unwrap_or(end);
-            if let Err(error) = self.db.remove_purged_tables(end) {
-                // As after an error of the writer, nothing is written any more. The next append returns the error.
-                self.faults.record(&error);
-                if let Ok(mut tail) = self.tail.lock() {
-                    tail.fail(TailFailure::new(&error));
-                }
-                return;
+/// Runs until the writer has ended and all purged files are removed. No reader needs entries before a purge's index.
+pub(crate) fn run(log: &SharedLog, purges: &Receiver<u64>) {
+    while let Ok(end) = purges.recv() {
+        let end = purges.try_iter().last().unwrap_or(end);
+        if let Err(error) = log.db.remove_purged_tables(end) {
+            // As after an error of the writer, nothing is written any more. The next append returns the error.
+            log.faults.record(&error);
+            if let Ok(mut tail) = log.tail.lock() {
+                tail.fail(&error);
             }
+            return;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{Entry, LogId, Vote};
 use openraft::{EntryPayload, entry::RaftEntry};
-use std::{collections::VecDeque, io, ops::Range, sync::Arc};
+use std::{collections::VecDeque, io, ops::Range};
 
 /// If the entries take more bytes of memory than this, those on disk leave it.
 pub(crate) const TAIL_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -18,7 +18,8 @@ pub(crate) struct Tail {
     change: u64,
     /// The number of the last change that the writer has finished.
     written: u64,
-    failure: Option<TailFailure>,
+    /// The error that ended the store. Every later request gets a copy of it.
+    failure: Option<io::Error>,
 }
 
 /// The values in the store besides the entries.
@@ -53,31 +54,10 @@ pub(crate) struct View {
     pub(crate) in_memory_bytes: usize,
 }
 
-/// The error that ended the store. Every later request gets it.
-#[derive(Debug, Clone)]
-pub(crate) struct TailFailure {
-    kind: io::ErrorKind,
-    message: Arc<str>,
-}
-
-impl TailFailure {
-    pub(crate) fn new(error: &io::Error) -> TailFailure {
-        TailFailure { kind: error.kind(), message: error.to_string().into() }
-    }
-
-    pub(crate) fn to_error(&self) -> io::Error {
-        io::Error::new(self.kind, self.message.to_string())
-    }
-}
-
 impl LogPointers {
     /// The index of the next entry.
     pub(crate) fn next_index(&self) -> u64 {
         self.last.as_ref().map_or(0, |last| last.index + 1)
-    }
-
-    pub(crate) fn has_entries(&self) -> bool {
-        self.last.is_some() && self.last != self.purged
     }
 }
 
@@ -88,12 +68,12 @@ impl Tail {
 
     /// The error, if the store has failed.
     pub(crate) fn check(&self) -> io::Result<()> {
-        self.failure.as_ref().map_or(Ok(()), |failure| Err(failure.to_error()))
+        self.failure.as_ref().map_or(Ok(()), |failure| Err(copy_of(failure)))
     }
 
     /// The first failure stays. Later ones are its consequences.
-    pub(crate) fn fail(&mut self, failure: TailFailure) {
-        self.failure.get_or_insert(failure);
+    pub(crate) fn fail(&mut self, error: &io::Error) {
+        self.failure.get_or_insert_with(|| copy_of(error));
     }
 
     /// Appends entries. Returns the number of this change.
@@ -125,9 +105,8 @@ impl Tail {
             return Err(invalid("purged entries cannot be truncated"));
         }
         let removed = last.as_ref().map_or(0, |last| last.index + 1)..self.state.next_index();
-        while self.entries.back().is_some_and(|newest| newest.entry.index() >= removed.start) {
-            let newest = self.entries.pop_back();
-            self.bytes -= newest.map_or(0, |newest| newest.bytes);
+        while let Some(newest) = self.entries.pop_back_if(|newest| newest.entry.index() >= removed.start) {
+            self.bytes -= newest.bytes;
         }
         if !removed.is_empty() {
             self.state.last = last;
@@ -157,8 +136,10 @@ impl Tail {
     /// Records that the changes through this number are on disk: their entries may leave memory.
     pub(crate) fn mark_written(&mut self, change: u64) {
         self.written = self.written.max(change);
-        while self.bytes > TAIL_BYTES_MAX && self.entries.front().is_some_and(|oldest| oldest.change <= self.written) {
-            self.evict_oldest();
+        while self.bytes > TAIL_BYTES_MAX
+            && let Some(oldest) = self.entries.pop_front_if(|oldest| oldest.change <= self.written)
+        {
+            self.bytes -= oldest.bytes;
         }
     }
 
@@ -192,11 +173,11 @@ impl Tail {
         }
         view
     }
+}
 
-    fn evict_oldest(&mut self) {
-        let oldest = self.entries.pop_front();
-        self.bytes -= oldest.map_or(0, |oldest| oldest.bytes);
-    }
+/// An error of the same kind with the same text.
+pub(crate) fn copy_of(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), error.to_string())
 }
 
 pub(crate) fn invalid(what: impl std::fmt::Display) -> io::Error {

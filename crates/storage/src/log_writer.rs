@@ -7,9 +7,9 @@
 
 use crate::{
     LogId, TypeConfig, Vote,
-    fault::Faults,
     log_db::{LogWrite, WriteFn},
-    log_tail::{Tail, TailFailure},
+    log_shared::{SharedLog, poisoned},
+    log_tail::copy_of,
     metrics::StorageMetrics,
 };
 use fairhold_types::{
@@ -17,12 +17,7 @@ use fairhold_types::{
     planted::{self, Bug},
 };
 use openraft::storage::IOFlushed;
-use std::{
-    io,
-    ops::Range,
-    sync::{Arc, Mutex},
-    time::Instant,
-};
+use std::{io, ops::Range, sync::Arc, time::Instant};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 /// Requests in the writer's queue. Further callers wait for space.
@@ -65,15 +60,13 @@ pub(crate) enum WriteRequest {
 /// The callers that wait for a write.
 enum WriteWaiter {
     Append(IOFlushed<TypeConfig>, OwnedSemaphorePermit),
-    Vote(Vote, oneshot::Sender<io::Result<()>>),
-    Truncation(oneshot::Sender<io::Result<()>>),
+    Sync(oneshot::Sender<io::Result<()>>),
 }
 
 /// The thread's own state.
 pub(crate) struct Writer {
+    pub(crate) shared: Arc<SharedLog>,
     pub(crate) requests: mpsc::Receiver<WriteRequest>,
-    pub(crate) tail: Arc<Mutex<Tail>>,
-    pub(crate) faults: Faults,
     pub(crate) write: WriteFn,
     /// The queue of the sweeper.
     pub(crate) purged: std::sync::mpsc::SyncSender<u64>,
@@ -89,6 +82,8 @@ struct PendingWrite {
     change: u64,
     /// The log's last entry after this write, if the write changes the log.
     last: Option<LogId>,
+    /// The newest vote in this write.
+    vote: Option<Vote>,
     waiters: Vec<WriteWaiter>,
 }
 
@@ -110,34 +105,34 @@ impl Writer {
     /// Records the commit index of a log that gets no more entries. After an error this does nothing: the index is not
     /// needed.
     fn finish_log(&mut self) {
-        let last = self.tail.lock().ok().and_then(|tail| tail.state.last);
+        let last = self.shared.tail.lock().ok().and_then(|tail| tail.state.last);
         let recorded = self.committed;
         let mut write = LogWrite::default();
         if self.put_committed(&mut write, last).is_ok() && self.committed != recorded {
             let result = self.write(write);
-            drop(self.record(&result, 0, &[]));
+            drop(self.record(result, 0, None));
         }
     }
 
     fn finish(&mut self, pending: PendingWrite, added: io::Result<()>) {
-        let PendingWrite { mut write, change, last, waiters } = pending;
+        let PendingWrite { mut write, change, last, vote, waiters } = pending;
         let result = added.and_then(|()| self.put_committed(&mut write, last));
         let result = result.and_then(|()| failpoint!(StorageLogWrite));
         let result = result.and_then(|()| self.write(write)).and_then(|()| failpoint!(StorageLogSynced));
-        let failure = self.record(&result, change, &waiters).err();
+        let result = self.record(result, change, vote);
         for waiter in waiters {
-            let result = failure.as_ref().map_or(Ok(()), |failure| Err(failure.to_error()));
+            let result = result.as_ref().copied().map_err(copy_of);
             match waiter {
                 WriteWaiter::Append(flushed, room) => {
                     drop(room);
                     flushed.io_completed(result);
                 }
                 // The caller may be gone. Then the answer is not needed.
-                WriteWaiter::Vote(_, done) | WriteWaiter::Truncation(done) => drop(done.send(result)),
+                WriteWaiter::Sync(done) => drop(done.send(result)),
             }
         }
         if let Err(error) = failpoint!(StorageLogTold) {
-            drop(self.record(&Err(error), change, &[]));
+            drop(self.record(Err(error), change, None));
         }
     }
 
@@ -145,7 +140,7 @@ impl Writer {
         let LogWrite { sync, purged_end, .. } = write;
         let bytes = write.bytes();
         let started = Instant::now();
-        (self.write)(write)?;
+        (self.write)(&self.shared.db, write)?;
         self.metrics.record(bytes, sync.then(|| started.elapsed()));
         if let Some(end) = purged_end {
             // If the sweeper's queue is full, the next purge covers these files too. If the sweeper has ended, nothing
@@ -158,14 +153,10 @@ impl Writer {
     /// Adds the commit index to a write, at most the last entry of the log after this write. An error if the store has
     /// failed: then nothing is written any more, because the content of the disk is unknown until the next start.
     fn put_committed(&mut self, write: &mut LogWrite, last: Option<LogId>) -> io::Result<()> {
-        let committed = {
-            let tail = self.tail.lock().map_err(|_| poisoned())?;
-            tail.check()?;
-            // `committed` may be after `last`: the entries in between are in the queue, for a later write. If it is, `last`
-            // is committed too: a leader of a newer term commits only after this node has written its vote for that term,
-            // and so all entries before it.
-            tail.state.committed.min(last)
-        };
+        // `committed` may be after `last`: the entries in between are in the queue, for a later write. If it is, `last` is
+        // committed too: a leader of a newer term commits only after this node has written its vote for that term, and so
+        // all entries before it.
+        let committed = self.shared.tail()?.state.committed.min(last);
         if committed > self.committed {
             write.put_committed(committed.as_ref())?;
             self.committed = committed;
@@ -174,21 +165,14 @@ impl Writer {
     }
 
     /// Makes the result visible before any caller is notified.
-    fn record(&self, result: &io::Result<()>, change: u64, waiters: &[WriteWaiter]) -> Result<(), TailFailure> {
-        let Ok(mut tail) = self.tail.lock() else { return Err(TailFailure::new(&poisoned())) };
-        if let Err(error) = result {
-            self.faults.record(error);
-            let failure = TailFailure::new(error);
-            tail.fail(failure.clone());
-            return Err(failure);
-        }
+    fn record(&self, result: io::Result<()>, change: u64, vote: Option<Vote>) -> io::Result<()> {
+        let mut tail = self.shared.tail.lock().map_err(|_| poisoned())?;
+        result.inspect_err(|error| {
+            self.shared.faults.record(error);
+            tail.fail(error);
+        })?;
         tail.mark_written(change);
-        for waiter in waiters {
-            match waiter {
-                WriteWaiter::Vote(vote, _) => tail.state.vote = Some(*vote),
-                WriteWaiter::Append(..) | WriteWaiter::Truncation(_) => {}
-            }
-        }
+        tail.state.vote = vote.or(tail.state.vote);
         Ok(())
     }
 }
@@ -208,11 +192,12 @@ impl PendingWrite {
                 self.write.put_vote(&vote)
             }
             WriteRequest::Vote { vote, done } => {
-                self.waiters.push(WriteWaiter::Vote(vote, done));
+                self.waiters.push(WriteWaiter::Sync(done));
+                self.vote = Some(vote);
                 self.write.put_vote(&vote)
             }
             WriteRequest::Truncate { change, removed, last, done } => {
-                self.waiters.push(WriteWaiter::Truncation(done));
+                self.waiters.push(WriteWaiter::Sync(done));
                 if planted::has(Bug::ForgetsTruncation) {
                     return Ok(());
                 }
@@ -227,8 +212,4 @@ impl PendingWrite {
             }
         }
     }
-}
-
-pub(crate) fn poisoned() -> io::Error {
-    io::Error::other("the log store failed in the middle of a change")
 }

@@ -1,7 +1,7 @@
 //! The log store in normal operation, and after the first error.
 
 use super::*;
-use crate::{log_tail::TAIL_BYTES_MAX, log_writer::poisoned};
+use crate::{log_shared::poisoned, log_tail::TAIL_BYTES_MAX};
 use futures_util::TryStreamExt;
 use std::{
     sync::{Arc, Mutex, mpsc},
@@ -10,14 +10,13 @@ use std::{
 
 /// A store in which each write waits for a verdict from the test.
 fn gated(directory: &Path) -> (LogStore, mpsc::Sender<io::Result<()>>, mpsc::Receiver<()>) {
-    let db = Arc::new(LogDb::open(directory, false).unwrap());
+    let db = LogDb::open(directory, false).unwrap();
     let (verdicts, verdict) = mpsc::channel();
     let (began, begun) = mpsc::channel();
-    let target = Arc::clone(&db);
-    let write = move |write| {
+    let write = move |db: &LogDb, write| {
         began.send(()).unwrap();
         verdict.recv().unwrap_or_else(|_| Err(poisoned()))?;
-        target.write(write)
+        db.write(write)
     };
     (LogStore::start(db, Box::new(write)).unwrap(), verdicts, begun)
 }
