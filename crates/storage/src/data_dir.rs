@@ -17,14 +17,12 @@ pub const IDENTITY_FORMAT: u8 = 1;
 
 const LOCK: &str = "LOCK";
 const IDENTITY: &str = "IDENTITY";
-const IDENTITY_TEMPORARY: &str = "IDENTITY.new";
 const LOST_ENTRIES: &str = "LOST-ENTRIES";
-const LOST_ENTRIES_TEMPORARY: &str = "LOST-ENTRIES.new";
 const LOG: &str = "log";
 const SNAPSHOT: &str = "snapshot";
 
 /// The files allowed in an unused directory: leftovers of an interrupted first start, and those of a new file system.
-const ALLOWED_NAMES: [&str; 3] = [LOCK, IDENTITY_TEMPORARY, "lost+found"];
+const ALLOWED_NAMES: [&str; 3] = [LOCK, "IDENTITY.new", "lost+found"];
 
 /// A data directory that this process uses exclusively, and its identity.
 #[derive(Debug)]
@@ -210,7 +208,7 @@ impl DataDir {
     fn write(&mut self, identity: Identity) -> Result<(), DataDirError> {
         failpoint!(StorageIdentityWrite)?;
         let bytes = encode(&identity)?;
-        durable::write(&self.path.join(IDENTITY_TEMPORARY), &self.path.join(IDENTITY), &[&bytes])?;
+        durable::write(&self.path.join(IDENTITY), &[&bytes])?;
         self.identity = identity;
         Ok(())
     }
@@ -219,7 +217,7 @@ impl DataDir {
 /// Marks a directory durably as unusable, because it lacks entries that its node had acknowledged. `why` is for people.
 /// The caller holds the directory's lock.
 pub fn mark_lost_entries(path: &Path, why: &str) -> io::Result<()> {
-    durable::write(&path.join(LOST_ENTRIES_TEMPORARY), &path.join(LOST_ENTRIES), &[why.as_bytes(), b"\n"])
+    durable::write(&path.join(LOST_ENTRIES), &[why.as_bytes(), b"\n"])
 }
 
 fn refuse_lost_entries(directory: &Path) -> Result<(), DataDirError> {

@@ -12,12 +12,11 @@ use std::{
 pub const DEFECTS_FORMAT: u8 = 1;
 
 const DEFECTS: &str = "DEFECTS";
-const DEFECTS_TEMPORARY: &str = "DEFECTS.new";
 
 /// The file, and how the process restarts.
 #[derive(Debug)]
 pub struct DefectFile {
-    directory: PathBuf,
+    path: PathBuf,
     restart_process: fn() -> io::Error,
 }
 
@@ -25,20 +24,19 @@ impl DefectFile {
     /// The file of a data directory. `restart_process` returns only if it cannot restart the process.
     #[must_use]
     pub fn new(directory: &Path, restart_process: fn() -> io::Error) -> DefectFile {
-        DefectFile { directory: directory.to_owned(), restart_process }
+        DefectFile { path: directory.join(DEFECTS), restart_process }
     }
 }
 
 impl DefectStore for DefectFile {
     fn load(&self) -> io::Result<Vec<Defect>> {
-        let path = self.directory.join(DEFECTS);
-        let Some(bytes) = durable::read(&path)? else { return Ok(Vec::new()) };
-        fairhold_codec::decode(DEFECTS_FORMAT, &bytes).map_err(|error| durable::damaged(&path, error))
+        let Some(bytes) = durable::read(&self.path)? else { return Ok(Vec::new()) };
+        fairhold_codec::decode(DEFECTS_FORMAT, &bytes).map_err(|error| durable::damaged(&self.path, error))
     }
 
     fn save(&self, defects: &[Defect]) -> io::Result<()> {
         let bytes = fairhold_codec::encode(DEFECTS_FORMAT, &defects).map_err(io::Error::other)?;
-        durable::write(&self.directory.join(DEFECTS_TEMPORARY), &self.directory.join(DEFECTS), &[&bytes])
+        durable::write(&self.path, &[&bytes])
     }
 
     fn restart_process(&self) -> io::Error {

@@ -24,14 +24,15 @@ const REMOVED_BYTES: u64 = 4 * 1024 * 1024;
 /// complete.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
-/// Writes a file under a temporary name, syncs it, and only then renames it.
-pub(crate) fn write(temporary: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    if let Err(error) = NewFile::create(temporary).and_then(|file| write_all(file, parts)) {
+/// Writes a file under the temporary name `<name>.new`, syncs it, and only then renames it.
+pub(crate) fn write(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let temporary = path.with_added_extension("new");
+    if let Err(error) = NewFile::create(&temporary).and_then(|file| write_all(file, parts)) {
         // Nothing depends on the temporary file. The caller needs the first error.
-        std::fs::remove_file(temporary).ok();
+        std::fs::remove_file(&temporary).ok();
         return Err(error);
     }
-    rename(temporary, path)
+    rename(&temporary, path)
 }
 
 /// Renames a durable file to its final name.
@@ -65,11 +66,12 @@ pub(crate) fn names(directory: &Path) -> io::Result<Vec<String>> {
 
 /// Syncs the directory of `path`.
 pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        Some(_) | None => Path::new("."),
-    };
-    sync_directory(parent)
+    sync_directory(parent_of(path))
+}
+
+/// The directory of `path`, which may be the current one.
+pub(crate) fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Syncs a directory.
@@ -235,11 +237,11 @@ mod tests {
     fn a_file_has_the_written_bytes_for_any_length_and_io_mode() {
         // The directory for temporary files and the build directory: one of them may be in memory only.
         for home in [tempfile::tempdir().unwrap(), tempfile::tempdir_in(".").unwrap()] {
-            let (temporary, path) = (home.path().join("new"), home.path().join("whole"));
+            let path = home.path().join("whole");
             for length in [0, 1, BLOCK_BYTES, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + BLOCK_BYTES + 7] {
                 let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
                 let (front, back) = bytes.split_at(length / 3);
-                write(&temporary, &path, &[front, &[], back]).unwrap();
+                write(&path, &[front, &[], back]).unwrap();
                 assert!(std::fs::read(&path).unwrap() == bytes, "{length} bytes, without the page cache if possible");
                 write_all(NewFile::create_for(&path, IoMode::Cached).unwrap(), &[front, &[], back]).unwrap();
                 assert!(std::fs::read(&path).unwrap() == bytes, "{length} bytes through the page cache");

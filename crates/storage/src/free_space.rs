@@ -16,10 +16,7 @@ pub const WRITE_ROOM_BYTES: u64 = 256 * 1024 * 1024;
 pub fn free_bytes(directory: &Path) -> io::Result<u64> {
     let mut there = directory;
     while !there.exists() {
-        there = match there.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            Some(_) | None => Path::new("."),
-        };
+        there = durable::parent_of(there);
     }
     Ok(of(there)?.0)
 }

@@ -3,12 +3,11 @@
 //! A node keeps some of these entries for followers that lag. If only they fill the disk, nothing else frees space, and
 //! the node would wait forever.
 
-use crate::{StorageError, TypeConfig, data_dir::DataDir, fault::Faults, log_db::LogDb, snapshot_files::SnapshotFiles};
+use crate::{StorageError, data_dir::DataDir, fault::Faults, log_db::LogDb, snapshot_files::SnapshotFiles};
 use fairhold_raft::snapshot::covered_by;
 use fairhold_types::NodeId;
-use openraft::alias::LogIdOf;
 use openraft_rt_tokio::TokioRuntime;
-use std::{io, path::Path};
+use std::path::Path;
 
 /// Purges the log entries that the newest snapshot covers, after it has verified the snapshot. Returns the index of the
 /// last purged entry, or `None` if there was nothing to purge. It needs a little free space itself, and blocks.
@@ -23,10 +22,6 @@ pub fn free_covered_log(path: &Path, node: NodeId) -> Result<Option<u64>, Storag
     let snapshots = SnapshotFiles::open(&data_dir.snapshot_path(), Faults::default()).map_err(StorageError::Snapshots)?;
     let Some(meta) = snapshots.newest_meta().map_err(StorageError::Snapshots)? else { return Ok(None) };
     let Some(covered) = covered_by::<TokioRuntime>(&meta).map_err(StorageError::Snapshots)? else { return Ok(None) };
-    free(&data_dir.log_path(), covered).map_err(StorageError::Log)
-}
-
-fn free(path: &Path, covered: LogIdOf<TypeConfig>) -> io::Result<Option<u64>> {
-    let log = LogDb::open_to_purge(path)?;
-    Ok(log.purge_through(covered)?.then_some(covered.index))
+    let log = LogDb::open_to_purge(&data_dir.log_path()).map_err(StorageError::Log)?;
+    Ok(log.purge_through(covered).map_err(StorageError::Log)?.then_some(covered.index))
 }

@@ -146,26 +146,18 @@ pub fn scan(bytes: &[u8]) -> Result<Scan, Damage> {
             at += trailer.len();
             continue;
         }
-        match record(bytes, at, block_end)? {
-            None => {
-                scan.torn = true;
-                return Ok(scan);
-            }
-            Some((kind, end)) => {
-                let opens = matches!(kind, FULL | FIRST);
-                if !matches!(kind, FULL | FIRST | MIDDLE | LAST) {
-                    return Err(Damage::Type(at, kind));
-                }
-                if opens == in_parts {
-                    return Err(Damage::Order(at));
-                }
-                in_parts = matches!(kind, FIRST | MIDDLE);
-                at = end;
-                if !in_parts {
-                    scan.records += 1;
-                    scan.end = end;
-                }
-            }
+        let Some((kind, end)) = record(bytes, at, block_end)? else { return Ok(Scan { torn: true, ..scan }) };
+        if !matches!(kind, FULL | FIRST | MIDDLE | LAST) {
+            return Err(Damage::Type(at, kind));
+        }
+        if matches!(kind, FULL | FIRST) == in_parts {
+            return Err(Damage::Order(at));
+        }
+        in_parts = matches!(kind, FIRST | MIDDLE);
+        at = end;
+        if !in_parts {
+            scan.records += 1;
+            scan.end = end;
         }
     }
     scan.torn = scan.end < at;
