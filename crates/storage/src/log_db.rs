@@ -29,11 +29,7 @@ use rocksdb::{
     WriteOptions,
 };
 use serde::{Serialize, de::DeserializeOwned};
-use std::{
-    io,
-    ops::Range,
-    path::{Path, PathBuf},
-};
+use std::{io, ops::Range, path::Path};
 
 /// The version byte of all values in the log store, and of their layout.
 pub const LOG_STORE_FORMAT: u8 = 3;
@@ -58,9 +54,9 @@ const RECOVERED_BYTES_MAX: usize = 16 * MEMTABLE_BYTES;
 pub(crate) type WriteFn = Box<dyn FnMut(&LogDb, LogWrite) -> io::Result<()> + Send>;
 
 /// The open database.
+#[derive(Debug)]
 pub(crate) struct LogDb {
     db: DB,
-    path: PathBuf,
 }
 
 /// All changes of one write to the database: after a crash, all of them are there or none.
@@ -81,8 +77,7 @@ impl LogDb {
         }
         failpoint!(StorageLogOpen)?;
         record_file::verify_directory(path)?;
-        let db = DB::open(&options(exists), path).map_err(|error| failed(path, &error))?;
-        let log = LogDb { db, path: path.to_owned() };
+        let log = LogDb { db: DB::open(&options(exists), path).map_err(|error| failed(path, &error))? };
         match (log.get::<u8>(FORMAT)?, exists) {
             (Some(_), _) => {}
             (None, true) => return Err(durable::damaged(path, "the log's format is not recorded")),
@@ -105,7 +100,7 @@ impl LogDb {
         options.set_write_buffer_size(RECOVERED_BYTES_MAX);
         options.set_disable_auto_compactions(true);
         let db = DB::open(&options, path).map_err(|error| failed(path, &error))?;
-        Ok(LogDb { db, path: path.to_owned() })
+        Ok(LogDb { db })
     }
 
     /// Purges the entries through this one and removes their files, but no others. `false` if they were purged before.
@@ -140,7 +135,7 @@ impl LogDb {
         let pointers = self.pointers()?;
         let fits = |purged: &LogId| pointers.first == purged.index + 1 && pointers.last.as_ref() >= Some(purged);
         if !pointers.purged.as_ref().is_none_or(fits) {
-            return Err(durable::damaged(&self.path, "the purged and the remaining entries do not match"));
+            return Err(durable::damaged(self.db.path(), "the purged and the remaining entries do not match"));
         }
         let entries = pointers.first..pointers.next_index();
         let (last, mut newest) = (pointers.last, pointers.purged);
@@ -151,10 +146,10 @@ impl LogDb {
             true
         })?;
         if newest != last {
-            return Err(durable::damaged(&self.path, format_args!("the last entry must be {last:?}, but is {newest:?}")));
+            return Err(durable::damaged(self.db.path(), format_args!("the last entry must be {last:?}, but is {newest:?}")));
         }
         if !self.entries(entries.end..u64::MAX).is_empty()? {
-            return Err(durable::damaged(&self.path, format_args!("there are entries after {last:?}, the last one")));
+            return Err(durable::damaged(self.db.path(), format_args!("there are entries after {last:?}, the last one")));
         }
         Ok(tail)
     }
@@ -165,7 +160,7 @@ impl LogDb {
         options.set_iterate_upper_bound(entry_key(range.end));
         let mut iterator = self.db.raw_iterator_opt(options);
         iterator.seek(entry_key(range.start));
-        Entries { iterator, range, path: &self.path }
+        Entries { iterator, range, path: self.db.path() }
     }
 
     /// Writes all changes, and syncs them if they must be durable.
@@ -174,19 +169,20 @@ impl LogDb {
         // Without a sync, the kernel has the write: it survives the process, not a power loss. Only a write with
         // nothing but `committed` is made this way.
         options.set_sync(write.sync);
-        self.db.write_opt(write.changes, &options).map_err(|error| failed(&self.path, &error))
+        self.db.write_opt(write.changes, &options).map_err(|error| failed(self.db.path(), &error))
     }
 
     /// Removes the table files that have only purged entries. The range deletion hides the entries, and compaction
     /// would free them later. Older versions that reappear below them are before `first`, and never read.
     pub(crate) fn remove_purged_tables(&self, end: u64) -> io::Result<()> {
         failpoint!(StoragePurgeFiles)?;
-        self.db.delete_file_in_range(entry_key(0), entry_key(end.saturating_sub(1))).map_err(|error| failed(&self.path, &error))
+        let last = entry_key(end.saturating_sub(1));
+        self.db.delete_file_in_range(entry_key(0), last).map_err(|error| failed(self.db.path(), &error))
     }
 
     fn get<T: DeserializeOwned>(&self, key: &[u8]) -> io::Result<Option<T>> {
-        let Some(value) = self.db.get_pinned(key).map_err(|error| failed(&self.path, &error))? else { return Ok(None) };
-        let value = unseal(&value).map_err(|error| damaged_value(&self.path, key, &error))?;
+        let Some(value) = self.db.get_pinned(key).map_err(|error| failed(self.db.path(), &error))? else { return Ok(None) };
+        let value = unseal(&value).map_err(|error| damaged_value(self.db.path(), key, &error))?;
         Ok(Some(value))
     }
 }
@@ -359,10 +355,4 @@ fn options(exists: bool) -> Options {
     options.set_stats_dump_period_sec(0);
     options.set_max_manifest_file_size(4 * MIB);
     options
-}
-
-impl std::fmt::Debug for LogDb {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LogDb").field("path", &self.path).finish_non_exhaustive()
-    }
 }

@@ -67,10 +67,8 @@ impl SnapshotStore for SnapshotFiles {
 
     fn newest(&self) -> BoxFuture<'static, io::Result<Option<Arc<dyn StoredSnapshot>>>> {
         let directory = Arc::clone(&self.directory);
-        let opened = self
-            .directory
-            .snapshot_thread
-            .run(move || Stored::newest(&directory).inspect_err(|error| directory.faults.record(error)));
+        let read = move || Stored::newest(&directory).inspect_err(|error| directory.faults.record(error));
+        let opened = self.directory.snapshot_thread.run(read);
         Box::pin(async move { Ok(opened.await??.map(|stored| stored as Arc<dyn StoredSnapshot>)) })
     }
 

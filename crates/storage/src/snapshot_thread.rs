@@ -27,8 +27,8 @@ const IDLE_AFTER: Duration = Duration::from_millis(100);
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A handle to the thread, which ends when the last handle is dropped.
-#[derive(Debug, Clone)]
+/// A handle to the thread, which ends when the handle is dropped.
+#[derive(Debug)]
 pub(crate) struct SnapshotThread {
     work: mpsc::SyncSender<Work>,
     idle: Arc<OnceLock<fn()>>,

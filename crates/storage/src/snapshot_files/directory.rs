@@ -56,11 +56,6 @@ impl Directory {
         })
     }
 
-    /// The newest snapshot's number and file.
-    pub(super) fn newest(&self) -> io::Result<Option<(u64, PathBuf)>> {
-        Ok(self.numbers()?.pop().map(|number| (number, self.file(number))))
-    }
-
     fn remove(&self, number: u64) -> io::Result<()> {
         let path = self.file(number);
         let old = self.path.join(format!("{number:020}{OLD_SUFFIX}"));
@@ -100,8 +95,8 @@ impl Directory {
 /// The file of a snapshot. Dropping it removes the file, unless the snapshot is or was the newest.
 #[derive(Debug)]
 pub(super) struct SnapshotFile {
-    directory: Arc<Directory>,
-    path: PathBuf,
+    pub(super) directory: Arc<Directory>,
+    pub(super) path: PathBuf,
     /// Whether it is or was the newest. Then the `keep` of a newer one removes it.
     kept: AtomicBool,
 }
@@ -115,17 +110,11 @@ impl SnapshotFile {
         Ok((SnapshotFile { directory: Arc::clone(directory), path, kept: AtomicBool::new(false) }, file))
     }
 
-    /// The file of the newest snapshot.
-    pub(super) fn kept(directory: &Arc<Directory>, path: PathBuf) -> SnapshotFile {
-        SnapshotFile { directory: Arc::clone(directory), path, kept: AtomicBool::new(true) }
-    }
-
-    pub(super) fn directory(&self) -> &Directory {
-        &self.directory
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// The newest snapshot's number and file.
+    pub(super) fn newest(directory: &Arc<Directory>) -> io::Result<Option<(u64, SnapshotFile)>> {
+        let Some(number) = directory.numbers()?.pop() else { return Ok(None) };
+        let path = directory.file(number);
+        Ok(Some((number, SnapshotFile { directory: Arc::clone(directory), path, kept: AtomicBool::new(true) })))
     }
 
     pub(super) fn open(&self) -> io::Result<File> {
@@ -135,10 +124,6 @@ impl SnapshotFile {
     /// Makes it the newest snapshot, and removes the older ones. While `reader` lives, the
     /// file counts as being read.
     pub(super) fn keep(&self, reader: &Arc<()>) -> io::Result<()> {
-        self.make_newest(reader).inspect_err(|error| self.directory.faults.record(error))
-    }
-
-    fn make_newest(&self, reader: &Arc<()>) -> io::Result<()> {
         let older = self.directory.numbers()?;
         let number = older.last().map_or(1, |newest| newest + 1);
         durable::rename(&self.path, &self.directory.file(number))?;

@@ -33,14 +33,13 @@ impl Stored {
     /// The newest snapshot of a directory, read and verified.
     pub(super) fn newest(directory: &Arc<Directory>) -> io::Result<Option<Arc<Stored>>> {
         failpoint!(StorageSnapshotLoad)?;
-        let Some((number, path)) = directory.newest()? else { return Ok(None) };
-        let named = SnapshotFile::kept(directory, path.clone());
-        let with_path = |error| durable::with_path(&path, error);
+        let Some((number, named)) = SnapshotFile::newest(directory)? else { return Ok(None) };
+        let with_path = |error| durable::with_path(&named.path, error);
         let file = named.open()?;
         let length = file.metadata().map_err(with_path)?.len();
         let layout = Layout::verified(length, |buffer, at| file.read_exact_at(buffer, at));
         let layout = layout.map_err(|unreadable| match unreadable {
-            Unreadable::Damaged(damage) => durable::damaged(&path, damage),
+            Unreadable::Damaged(damage) => durable::damaged(&named.path, damage),
             Unreadable::Failed(error) => with_path(error),
         })?;
         let meta = read(&file, &layout.meta).map_err(with_path)?;
@@ -67,7 +66,7 @@ impl StoredSnapshot for Stored {
     fn block(&self, index: u32) -> io::Result<Bytes> {
         let range = usize::try_from(index).ok().and_then(|index| self.blocks.get(index));
         let range = range.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "there is no such block"))?;
-        read(&self.file, range).map_err(|error| durable::with_path(self.named.path(), error))
+        read(&self.file, range).map_err(|error| durable::with_path(&self.named.path, error))
     }
 
     fn fetch(self: Arc<Self>, index: u32) -> BoxFuture<'static, io::Result<Bytes>> {
@@ -75,8 +74,9 @@ impl StoredSnapshot for Stored {
     }
 
     fn keep(self: Arc<Self>) -> BoxFuture<'static, io::Result<()>> {
-        let snapshot_thread = self.named.directory().snapshot_thread.clone();
-        let kept = snapshot_thread.run(move || self.named.keep(&self.reader));
+        let directory = Arc::clone(&self.named.directory);
+        let keep = move || self.named.keep(&self.reader).inspect_err(|error| self.named.directory.faults.record(error));
+        let kept = directory.snapshot_thread.run(keep);
         Box::pin(async move { kept.await? })
     }
 }

@@ -36,11 +36,9 @@ enum Allowed {
     Harmless,
 }
 
-/// The effect of a flip.
+/// The effect of a flip that is not refused.
 #[derive(Debug)]
 enum FlipEffect {
-    /// The node does not start, or a read fails, with this message.
-    Refused(String),
     /// All stored data is intact.
     Harmless,
     /// The log has lost its tail, as if a crash had torn it.
@@ -94,28 +92,20 @@ async fn make_storage(directory: &Path) {
     fill_wal(&mut storage.log).await;
 }
 
-async fn open_and_read(directory: &Path) -> FlipEffect {
-    let refused = |error: &dyn std::error::Error| FlipEffect::Refused(error.to_string());
-    let mut storage = match Storage::open(directory, 1) {
-        Ok(storage) => storage,
-        Err(error) => return refused(&error),
-    };
-    let snapshot = match snapshots::load(&storage.snapshots).await {
-        Ok(snapshot) => snapshot,
-        Err(error) => return refused(&StorageError::Snapshots(error)),
-    };
+/// An error if the node does not start, or a read fails.
+async fn open_and_read(directory: &Path) -> Result<FlipEffect, StorageError> {
+    let mut storage = Storage::open(directory, 1)?;
+    let snapshot = snapshots::load(&storage.snapshots).await.map_err(StorageError::Snapshots)?;
     assert_eq!(snapshot, Some(snapshots::image("through 20")), "the snapshot changed silently");
-    let (log, vote_read) = match (read_all(&mut storage.log).await, read_vote(&mut storage.log).await) {
-        (Ok(log), Ok(vote)) => (log, vote),
-        (Err(error), _) | (_, Err(error)) => return refused(&StorageError::Log(error)),
-    };
+    let log = read_all(&mut storage.log).await.map_err(StorageError::Log)?;
+    let vote_read = read_vote(&mut storage.log).await.map_err(StorageError::Log)?;
     let expected = [entries(1, 21..300), entries(2, 300..400)].concat();
     if log.len() < expected.len() || vote_read != Some(vote(5)) {
         assert_eq!(log, expected[..log.len()], "the log changed silently");
-        return FlipEffect::Torn;
+        return Ok(FlipEffect::Torn);
     }
     assert_eq!(log, expected, "the log changed silently");
-    FlipEffect::Harmless
+    Ok(FlipEffect::Harmless)
 }
 
 fn flips() -> usize {
@@ -147,19 +137,20 @@ async fn a_flipped_byte_in_any_file_is_refused_with_its_name_and_advice_or_is_ha
             std::fs::write(damaged.path().join(inside), &bytes).unwrap();
             let what = format!("byte {at} of {} ^ {flip:#x}", inside.display());
             match open_and_read(damaged.path()).await {
-                FlipEffect::Refused(text) => {
+                Err(error) => {
+                    let text = error.to_string();
                     assert!(allowed != Allowed::Harmless, "{what} was refused: {text}");
                     assert!(text.contains(inside.file_name().unwrap().to_str().unwrap()), "{what}: not named: {text}");
                     // Errors about the directory's owner have their own advice.
                     assert!(kind == "IDENTITY" || text.contains(DAMAGE_ADVICE), "{what}: no advice: {text}");
                     refused += 1;
                 }
-                FlipEffect::Harmless => {
+                Ok(FlipEffect::Harmless) => {
                     assert!(allowed != Allowed::Refused, "{what} was not detected");
                     harmless += 1;
                 }
                 // This would drop acknowledged writes.
-                FlipEffect::Torn => torn += 1,
+                Ok(FlipEffect::Torn) => torn += 1,
             }
         }
         assert_eq!(torn, 0, "a single byte made a {kind} look torn");

@@ -48,34 +48,22 @@ async fn only_log_entries_covered_by_the_snapshot_are_freed() {
     }
 }
 
-/// The node installed a snapshot from the leader, and crashed before it purged the log that the snapshot replaces.
+/// The node installed a snapshot from the leader, and crashed before it purged the log that the snapshot replaces. The
+/// deposed leader was the leader of a later term than the entries of the snapshot, and no other node got its own entries.
 #[tokio::test]
 async fn a_log_that_ends_before_its_snapshot_continues_after_it() {
-    let home = tempfile::tempdir().unwrap();
-    let mut storage = Storage::open(home.path(), 1).unwrap();
-    append(&mut storage.log, entries(1, 0..10)).await.unwrap();
-    save(&storage.snapshots, covering(1, 50)).await.unwrap();
-    drop(storage);
-    assert_eq!(free_covered_log(home.path(), 1).unwrap(), Some(50));
-    let mut storage = Storage::open(home.path(), 1).unwrap();
-    assert!(read_all(&mut storage.log).await.unwrap().is_empty());
-    append(&mut storage.log, entries(2, 51..53)).await.unwrap();
-    assert_eq!(read_all(&mut storage.log).await.unwrap(), entries(2, 51..53));
-}
-
-/// It was the leader of a later term than the entries of the snapshot, and no other node got its own entries.
-#[tokio::test]
-async fn a_log_of_a_deposed_leader_continues_after_the_snapshot_that_replaces_it() {
-    let home = tempfile::tempdir().unwrap();
-    let mut storage = Storage::open(home.path(), 1).unwrap();
-    append(&mut storage.log, entries(3, 0..10)).await.unwrap();
-    save(&storage.snapshots, covering(2, 50)).await.unwrap();
-    drop(storage);
-    assert_eq!(free_covered_log(home.path(), 1).unwrap(), Some(50));
-    let mut storage = Storage::open(home.path(), 1).unwrap();
-    assert!(read_all(&mut storage.log).await.unwrap().is_empty());
-    append(&mut storage.log, entries(4, 51..53)).await.unwrap();
-    assert_eq!(read_all(&mut storage.log).await.unwrap(), entries(4, 51..53));
+    for (node, term, covered_term, next_term) in [("a follower", 1, 1, 2), ("a deposed leader", 3, 2, 4)] {
+        let home = tempfile::tempdir().unwrap();
+        let mut storage = Storage::open(home.path(), 1).unwrap();
+        append(&mut storage.log, entries(term, 0..10)).await.unwrap();
+        save(&storage.snapshots, covering(covered_term, 50)).await.unwrap();
+        drop(storage);
+        assert_eq!(free_covered_log(home.path(), 1).unwrap(), Some(50), "{node}");
+        let mut storage = Storage::open(home.path(), 1).unwrap();
+        assert!(read_all(&mut storage.log).await.unwrap().is_empty(), "{node}");
+        append(&mut storage.log, entries(next_term, 51..53)).await.unwrap();
+        assert_eq!(read_all(&mut storage.log).await.unwrap(), entries(next_term, 51..53), "{node}");
+    }
 }
 
 #[tokio::test]
