@@ -51,7 +51,7 @@ pub enum DataDirError {
     #[error("{path} is in use by another fairhold process{}: stop that one first", pid_text(*pid))]
     InUse {
         /// The directory.
-        path: String,
+        path: PathBuf,
         /// The other process, if known.
         pid: Option<u32>,
     },
@@ -59,7 +59,7 @@ pub enum DataDirError {
     #[error("{path} belongs to node {recorded}, but this is node {own}: start the node with its own data directory")]
     OtherNode {
         /// The directory.
-        path: String,
+        path: PathBuf,
         /// The node that created it.
         recorded: NodeId,
         /// The node that tried to open it.
@@ -69,7 +69,7 @@ pub enum DataDirError {
     #[error("{path} belongs to cluster {recorded}, not to {own}")]
     OtherCluster {
         /// The directory.
-        path: String,
+        path: PathBuf,
         /// The cluster that it belongs to.
         recorded: ClusterId,
         /// The cluster of the node that tried to open it.
@@ -82,7 +82,7 @@ pub enum DataDirError {
     )]
     NoIdentity {
         /// The directory.
-        path: String,
+        path: PathBuf,
         /// A file that is in it.
         found: String,
     },
@@ -93,7 +93,7 @@ pub enum DataDirError {
     )]
     LostEntries {
         /// The directory.
-        path: String,
+        path: PathBuf,
         /// What was lost, and what to do.
         why: String,
     },
@@ -101,7 +101,7 @@ pub enum DataDirError {
     #[error("{path} is damaged: {source}")]
     Damaged {
         /// The file.
-        path: String,
+        path: PathBuf,
         /// What is wrong with it.
         source: DecodeError,
     },
@@ -125,8 +125,7 @@ impl DataDir {
             }
         };
         if identity.node != node {
-            let path = path.display().to_string();
-            return Err(DataDirError::OtherNode { path, recorded: identity.node, own: node });
+            return Err(DataDirError::OtherNode { path: path.to_owned(), recorded: identity.node, own: node });
         }
         let mut directory = DataDir { path: path.to_owned(), identity, is_new, _lock: lock };
         if is_new {
@@ -177,10 +176,7 @@ impl DataDir {
     pub fn set_cluster(&mut self, cluster: ClusterId) -> Result<(), DataDirError> {
         match self.identity.cluster {
             Some(recorded) if recorded == cluster => Ok(()),
-            Some(recorded) => {
-                let path = self.path.display().to_string();
-                Err(DataDirError::OtherCluster { path, recorded, own: cluster })
-            }
+            Some(recorded) => Err(DataDirError::OtherCluster { path: self.path.clone(), recorded, own: cluster }),
             None => self.write(Identity { cluster: Some(cluster), ..self.identity }),
         }
     }
@@ -223,7 +219,7 @@ pub fn mark_lost_entries(path: &Path, why: &str) -> io::Result<()> {
 fn refuse_lost_entries(directory: &Path) -> Result<(), DataDirError> {
     let Some(why) = durable::read(&directory.join(LOST_ENTRIES))? else { return Ok(()) };
     let why = String::from_utf8_lossy(&why).trim().to_owned();
-    Err(DataDirError::LostEntries { path: directory.display().to_string(), why })
+    Err(DataDirError::LostEntries { path: directory.to_owned(), why })
 }
 
 /// The bytes of an `IDENTITY` file.
@@ -232,8 +228,7 @@ pub(crate) fn encode(identity: &Identity) -> io::Result<Vec<u8>> {
 }
 
 fn decode(file: &Path, bytes: &[u8]) -> Result<Identity, DataDirError> {
-    fairhold_codec::decode(IDENTITY_FORMAT, bytes)
-        .map_err(|source| DataDirError::Damaged { path: file.display().to_string(), source })
+    fairhold_codec::decode(IDENTITY_FORMAT, bytes).map_err(|source| DataDirError::Damaged { path: file.to_owned(), source })
 }
 
 /// Only the owner may read the log: it contains ids, which are secrets.
@@ -269,7 +264,7 @@ fn lock(directory: &Path) -> Result<File, DataDirError> {
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let mut text = String::new();
             let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-            return Err(DataDirError::InUse { path: directory.display().to_string(), pid });
+            return Err(DataDirError::InUse { path: directory.to_owned(), pid });
         }
         Err(error) => return Err(durable::with_path(&path, error.into()).into()),
     }
@@ -280,7 +275,7 @@ fn lock(directory: &Path) -> Result<File, DataDirError> {
 
 fn refuse_other_files(directory: &Path) -> Result<(), DataDirError> {
     let found = durable::names(directory)?.into_iter().find(|name| !ALLOWED_NAMES.contains(&name.as_str()));
-    found.map_or(Ok(()), |found| Err(DataDirError::NoIdentity { path: directory.display().to_string(), found }))
+    found.map_or(Ok(()), |found| Err(DataDirError::NoIdentity { path: directory.to_owned(), found }))
 }
 
 fn pid_text(pid: Option<u32>) -> String {
