@@ -153,9 +153,9 @@ impl Writer {
     /// Adds the commit index to a write, at most the last entry of the log after this write. An error if the store has
     /// failed: then nothing is written any more, because the content of the disk is unknown until the next start.
     fn put_committed(&mut self, write: &mut LogWrite, last: Option<LogId>) -> io::Result<()> {
-        // `committed` may be after `last`: the entries in between are in the queue, for a later write. If it is, `last` is
-        // committed too: a leader of a newer term commits only after this node has written its vote for that term, and so
-        // all entries before it.
+        // `committed` may be after `last`: the entries in between are in the queue, for a later write. If it is, `last`
+        // is committed too: a leader of a newer term commits only after this node has written its vote for that term,
+        // and so all entries before it.
         let committed = self.shared.tail()?.state.committed.min(last);
         if committed > self.committed {
             write.put_committed(committed.as_ref())?;

@@ -49,7 +49,7 @@ async fn only_log_entries_covered_by_the_snapshot_are_freed() {
 }
 
 /// The node installed a snapshot from the leader, and crashed before it purged the log that the snapshot replaces. The
-/// deposed leader was the leader of a later term than the entries of the snapshot, and no other node got its own entries.
+/// deposed leader led in a later term than the entries of the snapshot, and no other node got its own entries.
 #[tokio::test]
 async fn a_log_that_ends_before_its_snapshot_continues_after_it() {
     for (node, term, covered_term, next_term) in [("a follower", 1, 1, 2), ("a deposed leader", 3, 2, 4)] {
