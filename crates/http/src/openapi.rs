@@ -119,7 +119,7 @@ fn calls(describe: &mut Describer) -> Vec<DescribedCall> {
         area_watch::CALLS,
         area_cluster::CALLS,
     ];
-    areas.concat().into_iter().map(|call| call(describe)).collect()
+    areas.concat().into_iter().map(|call| call(describe).finish()).collect()
 }
 
 fn document() -> Value {
@@ -150,7 +150,7 @@ fn document() -> Value {
         ],
         "paths": paths,
         "components": {
-            "examples": describe.refusals(),
+            "examples": describe.refused,
             "schemas": describe.schemas(),
             "headers": {
                 (headers::CLUSTER.as_str()): {

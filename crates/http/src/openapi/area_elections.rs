@@ -2,12 +2,12 @@
 
 use super::{
     area_grants,
-    describe::{DescribeCall, Describer},
+    describe::{DescribeCall, Describer, Operation},
     lines,
-    operation::{DescribedCall, OperationKind},
+    operation::OperationKind::{Keyed, Read},
     vocabulary::lock_name,
 };
-use fairhold_types::{Code, call, election, hold};
+use fairhold_types::{Code, call, election};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -22,52 +22,38 @@ fn election_name() -> Value {
     name
 }
 
-fn stand(describe: &mut Describer) -> DescribedCall {
-    let rules = json!([{ "not": { "required": ["ttl", "session"] } }, { "not": { "required": ["hold", "session"] } }]);
+fn stand(api: &mut Describer) -> Operation<'_> {
     let example = json!({ "value": "http://10.0.0.7:8080", "wait": "10m" });
-    let line = describe.schema::<hold::HoldLine>();
-    describe
-        .call(Method::POST, "/v1/elections/{name}", "stand", TAG, "Stand for an election.")
+    api.call(Keyed(Method::POST), "/v1/elections/{name}", "stand", TAG, "Stand for an election.")
         .about(
             "The first in the queue leads. A candidacy is a grant like that of a lock: it has a token, and you renew and release \
              it in the same way; releasing it resigns. The first use of a name makes it a lock or an election; the other use is \
              then `kind_mismatch`, until nobody has used the name for 10 minutes.",
         )
         .in_path("name", NAME, election_name())
-        .form::<call::Stand>(Some(rules), example)
-        .held_or_waiting("The caller leads.", area_grants::held(), line)
-        .finish_as(OperationKind::Keyed)
+        .acquire::<call::Stand>(None, example, "The caller leads.", area_grants::held())
 }
 
-fn proclaim(describe: &mut Describer) -> DescribedCall {
+fn proclaim(api: &mut Describer) -> Operation<'_> {
     let example = json!({ "grant": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "value": "http://10.0.0.7:8081" });
-    describe
-        .call(Method::PUT, "/v1/elections/{name}", "proclaim", TAG, "Proclaim another value.")
+    api.call(Keyed(Method::PUT), "/v1/elections/{name}", "proclaim", TAG, "Proclaim another value.")
         .about(
             "Only for the leader. Observers see the new value once, however often you repeat the request with the same \
              Idempotency-Key.",
         )
         .in_path("name", NAME, election_name())
         .form::<call::Proclaim>(None, example)
-        .json::<election::Proclaimed>(
-            StatusCode::OK,
-            "The value is proclaimed.",
-            json!({ "election": "primary", "version": 1, "revision": 57 }),
-        )
-        .codes(&[Code::NotLeader, Code::RateLimited, Code::TooLarge])
-        .finish_as(OperationKind::Keyed)
+        .json::<election::Proclaimed>("The value is proclaimed.", json!({ "election": "primary", "version": 1, "revision": 57 }))
+        .codes(&[Code::NotLeader, Code::RateLimited])
 }
 
-fn leader(describe: &mut Describer) -> DescribedCall {
-    let line = describe.schema::<election::ElectionLine>();
+fn leader(api: &mut Describer) -> Operation<'_> {
     let example = json!({
         "election": "primary", "value": "http://10.0.0.7:8080", "token": 42, "version": 0, "value_since": 42, "session": 40,
         "leader": { "number": 41, "owner": "ci-7", "since": "2026-01-01T12:00:00.000Z", "token": 42, "held_for": "31s" },
     });
-    let [lines, events] = lines::observed();
     let last = json!({ "type": "string", "pattern": "^[0-9]{1,15}$" });
-    describe
-        .call(Method::GET, "/v1/elections/{name}", "getLeader", TAG, "Show or observe the leader.")
+    api.call(Read, "/v1/elections/{name}", "getLeader", TAG, "Show or observe the leader.")
         .about(
             "With `Accept: application/x-ndjson` or `text/event-stream` the answer is a stream: first the current leader, then \
              every leader and every proclaimed value, once and in order; if some events are no longer kept, its last line says \
@@ -77,12 +63,8 @@ fn leader(describe: &mut Describer) -> DescribedCall {
         .in_path("name", NAME, election_name())
         .query::<call::GetLeader>()
         .header("Last-Event-ID", "For a stream: continue after this revision.", last)
-        .json::<election::Election>(StatusCode::OK, "The leader.", example)
-        .content(StatusCode::OK, "", "application/x-ndjson", line)
-        .lines("application/x-ndjson", lines)
-        .content(StatusCode::OK, "", "text/event-stream", json!({ "type": "string" }))
-        .lines("text/event-stream", events)
+        .json::<election::Election>("The leader.", example)
+        .stream::<election::ElectionLine>("", lines::observed())
         .empty(StatusCode::NOT_MODIFIED, "Nothing has changed.")
         .codes(&[Code::NoLeader, Code::KindMismatch, Code::Compacted])
-        .finish_as(OperationKind::Read)
 }

@@ -1,12 +1,12 @@
 //! Describes the calls on grants.
 
 use super::{
-    describe::{DescribeCall, Describer},
+    describe::{DescribeCall, Describer, Operation},
     examples::{GRANT_ID, SESSION_ID},
-    operation::{DescribedCall, OperationKind},
+    operation::OperationKind::{Change, Keyed, Read},
     vocabulary::lock_name,
 };
-use fairhold_types::{Code, batch::BatchAnswers, call, dto, hold, pattern};
+use fairhold_types::{Code, batch::BatchAnswers, call, dto, pattern};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -32,16 +32,11 @@ fn shared() -> Value {
     shared
 }
 
-fn acquire(describe: &mut Describer) -> DescribedCall {
-    let rules = json!([
-        { "not": { "required": ["ttl", "session"] } },
-        { "not": { "required": ["hold", "session"] } },
-        { "not": { "required": ["mode", "limit"], "properties": { "mode": { "const": "shared" }, "limit": { "minimum": 2 } } } },
-    ]);
+fn acquire(api: &mut Describer) -> Operation<'_> {
+    let shared_with_limit = json!({ "mode": { "const": "shared" }, "limit": { "minimum": 2 } });
+    let rule = json!({ "not": { "required": ["mode", "limit"], "properties": shared_with_limit } });
     let example = json!({ "wait": "30s", "owner": "ci-7", "meta": { "build": "81" } });
-    let line = describe.schema::<hold::HoldLine>();
-    describe
-        .call(Method::POST, "/v1/locks/{name}", "acquire", TAG, "Acquire a lock, or a place in its queue.")
+    api.call(Keyed(Method::POST), "/v1/locks/{name}", "acquire", TAG, "Acquire a lock, or a place in its queue.")
         .about(
             "No parameter is required: without a session the server opens one for this grant, and without `wait` it answers at \
              once. The Idempotency-Key becomes the grant's id; the same key again answers for the same grant. With `hold=stream` \
@@ -51,54 +46,44 @@ fn acquire(describe: &mut Describer) -> DescribedCall {
              exceed `limit`.",
         )
         .in_path("name", "The lock's name; write its slashes as %2F.", lock_name())
-        .form::<call::Acquire>(Some(rules), example)
-        .held_or_waiting("The grant is held.", held(), line)
+        .acquire::<call::Acquire>(Some(rule), example, "The grant is held.", held())
         .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
-        .finish_as(OperationKind::Keyed)
 }
 
-fn acquire_many(describe: &mut Describer) -> DescribedCall {
-    let rules = json!([{ "not": { "required": ["ttl", "session"] } }, { "not": { "required": ["hold", "session"] } }]);
+fn acquire_many(api: &mut Describer) -> Operation<'_> {
     let example = json!({ "locks": [{ "name": "orders/42" }, { "name": "stock", "mode": "shared" }], "wait": "30s" });
     let mut both = held();
     both["locks"] = json!([{ "name": "deploy", "mode": "exclusive" }, { "name": "stock", "mode": "shared" }]);
-    let line = describe.schema::<hold::HoldLine>();
-    describe
-        .call(Method::POST, "/v1/locks", "acquireMany", TAG, "Acquire several locks in one step, or a place in all their queues.")
+    let summary = "Acquire several locks in one step, or a place in all their queues.";
+    api.call(Keyed(Method::POST), "/v1/locks", "acquireMany", TAG, summary)
         .about(
             "All or nothing: one grant, with one token, which is queued, held, released and broken as one. It takes a place in \
              every queue, in the same order everywhere, so two such requests never wait for each other. If it is next for one \
              lock but must wait for another, the first lock is reserved for it. Everything else is as with one lock; of each \
              lock with a limit it takes one permit.",
         )
-        .form::<call::AcquireMany>(Some(rules), example)
-        .held_or_waiting("All locks are held.", both, line)
+        .acquire::<call::AcquireMany>(None, example, "All locks are held.", both)
         .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
-        .finish_as(OperationKind::Keyed)
 }
 
-fn look(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::GET, "/v1/grants/{id}", "getGrant", TAG, "Get a grant by its id, or wait until it is held.")
+fn look(api: &mut Describer) -> Operation<'_> {
+    api.call(Read, "/v1/grants/{id}", "getGrant", TAG, "Get a grant by its id, or wait until it is held.")
         .in_path("id", "The grant's secret id.", grant_id())
         .query::<call::GetGrant>()
-        .json::<dto::Grant>(StatusCode::OK, "The grant is held or queued.", held())
+        .json::<dto::Grant>("The grant is held or queued.", held())
         .codes(&[Code::GrantGone, Code::GrantNotFound])
-        .finish_as(OperationKind::Read)
 }
 
-fn renew(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::POST, "/v1/grants/{id}/renew", "renewGrant", TAG, "Renew a grant without a named session.")
+fn renew(api: &mut Describer) -> Operation<'_> {
+    api.call(Keyed(Method::POST), "/v1/grants/{id}/renew", "renewGrant", TAG, "Renew a grant without a named session.")
         .about(
             "With an Idempotency-Key the request sets a new `ttl` once: a retry that arrives late renews the grant but sets \
              nothing.",
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .form::<call::Renew>(None, json!({ "ttl": "30s" }))
-        .json::<dto::RenewedGrant>(StatusCode::OK, "The grant is renewed.", renewed())
-        .codes(&[Code::GrantGone, Code::Forgotten, Code::GrantNotFound, Code::SessionOwned, Code::TooLarge])
-        .finish_as(OperationKind::Keyed)
+        .json::<dto::RenewedGrant>("The grant is renewed.", renewed())
+        .codes(&[Code::GrantGone, Code::Forgotten, Code::GrantNotFound, Code::SessionOwned])
 }
 
 fn renewed() -> Value {
@@ -106,7 +91,7 @@ fn renewed() -> Value {
 }
 
 /// The codes with which both a downgrade and an upgrade can fail.
-const CONVERSION_FAILS: [Code; 8] = [
+const CONVERSION_FAILS: [Code; 7] = [
     Code::LockHeld,
     Code::NotHeld,
     Code::KindMismatch,
@@ -114,26 +99,22 @@ const CONVERSION_FAILS: [Code; 8] = [
     Code::GrantGone,
     Code::Forgotten,
     Code::GrantNotFound,
-    Code::TooLarge,
 ];
 
-fn downgrade(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::POST, "/v1/grants/{id}/downgrade", "downgradeGrant", TAG, "Downgrade an exclusive grant to shared.")
+fn downgrade(api: &mut Describer) -> Operation<'_> {
+    api.call(Keyed(Method::POST), "/v1/grants/{id}/downgrade", "downgradeGrant", TAG, "Downgrade an exclusive grant to shared.")
         .about(
             "The grant keeps its token, and waiting shared grants join at once. For a shared grant nothing changes. With an \
              Idempotency-Key the downgrade happens once: a retry that arrives late does not undo an upgrade.",
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .form::<call::Empty>(None, json!({}))
-        .json::<dto::Grant>(StatusCode::OK, "The grant is held in shared mode.", shared())
+        .json::<dto::Grant>("The grant is held in shared mode.", shared())
         .codes(&CONVERSION_FAILS)
-        .finish_as(OperationKind::Keyed)
 }
 
-fn upgrade(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::POST, "/v1/grants/{id}/upgrade", "upgradeGrant", TAG, "Upgrade a shared grant to exclusive.")
+fn upgrade(api: &mut Describer) -> Operation<'_> {
+    api.call(Keyed(Method::POST), "/v1/grants/{id}/upgrade", "upgradeGrant", TAG, "Upgrade a shared grant to exclusive.")
         .about(
             "The upgrade waits only for the other holders, ahead of all waiters, and the grant stays held meanwhile; then it \
              gets a new token. If you disconnect or `wait` runs out, you keep the shared grant. The server refuses the upgrade \
@@ -142,15 +123,13 @@ fn upgrade(describe: &mut Describer) -> DescribedCall {
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .form::<call::Upgrade>(None, json!({ "wait": "30s" }))
-        .json::<dto::Grant>(StatusCode::OK, "The grant is held in exclusive mode.", held())
+        .json::<dto::Grant>("The grant is held in exclusive mode.", held())
         .codes(&CONVERSION_FAILS)
         .codes(&[Code::WaitTimeout, Code::WouldDeadlock])
-        .finish_as(OperationKind::Keyed)
 }
 
-fn release(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::DELETE, "/v1/grants/{id}", "releaseGrant", TAG, "Release a grant, or leave the queue.")
+fn release(api: &mut Describer) -> Operation<'_> {
+    api.call(Change(Method::DELETE), "/v1/grants/{id}", "releaseGrant", TAG, "Release a grant, or leave the queue.")
         .about(
             "A repeated release, or one with an unknown id, also gets `204` and ends the id: a late acquire with that id takes \
              nothing. With `session` the id stays ended for as long as the session lives, otherwise for at least 60 seconds \
@@ -159,17 +138,15 @@ fn release(describe: &mut Describer) -> DescribedCall {
         .in_path("id", "The grant's secret id.", grant_id())
         .query::<call::Release>()
         .empty(StatusCode::NO_CONTENT, "The grant has ended.")
-        .finish_as(OperationKind::Change)
 }
 
-fn batch(describe: &mut Describer) -> DescribedCall {
+fn batch(api: &mut Describer) -> Operation<'_> {
     let example = json!({ "calls": [
         { "acquire": { "id": GRANT_ID, "lock": "deploy", "session": SESSION_ID, "queue": true } },
         { "release": { "id": "01ARZ3NDEKTSV4RRFFQ69G5FAW" } },
         { "renew": { "id": "01ARZ3NDEKTSV4RRFFQ69G5FAX" } },
     ] });
-    describe
-        .call(Method::POST, "/v1/batch", "batch", TAG, "Acquire, renew and release many grants in one request.")
+    api.call(Change(Method::POST), "/v1/batch", "batch", TAG, "Acquire, renew and release many grants in one request.")
         .about(
             "The server answers each call as if you had made it alone, and each succeeds or fails by itself; if one call is \
              malformed, the server refuses the whole batch before it starts any. It runs calls with the same id in the order of \
@@ -182,12 +159,9 @@ fn batch(describe: &mut Describer) -> DescribedCall {
              out details that are only for people, such as `meta`. If you send a batch \
              again with the same ids, nothing happens twice. The headers apply to every call in the batch.",
         )
-        .calls::<call::BatchCalls>(example)
+        .form::<call::BatchCalls>(None, example)
         .json::<BatchAnswers>(
-            StatusCode::OK,
             "The answer to each call.",
             json!({ "answers": [{ "status": 200, "body": held() }, { "status": 204 }, { "status": 200, "body": renewed() }] }),
         )
-        .codes(&[Code::TooLarge])
-        .finish_as(OperationKind::Change)
 }

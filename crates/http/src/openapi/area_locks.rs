@@ -1,9 +1,9 @@
 //! Describes the calls on locks.
 
 use super::{
-    describe::{DescribeCall, Describer},
+    describe::{DescribeCall, Describer, Operation},
     examples,
-    operation::{DescribedCall, OperationKind},
+    operation::OperationKind::{Keyed, Read},
     vocabulary::lock_name,
 };
 use fairhold_types::{Code, call, dto};
@@ -15,48 +15,41 @@ const NAME: &str = "The lock's name; write its slashes as %2F.";
 
 pub(super) const CALLS: &[DescribeCall] = &[list, show, queue, history, fence, set, revoke, break_lock];
 
-fn list(describe: &mut Describer) -> DescribedCall {
+fn list(api: &mut Describer) -> Operation<'_> {
     let item = json!({
         "lock": "deploy", "state": "held", "holders": 1, "queue_length": 2, "mode": "exclusive", "limit": 1, "last_token": 42,
         "owner": "ci-7", "since": "2026-01-01T12:00:00.000Z", "held_for": "31s", "waiting_since": "2026-01-01T12:00:07.000Z",
         "waited": "127s", "held": "3600s", "hand_overs": 41,
     });
-    describe
-        .call(Method::GET, "/v1/locks", "listLocks", TAG, "List locks, page by page.")
+    api.call(Read, "/v1/locks", "listLocks", TAG, "List locks, page by page.")
         .about(
             "The list has all locks with a holder or a waiter, and unused locks until they are forgotten (10 minutes). A page \
              may be short or even empty without being the last: the last page has no `next_cursor`. A page in the order of names \
              is cheap; any other order examines every matching lock.",
         )
         .query::<call::ListLocks>()
-        .json::<dto::Page<dto::ListedLock>>(StatusCode::OK, "A page.", json!({ "items": [item], "next_cursor": null }))
-        .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .finish_as(OperationKind::Read)
+        .page::<dto::Page<dto::ListedLock>>("A page.", json!({ "items": [item], "next_cursor": null }))
 }
 
-fn show(describe: &mut Describer) -> DescribedCall {
+fn show(api: &mut Describer) -> Operation<'_> {
     let [holder, _] = examples::queue();
     let lock = json!({
         "lock": "deploy", "holders": [holder], "holder_count": 1, "queue_length": 1, "limit": 1, "last_token": 42,
         "next_cursor": null,
     });
-    describe
-        .call(Method::GET, "/v1/locks/{name}", "getLock", TAG, "Show the holders of a lock and the number of waiters.")
+    api.call(Read, "/v1/locks/{name}", "getLock", TAG, "Show the holders of a lock and the number of waiters.")
         .about("A lock that was never used has no holders. Holders come page by page, in the order in which they queued.")
         .in_path("name", NAME, lock_name())
         .query::<call::ShowLock>()
         .empty(StatusCode::NOT_MODIFIED, "Nothing has changed.")
-        .json::<dto::Lock>(StatusCode::OK, "The lock.", lock)
-        .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .finish_as(OperationKind::Read)
+        .page::<dto::Lock>("The lock.", lock)
 }
 
-fn queue(describe: &mut Describer) -> DescribedCall {
+fn queue(api: &mut Describer) -> Operation<'_> {
     let queue = json!({
         "lock": "deploy", "items": examples::queue(), "holder_count": 1, "queue_length": 1, "next_cursor": null,
     });
-    describe
-        .call(Method::GET, "/v1/locks/{name}/queue", "getQueue", TAG, "Show the queue of a lock, holders first, page by page.")
+    api.call(Read, "/v1/locks/{name}/queue", "getQueue", TAG, "Show the queue of a lock, holders first, page by page.")
         .about(
             "A page starts after the last entry of the previous page, even if that entry is gone. An entry that moves ahead \
              between two pages may be on neither.",
@@ -64,26 +57,18 @@ fn queue(describe: &mut Describer) -> DescribedCall {
         .in_path("name", NAME, lock_name())
         .query::<call::ShowQueue>()
         .empty(StatusCode::NOT_MODIFIED, "Nothing has changed.")
-        .json::<dto::Queue>(StatusCode::OK, "The queue, in order.", queue)
-        .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .finish_as(OperationKind::Read)
+        .page::<dto::Queue>("The queue, in order.", queue)
 }
 
-fn history(describe: &mut Describer) -> DescribedCall {
+fn history(api: &mut Describer) -> Operation<'_> {
     let item = json!({
         "number": 41, "session": 40, "owner": "ci-7", "mode": "exclusive", "permits": 1, "token": 42,
         "queued_at": "2026-01-01T12:00:00.000Z", "from": "2026-01-01T12:00:07.000Z", "from_revision": 42,
         "to": "2026-01-01T12:00:38.000Z", "to_revision": 57, "held_for": "31s", "ended": "released",
     });
-    let line = describe.schema::<dto::Holding>();
-    describe
-        .call(
-            Method::GET,
-            "/v1/locks/{name}/history",
-            "getHistory",
-            TAG,
-            "Show the history of a lock: its holders, and how each hold ended.",
-        )
+    let line = api.schema::<dto::Holding>();
+    let summary = "Show the history of a lock: its holders, and how each hold ended.";
+    api.call(Read, "/v1/locks/{name}/history", "getHistory", TAG, summary)
         .about(
             "Newest first; the current holders come before all others. The history outlives restarts and the lock itself: the \
              cluster keeps the newest 1,000 entries of each lock, 100,000 in total, for at least a week. Times come from the \
@@ -92,35 +77,29 @@ fn history(describe: &mut Describer) -> DescribedCall {
         )
         .in_path("name", NAME, lock_name())
         .query::<call::History>()
-        .json::<dto::Page<dto::Holding>>(StatusCode::OK, "A page.", json!({ "items": [item.clone()], "next_cursor": null }))
-        .content(StatusCode::OK, "", "application/x-ndjson", line)
-        .example(StatusCode::OK, "application/x-ndjson", item)
-        .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .finish_as(OperationKind::Read)
+        .page::<dto::Page<dto::Holding>>("A page.", json!({ "items": [item.clone()], "next_cursor": null }))
+        .content("", "application/x-ndjson", line, item)
 }
 
-fn fence(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::GET, "/v1/locks/{name}/fence", "checkFence", TAG, "Check a fencing token.")
+fn fence(api: &mut Describer) -> Operation<'_> {
+    api.call(Read, "/v1/locks/{name}/fence", "checkFence", TAG, "Check a fencing token.")
         .about(
             "A token is current only while a held grant of the lock has it: it becomes stale at once after a release, an expiry \
              or a break.",
         )
         .in_path("name", NAME, lock_name())
         .query::<call::CheckFence>()
-        .json::<dto::FenceCheck>(StatusCode::OK, "The token is current.", json!({ "current": true }))
+        .json::<dto::FenceCheck>("The token is current.", json!({ "current": true }))
         .codes(&[Code::StaleToken])
-        .finish_as(OperationKind::Read)
 }
 
-fn set(describe: &mut Describer) -> DescribedCall {
+fn set(api: &mut Describer) -> Operation<'_> {
     let one_of_them = |name: &str| json!({ "required": [name] });
     let rules = json!([{ "anyOf": [one_of_them("limit"), one_of_them("max_waiters"), one_of_them("max_hold")] }]);
     let example = json!({
         "lock": "pool", "holders": [], "holder_count": 0, "queue_length": 0, "limit": 5, "max_hold": "60s", "next_cursor": null,
     });
-    describe
-        .call(Method::PATCH, "/v1/locks/{name}", "setLock", TAG, "Change the settings of a lock.")
+    api.call(Keyed(Method::PATCH), "/v1/locks/{name}", "setLock", TAG, "Change the settings of a lock.")
         .about(
             "For administrators. Pass at least one setting; the others stay as they are. No holder loses the lock; a waiter that \
              can no longer fit ends as `broken`. The settings stay even if nobody uses the lock. With an Idempotency-Key the \
@@ -128,15 +107,13 @@ fn set(describe: &mut Describer) -> DescribedCall {
         )
         .in_path("name", NAME, lock_name())
         .form::<call::SetLock>(Some(rules), json!({ "limit": 5, "max_hold": "1m" }))
-        .json::<dto::Lock>(StatusCode::OK, "The lock, with its settings and its holders.", example)
-        .codes(&[Code::TooLarge])
+        .json::<dto::Lock>("The lock, with its settings and its holders.", example)
         .admin()
-        .finish_as(OperationKind::Keyed)
 }
 
-fn revoke(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::POST, "/v1/locks/{name}/holders/revoke", "revokeLock", TAG, "Ask the holders of a lock to release it.")
+fn revoke(api: &mut Describer) -> Operation<'_> {
+    let summary = "Ask the holders of a lock to release it.";
+    api.call(Keyed(Method::POST), "/v1/locks/{name}/holders/revoke", "revokeLock", TAG, summary)
         .about(
             "For administrators. This is only a request: it ends nothing. Streams get a `revoke` line, watches a `revoke` \
              event, and the grant shows it. With an Idempotency-Key it happens once: a retry that arrives late sends no \
@@ -145,14 +122,12 @@ fn revoke(describe: &mut Describer) -> DescribedCall {
         .in_path("name", NAME, lock_name())
         .form::<call::RevokeLock>(None, json!({ "reason": "an upgrade" }))
         .empty(StatusCode::ACCEPTED, "The holders have been asked.")
-        .codes(&[Code::TooLarge])
         .admin()
-        .finish_as(OperationKind::Keyed)
 }
 
-fn break_lock(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::DELETE, "/v1/locks/{name}/holders", "breakLock", TAG, "Break a lock: end the grants of all its holders.")
+fn break_lock(api: &mut Describer) -> Operation<'_> {
+    let summary = "Break a lock: end the grants of all its holders.";
+    api.call(Keyed(Method::DELETE), "/v1/locks/{name}/holders", "breakLock", TAG, summary)
         .about(
             "For administrators. The holders' grants end as `broken`, with the reason; a lock delay ends too; the next waiters \
              are granted in the same step, with larger tokens. If nobody holds the lock, the answer is also `204`. A repeat with \
@@ -163,5 +138,4 @@ fn break_lock(describe: &mut Describer) -> DescribedCall {
         .empty(StatusCode::NO_CONTENT, "No former holder holds the lock any more.")
         .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)
         .admin()
-        .finish_as(OperationKind::Keyed)
 }

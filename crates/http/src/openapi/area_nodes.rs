@@ -1,9 +1,9 @@
 //! Describes the calls on the tree of nodes.
 
 use super::{
-    describe::{DescribeCall, Describer, OperationBuilder},
+    describe::{DescribeCall, Describer, Operation},
     examples,
-    operation::{DescribedCall, OperationKind},
+    operation::OperationKind::{Keyed, Read},
     vocabulary::levels,
 };
 use fairhold_types::{
@@ -36,14 +36,14 @@ const STAT: [(&str, &str); 11] = [
 ];
 
 pub(super) const CALLS: &[DescribeCall] = &[
-    |describe| get(describe, ROOT),
-    |describe| put(describe, ROOT),
-    |describe| create(describe, ROOT),
-    |describe| delete(describe, ROOT),
-    |describe| get(describe, NODE),
-    |describe| put(describe, NODE),
-    |describe| create(describe, NODE),
-    |describe| delete(describe, NODE),
+    |api| get(api, ROOT),
+    |api| put(api, ROOT),
+    |api| create(api, ROOT),
+    |api| delete(api, ROOT),
+    |api| get(api, NODE),
+    |api| put(api, NODE),
+    |api| create(api, NODE),
+    |api| delete(api, NODE),
 ];
 
 /// A path in a URL, without its first slash, of at most this many levels.
@@ -61,11 +61,12 @@ fn tag() -> Value {
     json!({ "type": "string" })
 }
 
-fn get(describe: &mut Describer, at: &'static str) -> DescribedCall {
-    let octets = json!({});
+fn get(api: &mut Describer, at: &'static str) -> Operation<'_> {
+    let names = json!({ "items": ["nightly"], "next_cursor": null });
+    let stats = json!({ "items": [examples::stat()], "next_cursor": null });
     let (id, summary) =
         if at == ROOT { ("getRoot", "Read the root of the tree.") } else { ("getNode", "Read a node's value, or its stat.") };
-    let mut call = describe.call(Method::GET, at, id, TAG, summary).about(
+    let mut call = api.call(Read, at, id, TAG, summary).about(
         "The body is the value's bytes, and the headers have the stat. With `meta` the body is the stat as JSON instead of the \
          value. With `children` or `recursive` the body is a page of the nodes below: the names of the children, or the paths of \
          all nodes, and with `meta` the stat of each. `limit` and `cursor` are only for these pages. With `wait` or `after` the \
@@ -81,15 +82,11 @@ fn get(describe: &mut Describer, at: &'static str) -> DescribedCall {
             "The versions that you already have, each in quotes.",
             json!({ "type": "string", "example": "\"17\"" }),
         )
-        .content(StatusCode::OK, "The value, the stat, or a page.", "application/octet-stream", octets)
-        .example(StatusCode::OK, "application/octet-stream", examples::VALUE.into())
-        .json::<dto::Stat>(StatusCode::OK, "", Value::Null)
-        .or_json::<dto::Page<String>>(StatusCode::OK)
-        .or_json::<dto::Page<dto::Stat>>(StatusCode::OK)
-        .named_example(StatusCode::OK, "application/json", "stat", examples::stat())
-        .named_example(StatusCode::OK, "application/json", "names", json!({ "items": ["nightly"], "next_cursor": null }))
-        .named_example(StatusCode::OK, "application/json", "stats", json!({ "items": [examples::stat()], "next_cursor": null }))
-        .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
+        .content("The value, the stat, or a page.", "application/octet-stream", json!({}), examples::VALUE.into())
+        .page::<dto::Stat>("", Value::Null)
+        .or_json::<dto::Page<String>>()
+        .or_json::<dto::Page<dto::Stat>>()
+        .examples("application/json", [("stat", examples::stat()), ("names", names), ("stats", stats)])
         .empty(StatusCode::NOT_MODIFIED, "You already have this version, or nothing has changed.");
     for status in [StatusCode::OK, StatusCode::NOT_MODIFIED] {
         call = call.answer_header(status, "ETag", "The version, in quotes.", tag());
@@ -97,13 +94,13 @@ fn get(describe: &mut Describer, at: &'static str) -> DescribedCall {
             call = call.answer_header(status, name, "A field of the stat.", json!({ "type": sort }));
         }
     }
-    call.finish_as(OperationKind::Read)
+    call
 }
 
-fn put(describe: &mut Describer, at: &'static str) -> DescribedCall {
+fn put(api: &mut Describer, at: &'static str) -> Operation<'_> {
     let (id, summary) =
         if at == ROOT { ("putRoot", "Write the root's value.") } else { ("putNode", "Write a node's value, or create it.") };
-    let mut call = describe.call(Method::PUT, at, id, TAG, summary).about(
+    let mut call = api.call(Keyed(Method::PUT), at, id, TAG, summary).about(
         "Pass at most one of `session`, `ttl` and `container`; they apply only to a node that you create, or that is already of \
          that kind.",
     );
@@ -117,15 +114,15 @@ fn put(describe: &mut Describer, at: &'static str) -> DescribedCall {
     );
     for (status, about) in [(StatusCode::CREATED, "The node was created."), (StatusCode::OK, "The node was written.")] {
         call = call
-            .json::<dto::Written>(status, about, json!({ "path": "/jobs/nightly", "version": 0, "revision": 57 }))
+            .json_as::<dto::Written>(status, about, json!({ "path": "/jobs/nightly", "version": 0, "revision": 57 }))
             .answer_header(status, "ETag", "The version, in quotes.", tag());
     }
-    write(call).codes(&CREATES).codes(&[Code::VersionMismatch]).finish_as(OperationKind::Keyed)
+    write(call).codes(&CREATES).codes(&[Code::VersionMismatch])
 }
 
-fn create(describe: &mut Describer, at: &'static str) -> DescribedCall {
+fn create(api: &mut Describer, at: &'static str) -> Operation<'_> {
     let id = if at == ROOT { "createInRoot" } else { "createSequential" };
-    let mut call = describe.call(Method::POST, at, id, TAG, "Create a child whose name ends in a number.").about(
+    let mut call = api.call(Keyed(Method::POST), at, id, TAG, "Create a child whose name ends in a number.").about(
         "The server builds the child's name from `name` and the parent's counter in ten digits. Pass at most one of `session` \
          and `ttl`.",
     );
@@ -136,16 +133,16 @@ fn create(describe: &mut Describer, at: &'static str) -> DescribedCall {
     call = call
         .query::<call::CreateNode>()
         .required_flag("sequential")
-        .json::<dto::Written>(StatusCode::CREATED, "The node was created.", created)
+        .json_as::<dto::Written>(StatusCode::CREATED, "The node was created.", created)
         .answer_header(StatusCode::CREATED, "ETag", "The version, in quotes.", tag())
         .answer_header(StatusCode::CREATED, "Location", "The new node.", json!({ "type": "string" }));
-    write(call).codes(&CREATES).finish_as(OperationKind::Keyed)
+    write(call).codes(&CREATES)
 }
 
-fn delete(describe: &mut Describer, at: &'static str) -> DescribedCall {
+fn delete(api: &mut Describer, at: &'static str) -> Operation<'_> {
     let (id, summary) =
         if at == ROOT { ("deleteRoot", "Refused: you cannot delete the root.") } else { ("deleteNode", "Remove a node.") };
-    let mut call = describe.call(Method::DELETE, at, id, TAG, summary);
+    let mut call = api.call(Keyed(Method::DELETE), at, id, TAG, summary);
     if at == NODE {
         call = call
             .in_path("path", "The node's path, without its first slash.", path(PATH_LEVELS_MAX))
@@ -153,24 +150,24 @@ fn delete(describe: &mut Describer, at: &'static str) -> DescribedCall {
             .codes(&[Code::NotEmpty, Code::NoNode, Code::TooLarge]);
     }
     call = if_match(call.query::<call::DeleteNode>());
-    fenced(call).codes(&[Code::Denied, Code::VersionMismatch]).finish_as(OperationKind::Keyed)
+    fenced(call).codes(&[Code::Denied, Code::VersionMismatch])
 }
 
 /// The codes with which a create can fail.
-const CREATES: [Code; 6] =
+pub(super) const CREATES: [Code; 6] =
     [Code::Denied, Code::NoNode, Code::SessionNotFound, Code::NodeExists, Code::EphemeralParent, Code::TooLarge];
 
-fn if_match(call: OperationBuilder<'_>) -> OperationBuilder<'_> {
+fn if_match(call: Operation<'_>) -> Operation<'_> {
     let versions = json!({ "type": "string", "minLength": 1, "pattern": "^(\\*|\"(0|[1-9][0-9]{0,8})\")$", "example": "\"17\"" });
     call.header("If-Match", "The version that the node must have, in quotes, or `*` if it only has to exist.", versions)
 }
 
 /// A call with a value.
-fn write(call: OperationBuilder<'_>) -> OperationBuilder<'_> {
+fn write(call: Operation<'_>) -> Operation<'_> {
     fenced(call.octets(&format!("The value: at most {VALUE_BYTES_MAX} bytes.")))
 }
 
-fn fenced(call: OperationBuilder<'_>) -> OperationBuilder<'_> {
+fn fenced(call: Operation<'_>) -> Operation<'_> {
     let fence = json!({ "type": "string", "minLength": 1, "pattern": FENCE, "example": "deploy=42" });
     call.header("Fairhold-Fence", "LOCK=TOKEN or LOCK=TOKEN;grant=ID: write only while that token is current.", fence)
         .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)

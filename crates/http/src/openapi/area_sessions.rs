@@ -1,9 +1,9 @@
 //! Describes the calls on sessions.
 
 use super::{
-    describe::{DescribeCall, Describer},
+    describe::{DescribeCall, Describer, Operation},
     examples::SESSION_ID as ID,
-    operation::{DescribedCall, OperationKind},
+    operation::OperationKind::{Change, Keyed, Read},
 };
 use fairhold_types::{Code, call, dto, limits::SESSION_ROW_MAX, pattern};
 use http::{Method, StatusCode};
@@ -30,75 +30,60 @@ fn shown() -> Value {
     })
 }
 
-fn open(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::POST, "/v1/sessions", "openSession", TAG, "Open a session.")
+fn open(api: &mut Describer) -> Operation<'_> {
+    api.call(Keyed(Method::POST), "/v1/sessions", "openSession", TAG, "Open a session.")
         .about("Its `id` is a secret: with it, anyone can control the session. Its `number` is public.")
         .form::<call::OpenSession>(None, json!({ "ttl": "15s", "name": "worker-3", "meta": {} }))
-        .json::<dto::OpenedSession>(
+        .json_as::<dto::OpenedSession>(
             StatusCode::CREATED,
             "The session is open.",
             json!({ "id": ID, "number": 41, "ttl": "15s", "expires_in": "15s" }),
         )
-        .codes(&[Code::SessionExpired, Code::TooLarge])
-        .finish_as(OperationKind::Keyed)
+        .codes(&[Code::SessionExpired])
 }
 
-fn keepalive(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::POST, "/v1/sessions/{id}/keepalive", "keepAlive", TAG, "Keep a session alive.")
+fn keepalive(api: &mut Describer) -> Operation<'_> {
+    api.call(Keyed(Method::POST), "/v1/sessions/{id}/keepalive", "keepAlive", TAG, "Keep a session alive.")
         .in_path("id", "The session's secret id, not its number.", session_id())
         .form::<call::Empty>(None, json!({}))
         .json::<dto::RenewedSession>(
-            StatusCode::OK,
             "The session is alive.",
             json!({ "id": ID, "ttl": "15s", "expires_in": "15s", "expires_at": "2026-01-01T12:00:15.000Z" }),
         )
-        .codes(&[Code::SessionExpired, Code::Denied, Code::TooLarge])
-        .finish_as(OperationKind::Keyed)
+        .codes(&[Code::SessionExpired, Code::Denied])
 }
 
-fn keepalive_many(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::POST, "/v1/sessions/keepalive", "keepAliveMany", TAG, "Keep many sessions alive with one call.")
+fn keepalive_many(api: &mut Describer) -> Operation<'_> {
+    api.call(Keyed(Method::POST), "/v1/sessions/keepalive", "keepAliveMany", TAG, "Keep many sessions alive with one call.")
         .form::<call::KeepAliveMany>(None, json!({ "ids": [ID] }))
         .json::<dto::KeptAlive>(
-            StatusCode::OK,
             "Which sessions are alive, and which have ended.",
             json!({ "renewed": [ID], "ttls": ["15s"], "expired": [] }),
         )
-        .codes(&[Code::TooLarge])
-        .finish_as(OperationKind::Keyed)
 }
 
-fn list_all(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::GET, "/v1/sessions", "listSessions", TAG, "List sessions by number, page by page.")
+fn list_all(api: &mut Describer) -> Operation<'_> {
+    api.call(Read, "/v1/sessions", "listSessions", TAG, "List sessions by number, page by page.")
         .about(&format!("Each entry has the first {SESSION_ROW_MAX} grants and nodes of the session, and the totals."))
         .query::<call::ListSessions>()
-        .json::<dto::Page<dto::Session>>(StatusCode::OK, "A page.", json!({ "items": [shown()], "next_cursor": null }))
-        .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .finish_as(OperationKind::Read)
+        .page::<dto::Page<dto::Session>>("A page.", json!({ "items": [shown()], "next_cursor": null }))
 }
 
-fn show(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::GET, "/v1/sessions/{id}", "getSession", TAG, "Show a session and what it owns, page by page.")
+fn show(api: &mut Describer) -> Operation<'_> {
+    api.call(Read, "/v1/sessions/{id}", "getSession", TAG, "Show a session and what it owns, page by page.")
         .about(
             "Pass its secret id or its number. The answer shows no secret id. Each page continues the list of grants and the \
              list of ephemeral nodes.",
         )
         .in_path("id", "The session's id or number.", session())
         .query::<call::ShowSession>()
-        .json::<dto::Session>(StatusCode::OK, "The session.", shown())
-        .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
+        .page::<dto::Session>("The session.", shown())
         .codes(&[Code::SessionNotFound])
-        .finish_as(OperationKind::Read)
 }
 
-fn close(describe: &mut Describer) -> DescribedCall {
-    describe
-        .call(Method::DELETE, "/v1/sessions/{id}", "endSession", TAG, "End a session and everything that it owns, in one step.")
+fn close(api: &mut Describer) -> Operation<'_> {
+    let summary = "End a session and everything that it owns, in one step.";
+    api.call(Change(Method::DELETE), "/v1/sessions/{id}", "endSession", TAG, summary)
         .about(
             "With the secret id, the owner closes the session: this releases its grants. With the number, an administrator ends \
              the session: its grants, held or queued, end as `broken`, with the reason. That needs the administrators' token if \
@@ -109,5 +94,4 @@ fn close(describe: &mut Describer) -> DescribedCall {
         .empty(StatusCode::NO_CONTENT, "The session has ended.")
         .codes(&[Code::SessionNotFound])
         .admin()
-        .finish_as(OperationKind::Change)
 }

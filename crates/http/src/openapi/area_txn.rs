@@ -1,8 +1,9 @@
 //! Describes transactions. The schema of their body comes from its types; rules between fields are added here.
 
 use super::{
-    describe::{DescribeCall, Describer},
-    operation::{DescribedCall, OperationKind},
+    area_nodes,
+    describe::{DescribeCall, Describer, Operation},
+    operation::OperationKind::Keyed,
     pattern,
 };
 use fairhold_types::{
@@ -18,13 +19,13 @@ const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2
 
 pub(super) const CALLS: &[DescribeCall] = &[transact];
 
-fn transact(describe: &mut Describer) -> DescribedCall {
-    describe.refine("Transaction", refine_transaction);
-    describe.refine("Condition", refine_condition);
-    describe.refine("Span", refine_span);
-    describe.refine("Create", refine_create);
-    describe.refine("Put", refine_put);
-    describe.refine("Set", refine_value);
+fn transact(api: &mut Describer) -> Operation<'_> {
+    api.refine("Transaction", refine_transaction);
+    api.refine("Condition", refine_condition);
+    api.refine("Span", refine_span);
+    api.refine("Create", refine_create);
+    api.refine("Put", refine_put);
+    api.refine("Set", refine_value);
     let example = json!({
         "if": [{ "path": "/jobs/7", "version": 3 }, { "fence": { "lock": "deploy", "token": 42 } }],
         "then": [{ "put": { "path": "/jobs/7", "value": "done" } }, { "delete": { "path": "/jobs/7/owner" } }],
@@ -37,27 +38,17 @@ fn transact(describe: &mut Describer) -> DescribedCall {
         ],
         "revision": 57,
     });
-    describe
-        .call(Method::POST, "/v1/txn", "transact", "nodes", "Change several nodes in one step, if conditions hold.")
+    api.call(Keyed(Method::POST), "/v1/txn", "transact", "nodes", "Change several nodes in one step, if conditions hold.")
         .about(
             "All or nothing, and at one revision. If all conditions hold, the server runs `then`, otherwise `else`; without \
              `else` it refuses the transaction. Each operation sees the effects of those before it. A refusal changes nothing, \
              and its `failed` names the refused entry.",
         )
         .request::<txn::Transaction>(example)
-        .json::<txn::Transacted>(StatusCode::OK, "The transaction was done.", done)
-        .codes(&[
-            Code::Denied,
-            Code::NoNode,
-            Code::SessionNotFound,
-            Code::NodeExists,
-            Code::EphemeralParent,
-            Code::NotEmpty,
-            Code::VersionMismatch,
-            Code::TooLarge,
-        ])
+        .json::<txn::Transacted>("The transaction was done.", done)
+        .codes(&area_nodes::CREATES)
+        .codes(&[Code::NotEmpty, Code::VersionMismatch])
         .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)
-        .finish_as(OperationKind::Keyed)
 }
 
 fn refine_transaction(schema: &mut Value) {

@@ -1,23 +1,19 @@
 //! Describes watches.
 
 use super::{
-    describe::{DescribeCall, Describer},
+    describe::{DescribeCall, Describer, Operation},
     lines,
-    operation::{DescribedCall, OperationKind},
+    operation::OperationKind::Read,
 };
 use fairhold_types::{Code, call, watch::WatchLine};
-use http::{Method, StatusCode};
 use serde_json::json;
 
 const TAG: &str = "watch";
 
 pub(super) const CALLS: &[DescribeCall] = &[watch];
 
-fn watch(describe: &mut Describer) -> DescribedCall {
-    let line = describe.schema::<WatchLine>();
-    let [lines, events] = lines::watched();
-    describe
-        .call(Method::GET, "/v1/watch", "watch", TAG, "Watch events as they happen.")
+fn watch(api: &mut Describer) -> Operation<'_> {
+    api.call(Read, "/v1/watch", "watch", TAG, "Watch events as they happen.")
         .about(
             "The stream has every event of the things that you name, once and in order; if some events are no longer kept, its \
              last line says so. Each parameter adds to what you watch; without any, you watch everything. `from` is inclusive. \
@@ -26,10 +22,6 @@ fn watch(describe: &mut Describer) -> DescribedCall {
         )
         .query::<call::Watch>()
         .header("Last-Event-ID", "Continue after this revision.", json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }))
-        .content(StatusCode::OK, "A stream of lines, for as long as you read it.", "application/x-ndjson", line)
-        .lines("application/x-ndjson", lines)
-        .content(StatusCode::OK, "", "text/event-stream", json!({ "type": "string" }))
-        .lines("text/event-stream", events)
+        .stream::<WatchLine>("A stream of lines, for as long as you read it.", lines::watched())
         .codes(&[Code::Compacted])
-        .finish_as(OperationKind::Read)
 }

@@ -1,7 +1,8 @@
 //! Builds the description of a call from texts and schemas.
 
 use super::{
-    examples, lines,
+    examples,
+    lines::{self, Lines},
     operation::{DescribedCall, OperationKind},
     parameter::{self, at},
     problems,
@@ -10,6 +11,7 @@ use super::{
 use crate::{edge::headers, edge::problem::status_of};
 use fairhold_types::{
     Code, dto,
+    hold::HoldLine,
     limits::{TIMEOUT_DEFAULT, TIMEOUT_MAX},
     pattern as id_pattern, problem,
 };
@@ -25,11 +27,12 @@ pub(super) struct Describer {
     /// For parameters, whose schemas are inline.
     parameters: SchemaGenerator,
     refined: Vec<(&'static str, Refine)>,
-    refused: BTreeMap<String, Value>,
+    /// An example of each described refusal.
+    pub(super) refused: Map<String, Value>,
 }
 
 /// Describes a call.
-pub(super) type DescribeCall = fn(&mut Describer) -> DescribedCall;
+pub(super) type DescribeCall = fn(&mut Describer) -> Operation<'_>;
 
 /// Adds rules to a schema that its type cannot express.
 pub(super) type Refine = fn(&mut Value);
@@ -46,13 +49,8 @@ impl Describer {
             parameters: inline.for_deserialize().into_generator(),
             requests: settings.for_deserialize().into_generator(),
             refined: Vec::new(),
-            refused: BTreeMap::new(),
+            refused: Map::new(),
         }
-    }
-
-    /// An example of each described refusal.
-    pub(super) fn refusals(&self) -> Map<String, Value> {
-        self.refused.iter().map(|(name, example)| (name.clone(), example.clone())).collect()
     }
 
     /// All collected schemas.
@@ -98,39 +96,26 @@ impl Describer {
     }
 
     /// Starts the description of a call.
-    pub(super) fn call(
-        &mut self,
-        method: Method,
-        path: &'static str,
-        id: &str,
-        tag: &str,
-        summary: &str,
-    ) -> OperationBuilder<'_> {
+    pub(super) fn call(&mut self, kind: OperationKind, path: &'static str, id: &str, tag: &str, summary: &str) -> Operation<'_> {
         let value = json!({ "operationId": id, "tags": [tag], "summary": summary });
-        OperationBuilder {
-            describe: self,
-            method,
-            path,
-            value,
-            parameters: Vec::new(),
-            answers: BTreeMap::new(),
-            codes: Vec::new(),
-        }
+        let (parameters, answers, codes) = (Vec::new(), Map::new(), Vec::new());
+        Operation { describe: self, kind, path, value, parameters, answers, codes }
     }
 }
 
 /// The description of a call while it is built.
-pub(super) struct OperationBuilder<'a> {
+pub(super) struct Operation<'a> {
     describe: &'a mut Describer,
-    method: Method,
+    kind: OperationKind,
     path: &'static str,
     value: Value,
     parameters: Vec<Value>,
-    answers: BTreeMap<u16, Value>,
+    /// By their status.
+    answers: Map<String, Value>,
     codes: Vec<(StatusCode, Code)>,
 }
 
-impl OperationBuilder<'_> {
+impl Operation<'_> {
     pub(super) fn about(mut self, text: &str) -> Self {
         self.value["description"] = text.into();
         self
@@ -164,7 +149,7 @@ impl OperationBuilder<'_> {
             parameter
         }));
         self.value["requestBody"] = parameter::body(&object, rules, example);
-        self
+        self.codes(&[Code::TooLarge])
     }
 
     /// A flag of the query that must be set.
@@ -173,12 +158,6 @@ impl OperationBuilder<'_> {
             parameter["required"] = true.into();
             parameter["schema"] = json!({ "type": "boolean", "enum": [true] });
         }
-        self
-    }
-
-    /// A JSON body whose parts have parameters.
-    pub(super) fn calls<T: JsonSchema>(mut self, example: Value) -> Self {
-        self.value["requestBody"] = parameter::body(&self.describe.parameters::<T>(), None, example);
         self
     }
 
@@ -204,20 +183,26 @@ impl OperationBuilder<'_> {
     }
 
     /// An answer with a JSON body.
-    pub(super) fn json<T: JsonSchema>(mut self, status: StatusCode, about: &str, example: Value) -> Self {
-        let schema = self.describe.schema::<T>();
-        let mut content = json!({ "schema": schema });
-        if !example.is_null() {
-            content["example"] = example;
-        }
-        self.answer(status, about)["content"]["application/json"] = content;
-        self
+    pub(super) fn json<T: JsonSchema>(self, about: &str, example: Value) -> Self {
+        self.json_as::<T>(StatusCode::OK, about, example)
     }
 
-    /// Another form of the JSON body of an answer.
-    pub(super) fn or_json<T: JsonSchema>(mut self, status: StatusCode) -> Self {
+    /// An answer with another status and a JSON body.
+    pub(super) fn json_as<T: JsonSchema>(mut self, status: StatusCode, about: &str, example: Value) -> Self {
         let schema = self.describe.schema::<T>();
-        let content = &mut self.answer(status, "")["content"]["application/json"]["schema"];
+        self.content_as(status, about, "application/json", schema, example)
+    }
+
+    /// A page: an answer with a JSON body and a link to the next page.
+    pub(super) fn page<T: JsonSchema>(self, about: &str, example: Value) -> Self {
+        let link = "`rel=\"next\"`: the next page.";
+        self.json::<T>(about, example).answer_header(StatusCode::OK, "Link", link, json!({ "type": "string" }))
+    }
+
+    /// Another form of the JSON body.
+    pub(super) fn or_json<T: JsonSchema>(mut self) -> Self {
+        let schema = self.describe.schema::<T>();
+        let content = &mut self.answer(StatusCode::OK, "")["content"]["application/json"]["schema"];
         match content.get_mut("anyOf").and_then(Value::as_array_mut) {
             Some(forms) => forms.push(schema),
             None => *content = json!({ "anyOf": [content.take(), schema] }),
@@ -226,26 +211,37 @@ impl OperationBuilder<'_> {
     }
 
     /// An answer with a body of another content type.
-    pub(super) fn content(mut self, status: StatusCode, about: &str, sort: &str, schema: Value) -> Self {
-        self.answer(status, about)["content"][sort] = json!({ "schema": schema });
+    pub(super) fn content(self, about: &str, sort: &str, schema: Value, example: Value) -> Self {
+        self.content_as(StatusCode::OK, about, sort, schema, example)
+    }
+
+    fn content_as(mut self, status: StatusCode, about: &str, sort: &str, schema: Value, example: Value) -> Self {
+        let content = &mut self.answer(status, about)["content"][sort];
+        content["schema"] = schema;
+        if !example.is_null() {
+            content["example"] = example;
+        }
         self
     }
 
-    /// An example of a described answer.
-    pub(super) fn example(mut self, status: StatusCode, sort: &str, example: Value) -> Self {
-        self.answer(status, "")["content"][sort]["example"] = example;
+    /// Several examples of an answer of that content type.
+    pub(super) fn examples(mut self, sort: &str, examples: impl IntoIterator<Item = (impl AsRef<str>, Value)>) -> Self {
+        for (name, example) in examples {
+            self.answer(StatusCode::OK, "")["content"][sort]["examples"][name.as_ref()] = json!({ "value": example });
+        }
         self
     }
 
-    /// One of several examples of a described answer.
-    pub(super) fn named_example(mut self, status: StatusCode, sort: &str, name: &str, example: Value) -> Self {
-        self.answer(status, "")["content"][sort]["examples"][name] = json!({ "value": example });
-        self
+    /// A stream of such lines, with an example of each.
+    fn lines<T: JsonSchema>(mut self, about: &str, lines: Lines) -> Self {
+        let (sort, line) = ("application/x-ndjson", self.describe.schema::<T>());
+        self.content(about, sort, line, Value::Null).examples(sort, lines)
     }
 
-    /// An example of each line of a described stream.
-    pub(super) fn lines(self, sort: &str, lines: Vec<(String, Value)>) -> Self {
-        lines.into_iter().fold(self, |call, (name, line)| call.named_example(StatusCode::OK, sort, &name, line))
+    /// A stream of such lines, or of server-sent events.
+    pub(super) fn stream<T: JsonSchema>(self, about: &str, [lines, events]: [Lines; 2]) -> Self {
+        let (sort, event) = ("text/event-stream", json!({ "type": "string" }));
+        self.lines::<T>(about, lines).content("", sort, event, Value::Null).examples(sort, events)
     }
 
     /// An answer without a body.
@@ -254,19 +250,22 @@ impl OperationBuilder<'_> {
         self
     }
 
-    /// The answers to a request for a grant: held, streamed, queued with `Prefer`, or refused.
-    pub(super) fn held_or_waiting(self, held: &str, example: Value, line: Value) -> Self {
+    /// A request for a grant, whose options may have a further rule, and its answers: held, streamed, queued with `Prefer`, or
+    /// refused.
+    pub(super) fn acquire<T: JsonSchema>(self, rule: Option<Value>, request: Value, about: &str, held: Value) -> Self {
+        let not_with_session = |name: &str| json!({ "not": { "required": [name, "session"] } });
+        let rules: Value = [not_with_session("ttl"), not_with_session("hold")].into_iter().chain(rule).collect();
         let prefer = json!({ "type": "string", "example": "respond-async" });
         let waits = json!({
             "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "lock": "deploy", "state": "queued", "mode": "exclusive", "owner": "ci-7",
             "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z", "number": 57, "session": 57, "permits": 1,
             "position": 2, "queued_at": "2026-01-01T12:00:00.000Z",
         });
-        self.header("Prefer", "`respond-async`: if the grant must still wait, answer `202` instead of leaving the queue.", prefer)
-            .json::<dto::Grant>(StatusCode::OK, held, example)
-            .content(StatusCode::OK, "", "application/x-ndjson", line)
-            .lines("application/x-ndjson", lines::held())
-            .json::<dto::Grant>(StatusCode::ACCEPTED, "The grant is queued, as `Prefer: respond-async` requested.", waits)
+        self.form::<T>(Some(rules), request)
+            .header("Prefer", "`respond-async`: if the grant must still wait, answer `202` instead of leaving the queue.", prefer)
+            .json::<dto::Grant>(about, held)
+            .lines::<HoldLine>("", lines::held())
+            .json_as::<dto::Grant>(StatusCode::ACCEPTED, "The grant is queued, as `Prefer: respond-async` requested.", waits)
             .answer_header(StatusCode::ACCEPTED, "Location", "The address of the grant.", json!({ "type": "string" }))
             .codes(&[
                 Code::LockHeld,
@@ -276,13 +275,12 @@ impl OperationBuilder<'_> {
                 Code::GrantGone,
                 Code::Forgotten,
                 Code::QueueFull,
-                Code::TooLarge,
             ])
     }
 
     /// A header of that answer.
     pub(super) fn answer_header(mut self, status: StatusCode, name: &str, about: &str, schema: Value) -> Self {
-        if let Some(answer) = self.answers.get_mut(&status.as_u16()) {
+        if let Some(answer) = self.answers.get_mut(status.as_str()) {
             answer["headers"][name] = json!({ "description": about, "schema": schema });
         }
         self
@@ -301,7 +299,7 @@ impl OperationBuilder<'_> {
     }
 
     fn answer(&mut self, status: StatusCode, about: &str) -> &mut Value {
-        self.answers.entry(status.as_u16()).or_insert_with(|| {
+        self.answers.entry(status.as_str()).or_insert_with(|| {
             // The connection sends this answer before it has a request.
             if status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE {
                 return json!({ "description": about });
@@ -314,11 +312,11 @@ impl OperationBuilder<'_> {
         })
     }
 
-    /// Adds what all calls of this kind have in common and finishes the description.
-    pub(super) fn finish_as(mut self, kind: OperationKind) -> DescribedCall {
+    /// Adds what all calls of this kind have in common.
+    fn with_shared_parts(mut self) -> Self {
         // The server checks this before it reads the request.
         self = self.code_as(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Code::TooLarge);
-        if kind != OperationKind::Here {
+        if self.kind != OperationKind::Here {
             let about = "How long the server may work on the request, including hops to other servers; `wait` does not count.";
             let min = Duration::from_millis(1);
             self.parameters.push(parameter::duration_header("Fairhold-Timeout", about, min, TIMEOUT_MAX, TIMEOUT_DEFAULT));
@@ -326,7 +324,7 @@ impl OperationBuilder<'_> {
             let id = json!({ "type": "string", "pattern": id_pattern::CLUSTER_ID });
             self = self.header("Fairhold-Cluster", about, id);
             let route = "`redirect`: answer `307` with the leader's address instead of forwarding the request.";
-            self.parameters.push(at("header", "Fairhold-Route", route, json!({ "type": "string", "enum": ["redirect"] })));
+            self = self.header("Fairhold-Route", route, json!({ "type": "string", "enum": ["redirect"] }));
             self = self.empty(StatusCode::TEMPORARY_REDIRECT, "Another server leads, and you sent `Fairhold-Route: redirect`.");
             let location = json!({ "type": "string" });
             self = self.answer_header(StatusCode::TEMPORARY_REDIRECT, "Location", "The same resource at the leader.", location);
@@ -340,27 +338,28 @@ impl OperationBuilder<'_> {
                 Code::DeadlineExceeded,
             ]);
         }
-        if matches!(kind, OperationKind::Keyed | OperationKind::Change) {
+        if matches!(self.kind, OperationKind::Keyed(_) | OperationKind::Change(_)) {
             self = self.codes(&[Code::DiskLow, Code::Internal, Code::StateFull]);
         }
-        match kind {
+        match self.kind {
             OperationKind::Read => {
                 let about = "With `consistency=local`: wait until this server has applied this revision.";
                 self = self.header("Fairhold-Min-Revision", about, json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }));
             }
-            OperationKind::Keyed => {
+            OperationKind::Keyed(_) => {
                 let about = "Makes the request safe to repeat: a ULID or a UUIDv7 that you generate. Without it, the server \
                              generates one.";
                 let schema = json!({ "type": "string", "pattern": id_pattern::GRANT_ID });
                 self = self.header("Idempotency-Key", about, schema);
                 self = self.codes(&[Code::IdempotencyMismatch]);
             }
-            OperationKind::Change | OperationKind::Here => {}
+            OperationKind::Change(_) | OperationKind::Here => {}
         }
-        self.finish()
+        self
     }
 
-    fn finish(mut self) -> DescribedCall {
+    pub(super) fn finish(mut self) -> DescribedCall {
+        self = self.with_shared_parts();
         let problem = self.describe.schema::<problem::Problem>();
         let mut by_status: BTreeMap<StatusCode, Vec<Code>> = BTreeMap::new();
         for (status, code) in std::mem::take(&mut self.codes) {
@@ -376,14 +375,9 @@ impl OperationBuilder<'_> {
             let examples: Map<String, Value> = codes.iter().map(|code| self.describe.refusal(status, *code)).collect();
             let content = json!({ "schema": schema, "examples": examples });
             self.answer(status, &named)["content"]["application/problem+json"] = content;
-            let seconds = json!({ "type": "integer", "minimum": 0 });
             if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-                self = self.answer_header(
-                    status,
-                    "Retry-After",
-                    "When to retry, in seconds. Missing if a retry cannot help.",
-                    seconds,
-                );
+                let about = "When to retry, in seconds. Missing if a retry cannot help.";
+                self = self.answer_header(status, "Retry-After", about, json!({ "type": "integer", "minimum": 0 }));
             } else if status == StatusCode::UNAUTHORIZED {
                 let scheme = json!({ "type": "string", "const": "Bearer" });
                 self = self.answer_header(status, "WWW-Authenticate", "How to authenticate.", scheme);
@@ -393,8 +387,11 @@ impl OperationBuilder<'_> {
         if !self.parameters.is_empty() {
             value["parameters"] = self.parameters.into();
         }
-        let answers: Map<String, Value> = self.answers.into_iter().map(|(status, answer)| (status.to_string(), answer)).collect();
-        value["responses"] = answers.into();
-        DescribedCall { method: self.method, path: self.path, value }
+        value["responses"] = self.answers.into();
+        let method = match self.kind {
+            OperationKind::Change(method) | OperationKind::Keyed(method) => method,
+            OperationKind::Read | OperationKind::Here => Method::GET,
+        };
+        DescribedCall { method, path: self.path, value }
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Lines by their names.
-type Lines = Vec<(String, Value)>;
+pub(super) type Lines = Vec<(String, Value)>;
 
 const NUMBER: GrantNumber = GrantNumber(57);
 const SESSION: SessionNumber = SessionNumber(57);

@@ -11,14 +11,14 @@ pub(super) struct DescribedCall {
 }
 
 /// The kind of a call: it decides the headers and refusals that the call shares with others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum OperationKind {
-    /// It reads the state of the cluster or of this server.
+    /// A GET that reads the state of the cluster or of this server.
     Read,
     /// It changes something and is safe to repeat.
-    Change,
+    Change(Method),
     /// It changes something; a repeat needs the idempotency key.
-    Keyed,
-    /// This server answers by itself.
+    Keyed(Method),
+    /// A GET that this server answers by itself.
     Here,
 }

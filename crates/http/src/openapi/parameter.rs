@@ -1,6 +1,9 @@
 //! Describes the parameters of a call, in the query and in a JSON body, from the schema of its type.
 
-use super::{examples, pattern};
+use super::{
+    examples, pattern,
+    schema::{take, without_null},
+};
 use fairhold_types::duration;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -123,30 +126,6 @@ pub(super) fn refine(schema: &mut Value) {
     }
 }
 
-fn without_null(schema: &mut Value) {
-    if let Some(kinds) = schema.get_mut("type").and_then(Value::as_array_mut) {
-        kinds.retain(|kind| kind != "null");
-        if let [only] = kinds.as_slice() {
-            schema["type"] = only.clone();
-        }
-    }
-    if let Some(values) = schema.get_mut("enum").and_then(Value::as_array_mut) {
-        values.retain(|value| !value.is_null());
-    }
-    if let Some(Value::Array(mut choices)) = take(schema, "anyOf") {
-        choices.retain(|choice| choice["type"] != "null");
-        match (choices.as_mut_slice(), schema.as_object_mut()) {
-            // The field's own keywords take precedence over those of its type.
-            ([Value::Object(only)], Some(fields)) => {
-                for (key, value) in std::mem::take(only) {
-                    fields.entry(key).or_insert(value);
-                }
-            }
-            _ => schema["anyOf"] = choices.into(),
-        }
-    }
-}
-
 /// A list of constants is an `enum`.
 fn list_choices(schema: &mut Value) {
     let choices = schema["oneOf"].as_array().map_or(&[][..], Vec::as_slice);
@@ -190,8 +169,4 @@ fn set_example(target: &mut Value, example: Value) {
     if !example.is_null() {
         target["example"] = example;
     }
-}
-
-fn take(schema: &mut Value, key: &str) -> Option<Value> {
-    schema.as_object_mut().and_then(|fields| fields.remove(key))
 }

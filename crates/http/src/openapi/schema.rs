@@ -1,4 +1,4 @@
-//! Adapts the schemas of answers: an optional field is never `null`, and integers have bounds.
+//! Adapts schemas: an optional field is never `null`, and integers have bounds.
 
 use serde_json::{Value, json};
 
@@ -12,21 +12,37 @@ pub(super) fn omit_instead_of_null(schema: &mut Value) {
     let optional = properties
         .iter_mut()
         .filter(|(name, _)| !required.iter().any(|known| known == *name) && !NULLABLE.contains(&name.as_str()));
-    for (_, property) in optional {
-        if let Some(sorts) = property.get_mut("type").and_then(Value::as_array_mut) {
-            sorts.retain(|sort| sort != "null");
-            if let [only] = sorts.as_slice() {
-                property["type"] = only.clone();
-            }
-        }
-        if let Some(Value::Array(mut choices)) = property.as_object_mut().and_then(|fields| fields.remove("anyOf")) {
-            choices.retain(|choice| choice["type"] != "null");
-            match choices.as_slice() {
-                [only] => property["$ref"] = only["$ref"].clone(),
-                _ => property["anyOf"] = choices.into(),
-            }
+    optional.for_each(|(_, property)| without_null(property));
+}
+
+/// Removes `null` from the types, values and choices of a schema.
+pub(super) fn without_null(schema: &mut Value) {
+    if let Some(kinds) = schema.get_mut("type").and_then(Value::as_array_mut) {
+        kinds.retain(|kind| kind != "null");
+        if let [only] = kinds.as_slice() {
+            schema["type"] = only.clone();
         }
     }
+    if let Some(values) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+        values.retain(|value| !value.is_null());
+    }
+    if let Some(Value::Array(mut choices)) = take(schema, "anyOf") {
+        choices.retain(|choice| choice["type"] != "null");
+        match (choices.as_mut_slice(), schema.as_object_mut()) {
+            // The field's own keywords take precedence over those of its type.
+            ([Value::Object(only)], Some(fields)) => {
+                for (key, value) in std::mem::take(only) {
+                    fields.entry(key).or_insert(value);
+                }
+            }
+            _ => schema["anyOf"] = choices.into(),
+        }
+    }
+}
+
+/// Removes a keyword.
+pub(super) fn take(schema: &mut Value, key: &str) -> Option<Value> {
+    schema.as_object_mut().and_then(|fields| fields.remove(key))
 }
 
 /// Gives every integer the bounds of its type.
