@@ -37,145 +37,53 @@ fn holder(token: Option<u64>) -> HolderFacts {
 /// A refusal, the request, and the answer: status, code, retryable, and the other facts.
 type Case = (Rejection, RequestKind, u16, &'static str, bool, serde_json::Value);
 
-fn refused_grants() -> Vec<Case> {
+fn cases() -> Vec<Case> {
+    use Part::{Conditions, Otherwise, Then};
+    use Rejection::*;
     use serde_json::json;
-    let held = json!({"number": 41, "owner": "ci-7", "token": 42, "since": "1970-01-01T00:01:00.000Z", "held_for": "30500ms"});
-    vec![
-        (Rejection::NoSession, acquire(true), 404, "session_not_found", false, json!({})),
-        (Rejection::SessionEnded, RequestKind::Write { key: key() }, 410, "session_expired", false, json!({})),
-        (Rejection::NoGrant, RequestKind::Change, 404, "grant_not_found", false, json!({})),
-        (
-            Rejection::LockHeld { holder: holder(Some(42)), ahead: 1 },
-            acquire(true),
-            409,
-            "lock_held",
-            true,
-            json!({"holder": held, "position": 2}),
-        ),
-        (
-            Rejection::GrantEnded { reason: EndReason::Expired, note: None },
-            RequestKind::Change,
-            410,
-            "grant_gone",
-            false,
-            json!({"reason": "expired"}),
-        ),
-        (Rejection::Forgotten, acquire(true), 410, "forgotten", false, json!({})),
-        (
-            Rejection::IdempotencyMismatch { field: "mode".to_owned() },
-            acquire(true),
-            422,
-            "idempotency_mismatch",
-            false,
-            json!({"field": "mode"}),
-        ),
-        (Rejection::LimitMismatch { limit: 3 }, acquire(true), 409, "limit_mismatch", false, json!({"limit": 3})),
-        (Rejection::PermitsOverLimit { permits: 4, limit: 3 }, acquire(true), 400, "bad_request", false, json!({"limit": 3})),
-        (Rejection::SharedWithLimit { limit: 3 }, acquire(true), 409, "limit_mismatch", false, json!({"limit": 3})),
-        (Rejection::QueueFull { max: 5 }, acquire(true), 429, "queue_full", true, json!({"limit": 5})),
-        (Rejection::StateFull { used: 4, max: 5 }, acquire(true), 429, "state_full", false, json!({"limit": 5})),
-        (Rejection::SessionsFull { max: 5 }, RequestKind::Write { key: key() }, 429, "rate_limited", true, json!({"limit": 5})),
-        (Rejection::MemoryFull { max: 5 }, acquire(false), 429, "rate_limited", true, json!({"limit": 5})),
-    ]
-}
-
-fn refused_changes() -> Vec<Case> {
-    use serde_json::json;
+    let (keyed, write, change) = (acquire(true), RequestKind::Write { key: key() }, RequestKind::Change);
     let path = || Path::parse("/a").unwrap();
+    let (stale, exists) = (|| StaleToken { current: None }, || NodeExists { path: path() });
+    let step = |part, reason| Step { part, index: 2, reason: Box::new(reason) };
+    let held = json!({"number": 41, "owner": "ci-7", "token": 42, "since": "1970-01-01T00:01:00.000Z", "held_for": "30500ms"});
+    let waiter = Blocked { session: SessionNumber(9), owner: "ci-7".to_owned(), lock: LockName::parse("a").unwrap() };
+    let cycle = json!([{"session": 9, "owner": "ci-7", "lock": "a"}]);
+    let failed = |part: &str| json!({"in": part, "index": 2});
     vec![
-        (
-            Rejection::SessionOwned { session: SessionNumber(9) },
-            RequestKind::Change,
-            409,
-            "session_owned",
-            false,
-            json!({"session": 9}),
-        ),
-        (Rejection::StaleToken { current: None }, RequestKind::Read, 409, "stale_token", false, json!({"current_token": null})),
-        (
-            Rejection::StaleToken { current: Some(FencingToken(7)) },
-            RequestKind::Write { key: key() },
-            412,
-            "stale_token",
-            false,
-            json!({"current_token": 7}),
-        ),
-        (
-            Rejection::VersionMismatch { current: Some(3) },
-            RequestKind::Write { key: key() },
-            412,
-            "version_mismatch",
-            false,
-            json!({"current_version": 3}),
-        ),
-        (
-            Rejection::VersionMismatch { current: None },
-            RequestKind::Write { key: key() },
-            412,
-            "version_mismatch",
-            false,
-            json!({"current_version": null}),
-        ),
-        (Rejection::NoNode { path: path() }, RequestKind::Write { key: key() }, 404, "no_node", false, json!({"path": "/a"})),
-        (Rejection::ReadOnly { path: path() }, RequestKind::Write { key: key() }, 403, "denied", false, json!({"path": "/a"})),
-        (Rejection::Unsupported { what: "x".to_owned() }, acquire(true), 400, "bad_request", false, json!({})),
-        (Rejection::Unsupported { what: "x".to_owned() }, RequestKind::Change, 409, "kind_mismatch", false, json!({})),
-        (Rejection::NotHeld, RequestKind::Change, 409, "not_held", true, json!({})),
-        (
-            Rejection::WouldDeadlock {
-                cycle: vec![Blocked { session: SessionNumber(9), owner: "ci-7".to_owned(), lock: LockName::parse("a").unwrap() }],
-            },
-            RequestKind::Change,
-            409,
-            "would_deadlock",
-            true,
-            json!({"cycle": [{"session": 9, "owner": "ci-7", "lock": "a"}]}),
-        ),
-    ]
-}
-
-fn refused_writes() -> Vec<Case> {
-    use serde_json::json;
-    let (path, write) = (|| Path::parse("/a").unwrap(), RequestKind::Write { key: key() });
-    let step = |part, reason| Rejection::Step { part, index: 2, reason: Box::new(reason) };
-    vec![
-        (Rejection::NodeExists { path: path() }, write, 409, "node_exists", false, json!({"path": "/a"})),
-        (
-            Rejection::OtherKind { path: path(), kind: "persistent".to_owned() },
-            write,
-            409,
-            "node_exists",
-            false,
-            json!({"path": "/a"}),
-        ),
-        (Rejection::NotEmpty { path: path(), children: 3 }, write, 409, "not_empty", false, json!({"path": "/a"})),
-        (Rejection::EphemeralParent { path: path() }, write, 409, "ephemeral_parent", false, json!({"path": "/a"})),
-        (Rejection::TooManyNodes { max: 5 }, write, 413, "too_large", false, json!({"limit": 5})),
-        (Rejection::NoRoomForName { parent: path() }, write, 400, "bad_request", false, json!({"path": "/a"})),
-        (
-            step(Part::Conditions, Rejection::StaleToken { current: None }),
-            write,
-            412,
-            "stale_token",
-            false,
-            json!({"current_token": null, "failed": {"in": "if", "index": 2}}),
-        ),
-        (
-            step(Part::Then, Rejection::NodeExists { path: path() }),
-            write,
-            409,
-            "node_exists",
-            false,
-            json!({"path": "/a", "failed": {"in": "then", "index": 2}}),
-        ),
-        (
-            step(Part::Otherwise, Rejection::NoSession),
-            write,
-            404,
-            "session_not_found",
-            false,
-            json!({"failed": {"in": "else", "index": 2}}),
-        ),
+        (NoSession, keyed, 404, "session_not_found", false, json!({})),
+        (SessionEnded, write, 410, "session_expired", false, json!({})),
+        (NoGrant, change, 404, "grant_not_found", false, json!({})),
+        (LockHeld { holder: holder(Some(42)), ahead: 1 }, keyed, 409, "lock_held", true, json!({"holder": held, "position": 2})),
+        (GrantEnded { reason: EndReason::Expired, note: None }, change, 410, "grant_gone", false, json!({"reason": "expired"})),
+        (Forgotten, keyed, 410, "forgotten", false, json!({})),
+        (IdempotencyMismatch { field: "mode".to_owned() }, keyed, 422, "idempotency_mismatch", false, json!({"field": "mode"})),
+        (LimitMismatch { limit: 3 }, keyed, 409, "limit_mismatch", false, json!({"limit": 3})),
+        (PermitsOverLimit { permits: 4, limit: 3 }, keyed, 400, "bad_request", false, json!({"limit": 3})),
+        (SharedWithLimit { limit: 3 }, keyed, 409, "limit_mismatch", false, json!({"limit": 3})),
+        (QueueFull { max: 5 }, keyed, 429, "queue_full", true, json!({"limit": 5})),
+        (StateFull { used: 4, max: 5 }, keyed, 429, "state_full", false, json!({"limit": 5})),
+        (SessionsFull { max: 5 }, write, 429, "rate_limited", true, json!({"limit": 5})),
+        (MemoryFull { max: 5 }, acquire(false), 429, "rate_limited", true, json!({"limit": 5})),
+        (SessionOwned { session: SessionNumber(9) }, change, 409, "session_owned", false, json!({"session": 9})),
+        (stale(), RequestKind::Read, 409, "stale_token", false, json!({"current_token": null})),
+        (StaleToken { current: Some(FencingToken(7)) }, write, 412, "stale_token", false, json!({"current_token": 7})),
+        (VersionMismatch { current: Some(3) }, write, 412, "version_mismatch", false, json!({"current_version": 3})),
+        (VersionMismatch { current: None }, write, 412, "version_mismatch", false, json!({"current_version": null})),
+        (NoNode { path: path() }, write, 404, "no_node", false, json!({"path": "/a"})),
+        (ReadOnly { path: path() }, write, 403, "denied", false, json!({"path": "/a"})),
+        (Unsupported { what: "x".to_owned() }, keyed, 400, "bad_request", false, json!({})),
+        (Unsupported { what: "x".to_owned() }, change, 409, "kind_mismatch", false, json!({})),
+        (NotHeld, change, 409, "not_held", true, json!({})),
+        (WouldDeadlock { cycle: vec![waiter] }, change, 409, "would_deadlock", true, json!({"cycle": cycle})),
+        (exists(), write, 409, "node_exists", false, json!({"path": "/a"})),
+        (OtherKind { path: path(), kind: "persistent".to_owned() }, write, 409, "node_exists", false, json!({"path": "/a"})),
+        (NotEmpty { path: path(), children: 3 }, write, 409, "not_empty", false, json!({"path": "/a"})),
+        (EphemeralParent { path: path() }, write, 409, "ephemeral_parent", false, json!({"path": "/a"})),
+        (TooManyNodes { max: 5 }, write, 413, "too_large", false, json!({"limit": 5})),
+        (NoRoomForName { parent: path() }, write, 400, "bad_request", false, json!({"path": "/a"})),
+        (step(Conditions, stale()), write, 412, "stale_token", false, json!({"current_token": null, "failed": failed("if")})),
+        (step(Then, exists()), write, 409, "node_exists", false, json!({"path": "/a", "failed": failed("then")})),
+        (step(Otherwise, NoSession), write, 404, "session_not_found", false, json!({"failed": failed("else")})),
     ]
 }
 
@@ -197,9 +105,7 @@ fn check(error: CallError, kind: RequestKind, status: u16, code: &str, retryable
 
 #[test]
 fn each_refusal_has_its_status_its_code_and_its_facts() {
-    for (rejection, kind, status, code, retryable, facts) in
-        refused_grants().into_iter().chain(refused_changes()).chain(refused_writes())
-    {
+    for (rejection, kind, status, code, retryable, facts) in cases() {
         check(CallError::Rejected(rejection), kind, status, code, retryable, &facts);
     }
 }
