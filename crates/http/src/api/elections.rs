@@ -26,7 +26,7 @@ use fairhold_node::{
 use fairhold_state::{command::Want, value::Value};
 use fairhold_types::{
     Code, LockName, Mode, Revision, call,
-    dto::{Contender, Meta},
+    dto::Contender,
     election::{self, ElectionLine, What},
     time::WallMillis,
 };
@@ -147,12 +147,10 @@ fn of_leader(election: LockName, leader: LeaderView, now: WallMillis) -> electio
         session: leader.session,
         value_since: leader.value_since,
         leader: Contender {
-            number: leader.number,
-            owner: leader.owner.as_ref().to_owned(),
             since: leader.held_since.map(WallMillis::to_rfc3339),
             token: Some(leader.token),
             held_for: leader.held_since.map(|since| span(since, now)),
-            meta: Meta::new(),
+            ..answer::named(leader.number, leader.owner.as_ref().to_owned())
         },
     }
 }

@@ -103,15 +103,18 @@ pub(crate) fn renewed_session(id: SessionId, ttl: Duration, now: WallMillis) -> 
     dto::RenewedSession { id, expires_in: text.clone(), ttl: text, expires_at: after(now, ttl) }
 }
 
+/// A grant of which only the number and the owner are known.
+pub(crate) fn named(number: GrantNumber, owner: String) -> Contender {
+    Contender { number, owner, since: None, token: None, held_for: None, meta: dto::Meta::new() }
+}
+
 /// A grant that holds a lock or is ahead of the caller, with its holding time if that is known.
 pub(crate) fn contender(holder: HolderFacts, now: Option<WallMillis>) -> Contender {
     Contender {
-        number: holder.number,
-        owner: holder.owner,
         since: Some(holder.since.to_rfc3339()),
         token: holder.token,
         held_for: now.and_then(|now| holder.token.map(|_| span(holder.since, now))),
-        meta: dto::Meta::new(),
+        ..named(holder.number, holder.owner)
     }
 }
 
@@ -133,14 +136,6 @@ pub(crate) fn queue_item(item: QueueItem, now: WallMillis) -> dto::QueueItem {
         (false, Some(_)) => GrantState::Held,
         (false, None) => GrantState::Queued,
     };
-    let waits_for = |(number, owner): (GrantNumber, String)| Contender {
-        number,
-        owner,
-        since: None,
-        token: None,
-        held_for: None,
-        meta: dto::Meta::new(),
-    };
     dto::QueueItem {
         number: item.number,
         session: item.session,
@@ -153,7 +148,7 @@ pub(crate) fn queue_item(item: QueueItem, now: WallMillis) -> dto::QueueItem {
         since: item.held_since.unwrap_or(item.queued_at).to_rfc3339(),
         queued_at: item.queued_at.to_rfc3339(),
         held_for: item.held_since.filter(|_| state == GrantState::Held).map(|since| span(since, now)),
-        waits_for: item.waits_for.map(waits_for),
+        waits_for: item.waits_for.map(|(number, owner)| named(number, owner)),
         estimate: item.estimate.map(duration::format),
         meta: item.meta,
     }

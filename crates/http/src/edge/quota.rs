@@ -1,7 +1,7 @@
 //! The quota of a resource that all connections share: memory for bodies, or for answers. No address can take all of it.
 
 use fairhold_types::address::share_key;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 /// The quota of a resource, in units.
@@ -9,6 +9,7 @@ use std::{collections::HashMap, net::IpAddr, sync::Arc};
 pub(crate) struct Quota {
     max: usize,
     max_per_address: usize,
+    /// Consistent after every statement that can panic.
     taken: Mutex<Taken>,
 }
 
@@ -40,7 +41,7 @@ impl Quota {
 
     /// Whether that amount is available for an address.
     pub(crate) fn fits(&self, address: IpAddr, amount: usize) -> bool {
-        let taken = self.taken();
+        let taken = self.taken.lock();
         let of_address = taken.by_address.get(&share_key(address)).copied().unwrap_or(0);
         self.fit(&taken, of_address, amount)
     }
@@ -52,12 +53,7 @@ impl Quota {
     /// Whether nothing is available.
     #[cfg(test)]
     pub(crate) fn is_full(&self) -> bool {
-        self.taken().total >= self.max
-    }
-
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        // The guarded value is consistent after every statement that can panic.
-        self.taken.lock()
+        self.taken.lock().total >= self.max
     }
 }
 
@@ -65,7 +61,7 @@ impl Share {
     /// Grows the share to at least this size, if that is available. Otherwise the share does not change.
     pub(crate) fn grow_to(&mut self, amount: usize) -> bool {
         let more = amount.saturating_sub(self.amount);
-        let mut taken = self.quota.taken();
+        let mut taken = self.quota.taken.lock();
         let of_address = taken.by_address.get(&self.address).copied().unwrap_or(0);
         let fits = self.quota.fit(&taken, of_address, more);
         if fits && more > 0 {
@@ -83,7 +79,7 @@ impl Share {
             return;
         }
         self.amount -= less;
-        let mut taken = self.quota.taken();
+        let mut taken = self.quota.taken.lock();
         taken.total -= less;
         if let Some(of_address) = taken.by_address.get_mut(&self.address) {
             *of_address -= less;
@@ -121,7 +117,7 @@ mod tests {
         first.pop();
         assert!(Quota::take(&quota, address(1), 1).is_some());
         drop((first, second));
-        assert!(quota.taken().by_address.is_empty());
+        assert!(quota.taken.lock().by_address.is_empty());
     }
 
     #[test]
@@ -145,6 +141,6 @@ mod tests {
         drop(first);
         assert!(second.grow_to(60));
         drop(second);
-        assert_eq!(quota.taken().total, 0);
+        assert_eq!(quota.taken.lock().total, 0);
     }
 }

@@ -44,7 +44,8 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, kind: RequestKi
             let problem =
                 Problem::new(Code::StaleToken, detail).facts(Facts { current_token: Some(current), ..Facts::default() });
             // A check answers the caller's question. A write fails because its condition does not hold.
-            return if kind.is_write() { problem.status(StatusCode::PRECONDITION_FAILED) } else { problem };
+            let is_write = matches!(kind, RequestKind::Write { .. });
+            return if is_write { problem.status(StatusCode::PRECONDITION_FAILED) } else { problem };
         }
         Rejection::VersionMismatch { current } => {
             (Code::VersionMismatch, Facts { current_version: Some(current), ..Facts::default() })

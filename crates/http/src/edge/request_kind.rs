@@ -42,10 +42,6 @@ impl RequestKind {
         }
     }
 
-    pub(crate) fn is_write(self) -> bool {
-        matches!(self, RequestKind::Write { .. })
-    }
-
     /// The time of the answer to an acquire.
     pub(crate) fn now(self) -> Option<WallMillis> {
         match self {
@@ -55,10 +51,6 @@ impl RequestKind {
     }
 
     pub(crate) fn key_given(self) -> bool {
-        match self {
-            RequestKind::Acquire { id_given, .. } => id_given,
-            RequestKind::AcquireInBatch { .. } => true,
-            RequestKind::Write { .. } | RequestKind::Change | RequestKind::Read => false,
-        }
+        matches!(self, RequestKind::Acquire { id_given: true, .. } | RequestKind::AcquireInBatch { .. })
     }
 }

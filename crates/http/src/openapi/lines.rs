@@ -1,7 +1,7 @@
 //! Examples of each line of the three streams.
 
 use super::{examples::GRANT_ID, problems};
-use crate::edge::stream::StreamFormat;
+use crate::{edge::answer, edge::stream::StreamFormat};
 use fairhold_types::{
     Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, dto,
     election::{self, Leader},
@@ -25,14 +25,7 @@ const REASON: &str = "an upgrade";
 /// The lines of a stream that holds a grant, by their names.
 pub(super) fn held() -> Lines {
     let Ok(id) = GRANT_ID.parse() else { return Vec::new() };
-    let ahead = dto::Contender {
-        number: GrantNumber(41),
-        owner: "ci-7".to_owned(),
-        since: None,
-        token: None,
-        held_for: None,
-        meta: dto::Meta::new(),
-    };
+    let ahead = answer::named(GrantNumber(41), "ci-7".to_owned());
     let (by, reason) = (BY.to_owned(), REASON.to_owned());
     let lines = [
         hold::HoldLine::Queued { id, position: 2, ahead: vec![ahead], estimate: Some("40s".to_owned()) },

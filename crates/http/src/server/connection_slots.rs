@@ -4,7 +4,7 @@
 //! address can shut out all others by connecting first.
 
 use fairhold_types::{address::share_key, limits::FEW_CONNECTIONS};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, HashMap},
     net::IpAddr,
@@ -23,6 +23,7 @@ const RESERVED_PART: usize = 20;
 pub(crate) struct ClientSlots {
     max: usize,
     max_per_address: usize,
+    /// Consistent after every statement that can panic.
     taken: Mutex<Taken>,
 }
 
@@ -96,7 +97,7 @@ impl ClientSlots {
     /// Takes a slot, if one is available for that address.
     pub(crate) fn take(slots: &Arc<ClientSlots>, address: IpAddr) -> Option<ClientSlot> {
         let address = share_key(address);
-        let mut taken = slots.taken();
+        let mut taken = slots.taken.lock();
         let of_address = taken.by_address.get(&address).map_or(0, BTreeMap::len);
         if of_address >= slots.max_per_address {
             return None;
@@ -120,21 +121,16 @@ impl ClientSlots {
 
     /// Whether more than three quarters are taken.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.taken().total > self.max / 4 * 3
+        self.taken.lock().total > self.max / 4 * 3
     }
 
     /// Whether only addresses with few connections still get a slot.
     pub(crate) fn is_full(&self) -> bool {
-        self.taken().total >= self.max - self.reserved()
+        self.taken.lock().total >= self.max - self.reserved()
     }
 
     fn reserved(&self) -> usize {
         self.max / RESERVED_PART
-    }
-
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        // The guarded value is consistent after every statement that can panic.
-        self.taken.lock()
     }
 }
 
@@ -165,7 +161,7 @@ impl Taken {
 
 impl Drop for ClientSlot {
     fn drop(&mut self) {
-        self.slots.taken().remove(self.address, self.number);
+        self.slots.taken.lock().remove(self.address, self.number);
     }
 }
 
@@ -193,7 +189,7 @@ mod tests {
         first.pop();
         assert!(ClientSlots::take(&slots, address(3)).is_some());
         drop((first, second));
-        assert!(slots.taken().by_address.is_empty());
+        assert!(slots.taken.lock().by_address.is_empty());
     }
 
     #[test]
@@ -217,9 +213,9 @@ mod tests {
         assert_eq!(gone, (51..=58).collect::<Vec<_>>(), "a request that must be answered continues");
         assert!(other.iter().all(|slot| slot.slot_state.given_up().now_or_never().is_none()));
         assert!(!largest[58].slot_state.begin(false), "no request starts on a connection without a slot");
-        assert_eq!(slots.taken().total, 95);
+        assert_eq!(slots.taken.lock().total, 95);
         drop(largest);
-        assert_eq!(slots.taken().total, 43, "a slot that was taken away is not freed twice");
+        assert_eq!(slots.taken.lock().total, 43, "a slot that was taken away is not freed twice");
     }
 
     #[test]
