@@ -61,7 +61,7 @@ fn tag() -> Value {
     json!({ "type": "string" })
 }
 
-fn get(api: &mut Describer, at: &'static str) -> Operation<'_> {
+fn get<'a>(api: &'a mut Describer, at: &'static str) -> Operation<'a> {
     let names = json!({ "items": ["nightly"], "next_cursor": null });
     let stats = json!({ "items": [examples::stat()], "next_cursor": null });
     let (id, summary) =
@@ -97,7 +97,7 @@ fn get(api: &mut Describer, at: &'static str) -> Operation<'_> {
     call
 }
 
-fn put(api: &mut Describer, at: &'static str) -> Operation<'_> {
+fn put<'a>(api: &'a mut Describer, at: &'static str) -> Operation<'a> {
     let (id, summary) =
         if at == ROOT { ("putRoot", "Write the root's value.") } else { ("putNode", "Write a node's value, or create it.") };
     let mut call = api.call(Keyed(Method::PUT), at, id, TAG, summary).about(
@@ -120,7 +120,7 @@ fn put(api: &mut Describer, at: &'static str) -> Operation<'_> {
     write(call).codes(&CREATES).codes(&[Code::VersionMismatch])
 }
 
-fn create(api: &mut Describer, at: &'static str) -> Operation<'_> {
+fn create<'a>(api: &'a mut Describer, at: &'static str) -> Operation<'a> {
     let id = if at == ROOT { "createInRoot" } else { "createSequential" };
     let mut call = api.call(Keyed(Method::POST), at, id, TAG, "Create a child whose name ends in a number.").about(
         "The server builds the child's name from `name` and the parent's counter in ten digits. Pass at most one of `session` \
@@ -139,7 +139,7 @@ fn create(api: &mut Describer, at: &'static str) -> Operation<'_> {
     write(call).codes(&CREATES)
 }
 
-fn delete(api: &mut Describer, at: &'static str) -> Operation<'_> {
+fn delete<'a>(api: &'a mut Describer, at: &'static str) -> Operation<'a> {
     let (id, summary) =
         if at == ROOT { ("deleteRoot", "Refused: you cannot delete the root.") } else { ("deleteNode", "Remove a node.") };
     let mut call = api.call(Keyed(Method::DELETE), at, id, TAG, summary);

@@ -250,8 +250,8 @@ impl Operation<'_> {
         self
     }
 
-    /// A request for a grant, and its answers: held, streamed, queued with `Prefer`, or refused. `rule` is a rule between
-    /// fields of the body, besides those that all these requests have.
+    /// A request for a grant, and its answers: held, streamed, queued with `Prefer`, or refused. `rule` is a rule for
+    /// its body, besides those that all these requests have.
     pub(super) fn acquire<T: JsonSchema>(self, rule: Option<Value>, request: Value, about: &str, held: Value) -> Self {
         let not_with_session = |name: &str| json!({ "not": { "required": [name, "session"] } });
         let rules: Value = [not_with_session("ttl"), not_with_session("hold")].into_iter().chain(rule).collect();
