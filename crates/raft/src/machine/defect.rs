@@ -312,9 +312,35 @@ fn fingerprint(command: &Command) -> u64 {
 
 /// Whether the leader's clock, not a client, makes this command, and a different one each time.
 fn is_verdict(command: &Command) -> bool {
-    // The leader repeats these for the same cluster, session or request.
-    let repeats = matches!(command, Command::FormCluster { .. } | Command::ExpireSession { .. } | Command::RecordKey { .. });
-    command.is_leader_only() && !repeats
+    match command {
+        Command::EndCooling { .. }
+        | Command::EndHolds { .. }
+        | Command::Forget { .. }
+        | Command::ForgetHistory { .. }
+        | Command::ForgetLocks { .. }
+        | Command::Sweep { .. }
+        | Command::ContinuePendingWork { .. } => true,
+        Command::FormCluster { .. }
+        | Command::OpenSession(_)
+        | Command::CloseSession { .. }
+        | Command::ExpireSession { .. }
+        | Command::Acquire(_)
+        | Command::Withdraw { .. }
+        | Command::Abandon { .. }
+        | Command::Release { .. }
+        | Command::SetGrantTimeout { .. }
+        | Command::Transact(_)
+        | Command::Break(_)
+        | Command::EndSession { .. }
+        | Command::Downgrade { .. }
+        | Command::Upgrade { .. }
+        | Command::EndUpgrade { .. }
+        | Command::Proclaim(_)
+        | Command::SetLock(_)
+        | Command::Revoke(_)
+        | Command::RecordKey { .. }
+        | Command::RecordCapacity { .. } => false,
+    }
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {
