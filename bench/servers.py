@@ -263,15 +263,16 @@ def say_to(endpoint, word):
 
 
 class Fairhold(Cluster):
-    """Three nodes as `fairhold serve` starts them, with nothing set but addresses and folders."""
+    """Three nodes as `fairhold serve` starts them, with nothing set but addresses and folders, unless a part adds flags."""
 
     binary = None
+    flags = ()
 
     def prepared(self, index):
         members = []
         for member, port in enumerate(self.ports):
             members += ["--member", f"{member + 1}=http://127.0.0.1:{port},127.0.0.1:{port + 10}"]
-        command = [self.binary, "serve", "--id", index + 1, "--data", self.folder / f"node-{index + 1}", *members]
+        command = [self.binary, "serve", "--id", index + 1, "--data", self.folder / f"node-{index + 1}", *members, *self.flags]
         return command, self.folder / f"node-{index + 1}.log"
 
     def is_ready(self, index):
