@@ -188,7 +188,7 @@ impl Operation<'_> {
     }
 
     /// An answer with another status and a JSON body.
-    pub(super) fn json_as<T: JsonSchema>(mut self, status: StatusCode, about: &str, example: Value) -> Self {
+    pub(super) fn json_as<T: JsonSchema>(self, status: StatusCode, about: &str, example: Value) -> Self {
         let schema = self.describe.schema::<T>();
         self.content_as(status, about, "application/json", schema, example)
     }
@@ -233,7 +233,7 @@ impl Operation<'_> {
     }
 
     /// A stream of such lines, with an example of each.
-    fn lines<T: JsonSchema>(mut self, about: &str, lines: Lines) -> Self {
+    fn lines<T: JsonSchema>(self, about: &str, lines: Lines) -> Self {
         let (sort, line) = ("application/x-ndjson", self.describe.schema::<T>());
         self.content(about, sort, line, Value::Null).examples(sort, lines)
     }
