@@ -313,7 +313,9 @@ def problems(figures):
 def how(figures):
     return f"""## Run it again
 
-    {figures["command"]}
+```
+{figures["command"]}
+```
 
 It took {figures["took_minutes"]:.1f} minutes, without building.
 You need Java, Debian's apt-get and dpkg (nothing is installed: packages are unpacked into a folder), and cargo.

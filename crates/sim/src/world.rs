@@ -218,6 +218,11 @@ impl World {
         self.locked().spoiled.contains(&host.name())
     }
 
+    /// Whether a failpoint has failed on this machine: its node may have ended because of that.
+    pub(crate) fn was_spoiled(&self, id: NodeId) -> bool {
+        self.locked().spoiled.iter().any(|(spoiled, _)| *spoiled == id)
+    }
+
     fn has_own_disk(&self, id: NodeId) -> bool {
         self.locked().slots.get(&id).is_some_and(|slot| slot.own.is_none() || slot.is_backup)
     }
