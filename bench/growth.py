@@ -16,7 +16,7 @@ CONNECTIONS = 8
 ANSWER_WITHIN = 60
 SNAPSHOT_WITHIN = 60.0
 SNAPSHOT_AGAIN_AFTER = 1.0
-# A million held locks with their sessions nearly fill the default budget of a machine of 24 GiB, and there are nine nodes here.
+# The default budget, an eighth of the memory, is too small on a machine of 24 GiB for a million held locks and the cycles beside them.
 STATE_BYTES_MAX = 4 * 1024**3
 # Two short runs may differ by more than a tenth, so there are more of them than of the other loads.
 TURNS_A_ROUND = 2

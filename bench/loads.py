@@ -81,7 +81,6 @@ def measure(args, system, workload, clients, cluster, what, idle=()):
     (before, before_idle), began = used(), time.monotonic()
     figures = loaded(command_of(args, system, workload, clients, args.seconds, cluster.endpoints))
     (after, after_idle), took = used(), time.monotonic() - began
-    figures["servers_cores"] = (after - before) / took
     figures["idle_cores"] = (after_idle - before_idle) / took
     figures["servers_cpu_micros_each"] = (after - before) / max(figures["in_all"], 1) * 1e6
     p50, p99 = figures["latency_ms"]["p50"], figures["latency_ms"]["p99"]

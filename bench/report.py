@@ -83,7 +83,7 @@ def warmth(figures):
 Before its first turn with a load, each system runs it until its rate is flat:
 the last {WINDOWS} windows of {WINDOW:g} s differ by at most {FLAT * 100:g} %.
 ZooKeeper's JVM runs it for {ZooKeeper.warm_at_least:g} s at least and {ZooKeeper.warm_at_most:g} s at most, the others for {Cluster.warm_at_least:g} to {Cluster.warm_at_most:g} s.
-That took {times}. Not flat: {"; ".join(cold) if cold else "none"}.
+The last window may end after the limit. That took {times}. Not flat: {"; ".join(cold) if cold else "none"}.
 Each measurement starts {WARMUP:g} s after its load, longer in a long queue.
 The idle servers of other systems used {statistics.median(idle) * 100:.1f} % of a core meanwhile (median; at most {max(idle) * 100:.1f} %).
 """
@@ -186,9 +186,9 @@ def processors(loads, systems):
     for load in loads:
         cells = []
         for system in systems:
-            servers, own = (value(loads, load, system, (field,)) for field in ("servers_cores", "load_cpu_micros_each"))
+            servers, own = (value(loads, load, system, (field,)) for field in ("servers_cpu_micros_each", "load_cpu_micros_each"))
             rate = value(loads, load, system, RATE)
-            cells.append("–" if servers is None else f"{servers:.2f} + {own * rate / 1e6:.2f}")
+            cells.append("–" if servers is None else f"{servers * rate / 1e6:.2f} + {own * rate / 1e6:.2f}")
         workload, clients = load.rsplit(" ", 1)
         lines.append(f"| {TITLES[workload]}, {clients} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
