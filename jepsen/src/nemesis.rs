@@ -49,8 +49,19 @@ pub(crate) struct World {
     pub(crate) not_covered: BTreeMap<&'static str, String>,
     /// The violations that the history does not show.
     pub(crate) complaints: Vec<String>,
+    /// The nodes whose disk a fault has made unusable, until it heals.
+    unusable_disks: BTreeMap<usize, UnusableDisk>,
     /// The folder for the files of the faults.
     pub(crate) folder: PathBuf,
+}
+
+/// How a disk is unusable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UnusableDisk {
+    /// A node that starts waits for space.
+    Full,
+    /// A process cannot end, because its writes wait.
+    Frozen,
 }
 
 /// A fault that is in effect.
@@ -105,7 +116,8 @@ impl World {
     /// Prepares a run.
     pub(crate) fn new(cluster: ChaosCluster, network: Network, recorder: Arc<Recorder>, seed: u64, folder: PathBuf) -> World {
         let random = SmallRng::seed_from_u64(seed);
-        World { cluster, network, recorder, random, not_covered: BTreeMap::new(), complaints: Vec::new(), folder }
+        let (not_covered, complaints, unusable_disks) = Default::default();
+        World { cluster, network, recorder, random, not_covered, complaints, unusable_disks, folder }
     }
 
     /// Prepares the nodes for these faults, before their first start.

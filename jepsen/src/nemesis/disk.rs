@@ -1,7 +1,7 @@
 //! Faults of disks. If a fault needs it, each node has its own small file system, so that a disk can be really full or
 //! frozen, or lose unsynced data.
 
-use super::{Fault, Injected, Skipped, Undo, World, clock::Control, process};
+use super::{Fault, Injected, Skipped, Undo, UnusableDisk, World, clock::Control, process};
 use crate::{
     cluster,
     shell::{is_alive, run, run_line},
@@ -142,6 +142,7 @@ pub(super) async fn full_disk(world: &mut World) -> Injected {
     let node = world.leader().await?;
     let ballast = disk_of(world, node).join("ballast");
     fill(&ballast).map_err(Skipped::NotHere)?;
+    world.unusable_disks.insert(node, UnusableDisk::Full);
     Ok((format!("node {node}"), Undo::Disk(Damaged::Full { node, ballast })))
 }
 
@@ -179,9 +180,10 @@ pub(super) async fn hung_disk(world: &mut World) -> Injected {
     freeze(world, node)
 }
 
-fn freeze(world: &World, node: usize) -> Injected {
+fn freeze(world: &mut World, node: usize) -> Injected {
     let mount = disk_of(world, node);
     run("fsfreeze", &["-f", &mount.to_string_lossy()]).map_err(Skipped::NotHere)?;
+    world.unusable_disks.insert(node, UnusableDisk::Frozen);
     Ok((format!("node {node}"), Undo::Disk(Damaged::Frozen { node, mount })))
 }
 
@@ -270,6 +272,7 @@ pub(super) async fn heal(world: &mut World, damaged: Damaged) -> Result<String, 
         Damaged::Full { node, ballast } => {
             let ended = world.cluster.node(node).has_ended() || !world.cluster.node(node).runs();
             fs::remove_file(&ballast).map_err(|error| error.to_string())?;
+            world.unusable_disks.remove(&node);
             world.restart(&[node]).await;
             Ok(format!("the disk was full{}", if ended { ", and the node ended" } else { "" }))
         }
@@ -295,6 +298,7 @@ pub(super) async fn heal(world: &mut World, damaged: Damaged) -> Result<String, 
         }
         Damaged::Frozen { node, mount } => {
             run("fsfreeze", &["-u", &mount.to_string_lossy()])?;
+            world.unusable_disks.remove(&node);
             Ok(format!("node {node} could write nothing"))
         }
         Damaged::Spoilt { node, saved, what } => restore_files(world, node, &saved, &what).await,

@@ -1,6 +1,6 @@
 //! Faults of processes: they exit, stop, hand over, or restart.
 
-use super::{Injected, Skipped, Undo, World, pressure::Pressure};
+use super::{Injected, Skipped, Undo, UnusableDisk, World, pressure::Pressure};
 use crate::{http::Request, shell::run_line};
 use rustix::process::Signal;
 use serde_json::json;
@@ -76,10 +76,16 @@ pub(super) fn wake(world: &mut World, ids: &[usize]) -> Result<String, String> {
 
 pub(super) async fn rolling_restart(world: &mut World) -> Injected {
     for id in world.nodes() {
-        if world.cluster.node(id).signal(Signal::TERM).is_ok() {
+        let disk = world.unusable_disks.get(&id).copied();
+        // A process whose disk is frozen cannot end.
+        if disk != Some(UnusableDisk::Frozen) && world.cluster.node(id).signal(Signal::TERM).is_ok() {
             let ended = world.cluster.node(id).exited().await;
             world.record(ended);
-            world.restart(&[id]).await;
+            match disk {
+                // The node waits for space. `recovered` waits for the node, once there is space again.
+                Some(UnusableDisk::Full) => world.start(&[id]),
+                Some(UnusableDisk::Frozen) | None => world.restart(&[id]).await,
+            }
         }
     }
     Ok(("each node".to_owned(), Undo::Nothing("all were restarted".to_owned())))
