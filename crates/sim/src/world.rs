@@ -218,9 +218,14 @@ impl World {
         self.locked().spoiled.contains(&host.name())
     }
 
-    /// Whether a failpoint has failed on this machine: its node may have ended because of that.
-    pub(crate) fn was_spoiled(&self, id: NodeId) -> bool {
-        self.locked().spoiled.iter().any(|(spoiled, _)| *spoiled == id)
+    /// How often a machine was switched on.
+    pub(crate) fn lives(&self, id: NodeId) -> u64 {
+        self.locked().slots.get(&id).map_or(0, |slot| slot.lives)
+    }
+
+    /// Whether a failpoint has failed on this machine in this life or a later one: its node may have ended because of it.
+    pub(crate) fn was_spoiled_since(&self, id: NodeId, life: u64) -> bool {
+        self.locked().spoiled.range((id, life)..=(id, u64::MAX)).next().is_some()
     }
 
     fn has_own_disk(&self, id: NodeId) -> bool {

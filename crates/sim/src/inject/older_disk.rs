@@ -35,11 +35,12 @@ pub(super) async fn inject(world: &World, fault: Fault, id: NodeId) {
     }
     world.coverage.fault(FaultKind::OlderDisk.name());
     world.replace_disk_with_backup(id, backup);
+    let life = world.lives(id);
     let noticed = wait_until(NOTICED_WITHIN, || world.host(id).is_none()).await;
     let reply = || member(world, leader, id).is_some_and(|member| member.lost_entries.is_some());
     let in_time = noticed && wait_until(KNOWN_WITHIN, reply).await;
     // If the machines are too far apart, no heartbeat is answered in time. A failpoint can end the node before it notices.
-    if !in_time && !world.is_too_far_apart && !world.was_spoiled(id) && leadership(world, leader) == led {
+    if !in_time && !world.is_too_far_apart && !world.was_spoiled_since(id, life) && leadership(world, leader) == led {
         let continues = if noticed { "and its leader does not know it" } else { "and continues" };
         world.oracle.violation(format!("node {id} lost entries that it had acknowledged to node {leader}, {continues}"));
     }
