@@ -128,7 +128,7 @@ impl State {
     }
 }
 
-/// The message is the error, unless the state is as it should be.
+/// Returns the message as an error unless `holds`.
 pub(crate) fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(message()) }
 }

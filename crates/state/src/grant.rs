@@ -126,7 +126,8 @@ impl Change<'_> {
         })
     }
 
-    /// Ends grants by a verdict on many, as many as one command may. `end` ends one, unless the verdict came too late.
+    /// Ends the grants that one verdict names, up to the limit of a command. `end` ends one of them; it returns `None` if
+    /// the verdict came too late.
     pub(crate) fn end_judged<T>(&mut self, grants: &[T], end: impl Fn(&mut Self, &T) -> Option<Locks>) -> Effect {
         let mut locks = BTreeSet::new();
         let mut judged = 0;

@@ -135,7 +135,7 @@ impl Change<'_> {
     }
 }
 
-/// Refuses a repeated request that differs from the first one: by the first of these fields that differs.
+/// Refuses a repeated request that differs from the first one. The rejection names the first field that differs.
 pub(crate) fn refuse_difference(fields: &[(&str, bool)]) -> Result<(), Rejection> {
     let first = fields.iter().find(|(_, differs)| *differs);
     first.map_or(Ok(()), |(field, _)| Err(Rejection::IdempotencyMismatch { field: (*field).to_owned() }))

@@ -10,7 +10,8 @@ use std::sync::mpsc::Receiver;
 /// one.
 pub(crate) const PURGES_MAX: usize = 16;
 
-/// Runs until the writer has ended and all purged files are removed. No reader needs entries before a purge's index.
+/// Runs until the writer has ended and all purged files are removed, or until a removal fails. No reader needs entries
+/// before a purge's index.
 pub(crate) fn run(log: &SharedLog, purges: &Receiver<u64>) {
     while let Ok(end) = purges.recv() {
         let end = purges.try_iter().last().unwrap_or(end);

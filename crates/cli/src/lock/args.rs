@@ -128,7 +128,7 @@ pub(crate) struct LockArgs {
     ///
     /// If the lock cannot be renewed, the time is at most a third of --ttl.
     ///
-    /// If an administrator breaks the lock, the command and the next holder run at the same time for that long.
+    /// If an administrator breaks the lock, the command and the next holder may both run for up to that long.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) kill_after: Option<Duration>,
 

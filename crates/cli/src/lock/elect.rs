@@ -84,7 +84,7 @@ pub(crate) struct ElectArgs {
     ///
     /// If the leadership cannot be renewed, the time is at most a third of --ttl.
     ///
-    /// If an administrator breaks the grant, the command and the next leader run at the same time for that long.
+    /// If an administrator breaks the grant, the command and the next leader may both run for up to that long.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     kill_after: Option<Duration>,
 

@@ -9,8 +9,7 @@ use std::{
 /// The deadlines of objects `K`, on a clock with instants `I`.
 #[derive(Debug)]
 pub(crate) struct Deadlines<K, I> {
-    /// Not a hash table: one that grows moves all its entries at once. With a million of them that stopped the leader for
-    /// 200 ms.
+    /// A tree. When a hash table grows, it moves all its entries at once: a million of them stopped the leader for 200 ms.
     by_key: BTreeMap<K, Deadline<I>>,
     /// Each object once, at its `place`.
     by_place: BTreeSet<(I, K)>,

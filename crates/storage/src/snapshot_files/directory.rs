@@ -60,8 +60,8 @@ impl Directory {
         let path = self.file(number);
         let old = self.path.join(format!("{number:020}{OLD_SUFFIX}"));
         if self.readers.lock().iter().any(|(read, reader)| *read == number && reader.strong_count() > 0) {
-            // A reader, or a transfer to another node, still uses it, so it is only unlinked: `durable::remove` would truncate
-            // it under them.
+            // A reader or a transfer to another node still uses the file, so it is only unlinked. `durable::remove` would
+            // truncate it during the read.
             return fs::remove_file(&path).map_err(|error| durable::with_path(&path, error));
         }
         durable::remove(&old, &path)
