@@ -5,7 +5,7 @@ use crate::{
     change::{Change, Effect},
     command::{Answer, Applied, Command, Outcome, Rejection},
 };
-use fairhold_types::Revision;
+use fairhold_types::{ClusterId, ClusterVersion, Revision};
 
 impl State {
     /// Applies one command. The same state and the same command always give the same answer, the same events and the
@@ -56,7 +56,7 @@ impl State {
 impl Change<'_> {
     fn run(&mut self, command: &Command) -> Result<Effect, Rejection> {
         match command {
-            Command::FormCluster { cluster } => Ok(self.form_cluster(*cluster)),
+            Command::FormCluster { cluster } => Ok(self.form_cluster(*cluster, ClusterVersion::FIRST)),
             Command::OpenSession(open) => self.open_session(open),
             Command::CloseSession { session, at: _ } => self.close_session(*session),
             Command::ExpireSession { session, at: _ } => Ok(self.expire_session(*session)),
@@ -83,14 +83,35 @@ impl Change<'_> {
             Command::ContinuePendingWork { at: _ } => Ok(self.continue_pending()),
             Command::RecordKey { key, at: _ } => self.record_key(*key),
             Command::RecordCapacity { node, bytes } => Ok(self.record_capacity(*node, *bytes)),
+            Command::RaiseClusterVersion { to } => Ok(self.raise_cluster_version(*to)),
+            Command::FormClusterAt { cluster, version } => Ok(self.form_cluster(*cluster, *version)),
+            Command::CreateJoinToken(request) => self.create_join_token(request),
+            Command::RevokeJoinToken { number, at: _ } => Ok(self.revoke_join_token(*number)),
+            Command::AdmitNode(request) => self.admit_node(request),
+            Command::SettleJoin { node, at: _ } => Ok(self.settle_join(*node)),
+            Command::RequestRemoval(request) => Ok(self.request_removal(request)),
+            Command::RecordRemoval { node, incarnation, ids_through, at: _ } => {
+                Ok(self.record_removal(*node, *incarnation, *ids_through))
+            }
+            Command::SetMember(request) => self.set_member(request),
+            Command::SetTiming { key, timing, by: _, at: _ } => self.set_timing(*timing, *key),
         }
     }
 
-    fn form_cluster(&mut self, cluster: fairhold_types::ClusterId) -> Effect {
+    fn form_cluster(&mut self, cluster: ClusterId, version: ClusterVersion) -> Effect {
         if self.state.cluster.is_some() {
             return Effect::Unchanged(Outcome::Nothing);
         }
         self.state.cluster = Some(cluster);
+        self.state.version = self.state.version.max(version);
+        Effect::Changed(Outcome::Done)
+    }
+
+    fn raise_cluster_version(&mut self, to: ClusterVersion) -> Effect {
+        if to != self.state.version.next() {
+            return Effect::Unchanged(Outcome::Nothing);
+        }
+        self.state.version = to;
         Effect::Changed(Outcome::Done)
     }
 

@@ -21,6 +21,7 @@ impl State {
         self.check_sessions()?;
         self.tree.locks.check_history(self.revision)?;
         self.check_statistics()?;
+        self.membership.check(self.revision)?;
         self.index.busy.iter().try_for_each(|lock| self.check_lock(lock))
     }
 

@@ -7,12 +7,14 @@ pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, Se
 pub use crate::{
     admin_request::{Break, Revoke, SetLock},
     event::Event,
+    membership::{AdmitNode, CreateJoinToken, JoinTokenFault, RequestRemoval, SetMember},
     outcome::{Answer, Applied, HeldGrant, Outcome, Queued},
     rejection::{Blocked, HolderFacts, Rejection},
     request::{Acquire, Claimant, IfBusy, Meta, OpenSession, Owner, Proclaim, Want},
 };
 use fairhold_types::{
-    ClusterId, FencingToken, GrantId, GrantNumber, LockName, NodeId, Revision, SessionId, SessionNumber, time::WallMillis,
+    ClusterId, ClusterVersion, FencingToken, GrantId, GrantNumber, Incarnation, JoinTokenNumber, LockName, NodeId, Revision,
+    SessionId, SessionNumber, Timing, time::WallMillis,
 };
 use serde::{Deserialize, Serialize};
 
@@ -192,6 +194,64 @@ pub enum Command {
         /// Its capacity in bytes, as the state counts them.
         bytes: u64,
     },
+    /// Raises the cluster's version by one, at an operator's request. The leader has verified that every member supports
+    /// it.
+    RaiseClusterVersion {
+        /// The next version. For any other version the command does nothing.
+        to: ClusterVersion,
+    },
+    /// Gives the cluster its identity and a later version than the first. The leader has verified that every member
+    /// supports it.
+    FormClusterAt {
+        /// The cluster's random identity.
+        cluster: ClusterId,
+        /// The cluster's version.
+        version: ClusterVersion,
+    },
+    /// Creates a join token.
+    CreateJoinToken(CreateJoinToken),
+    /// Revokes a join token.
+    RevokeJoinToken {
+        /// Its number.
+        number: JoinTokenNumber,
+        /// When the request was received.
+        at: WallMillis,
+    },
+    /// The leader admits a node by its join token.
+    AdmitNode(AdmitNode),
+    /// The leader ends a join that is done: the node has the role of its join token.
+    SettleJoin {
+        /// The node.
+        node: NodeId,
+        /// When it was done.
+        at: WallMillis,
+    },
+    /// An administrator requests that a node be removed. The leader has verified that it is a member, or is joining.
+    RequestRemoval(RequestRemoval),
+    /// The leader records that a node is no longer a member. It never is one again.
+    RecordRemoval {
+        /// The node.
+        node: NodeId,
+        /// The identity of its data directory, if the leader knows it.
+        incarnation: Option<Incarnation>,
+        /// The highest id among the members, as the leader knows.
+        ids_through: NodeId,
+        /// When it was removed.
+        at: WallMillis,
+    },
+    /// An administrator changes the settings of a member. The leader has verified that it is one.
+    SetMember(SetMember),
+    /// Sets the timing profile of the cluster. Each node uses it from its next start on.
+    SetTiming {
+        /// The caller's key, if it gave one: a late repetition must not undo a newer request.
+        key: Option<WriteKey>,
+        /// The profile.
+        timing: Timing,
+        /// The administrator's client, such as `curl@127.0.0.1`; empty when the cluster is formed.
+        by: String,
+        /// When the request was received.
+        at: WallMillis,
+    },
 }
 
 impl Command {
@@ -206,6 +266,10 @@ impl Command {
             Command::Proclaim(request) => request.at,
             Command::SetLock(request) => request.at,
             Command::Revoke(request) => request.at,
+            Command::CreateJoinToken(request) => request.at,
+            Command::AdmitNode(request) => request.at,
+            Command::RequestRemoval(request) => request.at,
+            Command::SetMember(request) => request.at,
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
@@ -219,14 +283,26 @@ impl Command {
             | Command::EndUpgrade { at, .. }
             | Command::EndHolds { at, .. }
             | Command::SetGrantTimeout { at, .. }
+            | Command::RevokeJoinToken { at, .. }
+            | Command::SettleJoin { at, .. }
+            | Command::RecordRemoval { at, .. }
+            | Command::SetTiming { at, .. }
             | Command::ContinuePendingWork { at }
             | Command::RecordKey { at, .. } => *at,
             Command::FormCluster { .. }
+            | Command::RaiseClusterVersion { .. }
+            | Command::FormClusterAt { .. }
             | Command::Forget { .. }
             | Command::ForgetHistory { .. }
             | Command::RecordCapacity { .. }
             | Command::ForgetLocks { .. } => WallMillis(0),
         }
+    }
+
+    /// Whether it gives the cluster its identity.
+    #[must_use]
+    pub fn forms_cluster(&self) -> bool {
+        matches!(self, Command::FormCluster { .. } | Command::FormClusterAt { .. })
     }
 
     /// The command with its time set to 0, so that repeated requests compare equal.
@@ -240,6 +316,10 @@ impl Command {
             Command::Proclaim(request) => &mut request.at,
             Command::SetLock(request) => &mut request.at,
             Command::Revoke(request) => &mut request.at,
+            Command::CreateJoinToken(request) => &mut request.at,
+            Command::AdmitNode(request) => &mut request.at,
+            Command::RequestRemoval(request) => &mut request.at,
+            Command::SetMember(request) => &mut request.at,
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
@@ -253,9 +333,15 @@ impl Command {
             | Command::EndUpgrade { at, .. }
             | Command::EndHolds { at, .. }
             | Command::SetGrantTimeout { at, .. }
+            | Command::RevokeJoinToken { at, .. }
+            | Command::SettleJoin { at, .. }
+            | Command::RecordRemoval { at, .. }
+            | Command::SetTiming { at, .. }
             | Command::ContinuePendingWork { at }
             | Command::RecordKey { at, .. } => at,
             Command::FormCluster { .. }
+            | Command::RaiseClusterVersion { .. }
+            | Command::FormClusterAt { .. }
             | Command::Forget { .. }
             | Command::ForgetHistory { .. }
             | Command::RecordCapacity { .. }

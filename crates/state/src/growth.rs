@@ -5,7 +5,7 @@ use crate::{
     budget::{BudgetShare, GROWTH_AT_ONCE},
     change::{Change, Effect},
     check::ensure,
-    command::{Command, Operation, Outcome, Rejection, Transact},
+    command::{Command, CreateJoinToken, Operation, Outcome, Rejection, SetMember, Transact},
     record::Revocation,
     weight::revocation_weight,
 };
@@ -135,8 +135,13 @@ impl Command {
             | Command::Upgrade { .. }
             | Command::Proclaim(_)
             | Command::Revoke(_)
-            | Command::RecordKey { .. } => BudgetShare::Tombstone,
+            | Command::RecordKey { .. }
+            | Command::CreateJoinToken(CreateJoinToken { key: Some(_), .. })
+            | Command::SetMember(SetMember { key: Some(_), .. })
+            | Command::SetTiming { key: Some(_), .. } => BudgetShare::Tombstone,
             Command::FormCluster { .. }
+            | Command::RaiseClusterVersion { .. }
+            | Command::FormClusterAt { .. }
             | Command::CloseSession { .. }
             | Command::ExpireSession { .. }
             // It lets others in and adds to the history. Both have bounds of their own.
@@ -152,7 +157,16 @@ impl Command {
             | Command::EndUpgrade { .. }
             | Command::EndHolds { .. }
             | Command::ContinuePendingWork { .. }
-            | Command::RecordCapacity { .. } => BudgetShare::Always,
+            | Command::RecordCapacity { .. }
+            // Members must be changed even if the state is full. What is recorded about them has bounds of its own.
+            | Command::CreateJoinToken(CreateJoinToken { key: None, .. })
+            | Command::RevokeJoinToken { .. }
+            | Command::AdmitNode(_)
+            | Command::SettleJoin { .. }
+            | Command::RequestRemoval(_)
+            | Command::RecordRemoval { .. }
+            | Command::SetMember(SetMember { key: None, .. })
+            | Command::SetTiming { key: None, .. } => BudgetShare::Always,
         }
     }
 

@@ -16,6 +16,7 @@
 //! - The indexes (`index`) are caches of the tree. `State::check` compares them with it.
 //! - A command does a bounded number of steps. The rest becomes pending work in the state, which later commands do
 //!   (`pending`).
+//! - Raft's membership is the only list of members. The state has what was requested and given out (`membership`).
 //! - The state has a budget in bytes. Beyond it, commands that create something are refused (`budget`).
 //!
 //! # Caveats
@@ -58,6 +59,7 @@ pub mod listing;
 mod lock;
 mod lock_history;
 mod lock_table;
+pub mod membership;
 mod moment;
 mod multi_lock;
 mod nodes;

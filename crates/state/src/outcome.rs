@@ -4,7 +4,7 @@
 //! `LOG_FORMAT`.
 
 use crate::command::{Event, OperationResult, Rejection};
-use fairhold_types::{FencingToken, GrantNumber, Revision, SessionId, SessionNumber};
+use fairhold_types::{FencingToken, GrantNumber, JoinTokenNumber, MemberRole, NodeId, Revision, SessionId, SessionNumber};
 use serde::{Deserialize, Serialize};
 
 /// The answer to a command: the same on every node, always.
@@ -76,6 +76,22 @@ pub enum Outcome {
         succeeded: bool,
         /// The revision at which they were done.
         at: Revision,
+    },
+    /// A join token was created.
+    JoinTokenCreated {
+        /// Its number.
+        number: JoinTokenNumber,
+        /// Whether an earlier request with the same key created it. Then it has the secret of that request.
+        repeated: bool,
+    },
+    /// A node was admitted, now or by an earlier request.
+    Admitted {
+        /// The id that it has from now on.
+        node: NodeId,
+        /// The role that it will have.
+        role: MemberRole,
+        /// The member that it replaces.
+        replaces: Option<NodeId>,
     },
 }
 

@@ -3,12 +3,13 @@
 use crate::{
     State,
     command::{HolderFacts, Rejection},
+    membership::Membership,
     queue_view::{Before, LockSummary, QueueEntry},
     record::{Contender, SessionRecord},
     tombstones::Tombstone,
 };
 use fairhold_types::{
-    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Revision, SessionId, SessionNumber,
+    ClusterId, ClusterVersion, EndReason, FencingToken, GrantId, GrantNumber, LockName, Revision, SessionId, SessionNumber,
     planted::{self, Bug},
 };
 use std::ops::Deref;
@@ -75,6 +76,18 @@ impl State {
     #[must_use]
     pub fn cluster(&self) -> Option<ClusterId> {
         self.cluster
+    }
+
+    /// The cluster's version.
+    #[must_use]
+    pub fn cluster_version(&self) -> ClusterVersion {
+        self.version
+    }
+
+    /// Join tokens, pending changes of members, removed nodes, and settings of members.
+    #[must_use]
+    pub fn membership(&self) -> &Membership {
+        &self.membership
     }
 
     /// A session by its number.

@@ -2,7 +2,7 @@
 //!
 //! Frames encode variants and fields by position: add at the end. `proto/golden/` holds the bytes of each.
 
-use crate::write::Part;
+use crate::{membership::JoinTokenFault, write::Part};
 use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Path, SessionNumber, time::WallMillis};
 use serde::{Deserialize, Serialize};
 
@@ -209,6 +209,21 @@ pub enum Rejection {
         /// How many bytes it uses.
         used: u64,
         /// The budget in bytes.
+        max: u64,
+    },
+    /// The join token does not admit the node.
+    #[error("{0}")]
+    JoinToken(JoinTokenFault),
+    /// Too many join tokens.
+    #[error("the cluster already has {max} join tokens, which is the limit: revoke one that is not needed")]
+    JoinTokensFull {
+        /// The maximum number of join tokens.
+        max: u64,
+    },
+    /// Too many nodes are joining.
+    #[error("{max} nodes are already joining, which is the limit: wait until one of them is done")]
+    JoinsFull {
+        /// The maximum number of nodes.
         max: u64,
     },
 }

@@ -29,12 +29,19 @@ impl Command {
             Command::Break(request) => request.lock.as_str().len() + request.by.len() + request.reason.len(),
             Command::Revoke(request) => request.lock.as_str().len() + request.by.len() + request.reason.len(),
             Command::SetLock(request) => request.lock.as_str().len() + request.by.len(),
+            Command::CreateJoinToken(request) => request.by.len(),
+            Command::AdmitNode(request) => request.url.len() + request.address.len(),
+            Command::RequestRemoval(request) => request.by.len(),
+            Command::SetMember(request) => request.zone.as_ref().map_or(0, String::len) + request.by.len(),
+            Command::SetTiming { by, .. } => by.len(),
             Command::EndSession { by, reason, .. } => by.len() + reason.len(),
             Command::EndCooling { grants, .. } => grants.len() * STEP_BYTES,
             Command::EndHolds { holds, .. } => holds.len() * STEP_BYTES,
             Command::ForgetLocks { locks } => locks.iter().map(|(lock, _)| STEP_BYTES + lock.as_str().len()).sum(),
             Command::Sweep { nodes, .. } => nodes.iter().map(|node| STEP_BYTES + node.path.as_str().len()).sum(),
             Command::FormCluster { .. }
+            | Command::RaiseClusterVersion { .. }
+            | Command::FormClusterAt { .. }
             | Command::CloseSession { .. }
             | Command::ExpireSession { .. }
             | Command::Withdraw { .. }
@@ -48,7 +55,10 @@ impl Command {
             | Command::EndUpgrade { .. }
             | Command::ContinuePendingWork { .. }
             | Command::RecordKey { .. }
-            | Command::RecordCapacity { .. } => 0,
+            | Command::RecordCapacity { .. }
+            | Command::RevokeJoinToken { .. }
+            | Command::SettleJoin { .. }
+            | Command::RecordRemoval { .. } => 0,
         };
         COMMAND_BYTES + inside
     }

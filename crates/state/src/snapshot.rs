@@ -9,6 +9,7 @@ use crate::{
     history::PastHolding,
     index::Index,
     lock_table::statistics_weight,
+    membership::Membership,
     pending::Pending,
     queue::Queue,
     record::{NodeRole, SessionRecord, Znode},
@@ -20,7 +21,7 @@ use crate::{
 };
 use fairhold_codec::DecodeError;
 use fairhold_types::{
-    ClusterId, GrantId, LockName, NodeId, Path, Revision,
+    ClusterId, ClusterVersion, GrantId, LockName, NodeId, Path, Revision,
     planted::{self, Bug},
 };
 use serde::{Deserialize, Serialize};
@@ -95,13 +96,18 @@ enum Item {
     PastHolding(PastHolding),
     Statistics(LockName, Statistics),
     Pending(u64, Pending),
+    /// Follows the header, unless the version is the first: its snapshots have no such item.
+    ClusterVersion(ClusterVersion),
+    /// Follows the version, if the cluster's members ever changed, or have settings.
+    Membership(Arc<Membership>),
 }
 
 impl Item {
     /// About its encoded size, good enough to size blocks: what it counts in the state's budget.
     fn size(&self) -> u64 {
         match self {
-            Item::Header(_) => 0,
+            Item::Header(_) | Item::ClusterVersion(_) => 0,
+            Item::Membership(membership) => membership.records() as u64 * ITEM_BYTES as u64,
             Item::Node(path, node) => len(path.as_str()) + node_weight(node),
             Item::Session(session) => session.weight(),
             Item::Tombstone(_, _, what) => what.weight(),
@@ -128,7 +134,8 @@ impl State {
             + self.tree.len()
             + self.tree.locks.history_len
             + self.tree.locks.with_statistics
-            + self.tombstones.table.len();
+            + self.tombstones.table.len()
+            + self.membership.records();
         items as u64 * ITEM_BYTES as u64 + self.tree.value_bytes()
     }
 
@@ -149,13 +156,16 @@ impl State {
             bytes: self.bytes(),
             capacities: self.budget.capacities.iter().map(|(node, bytes)| (*node, *bytes)).collect(),
         });
+        let version = (self.version > ClusterVersion::FIRST).then_some(Item::ClusterVersion(self.version));
+        let is_default = *self.membership == Membership::default();
+        let membership = (!is_default).then(|| Item::Membership(Arc::clone(&self.membership)));
         let sessions = self.sessions.values().map(|session| Item::Session(SessionRecord::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
         let remembered = self.tombstones.table.iter().map(|(id, (at, what))| Item::Tombstone(*id, *at, what.clone()));
         let history = self.tree.locks.history_entries().map(|past| Item::PastHolding(PastHolding::clone(past)));
         let statistics = self.tree.locks.statistics().map(|(lock, counted)| Item::Statistics(lock.clone(), counted.clone()));
         let pending = self.pending.work.iter().map(|(number, pending)| Item::Pending(*number, pending.clone()));
-        let items = std::iter::once(header).chain(sessions).chain(nodes).chain(remembered);
+        let items = std::iter::once(header).chain(version).chain(membership).chain(sessions).chain(nodes).chain(remembered);
         let mut items = items.chain(history).chain(statistics).chain(pending);
         std::iter::from_fn(move || {
             let mut block = Vec::new();
@@ -193,6 +203,8 @@ impl State {
                     (Item::PastHolding(past), true) => state.tree.locks.restore_entry(past),
                     (Item::Statistics(lock, counted), true) => state.tree.locks.restore_statistics(lock, counted),
                     (Item::Pending(number, pending), true) => drop(state.pending.work.insert(number, pending)),
+                    (Item::ClusterVersion(version), true) => state.version = version,
+                    (Item::Membership(membership), true) => state.membership = membership,
                 }
             }
         }

@@ -1,10 +1,10 @@
 //! The whole replicated state, as a value.
 
 use crate::{
-    budget::Budget, index::Index, pending::PendingWork, record::SessionRecord, statistics::Statistics, tombstones::Tombstones,
-    tree::Tree, weighed::Weighed,
+    budget::Budget, index::Index, membership::Membership, pending::PendingWork, record::SessionRecord, statistics::Statistics,
+    tombstones::Tombstones, tree::Tree, weighed::Weighed,
 };
-use fairhold_types::{ClusterId, Revision, SessionNumber, limits};
+use fairhold_types::{ClusterId, ClusterVersion, Revision, SessionNumber, limits};
 use std::sync::Arc;
 
 /// The whole replicated state. A clone shares all its parts and costs O(1), so a snapshot is taken from a clone while
@@ -13,12 +13,14 @@ use std::sync::Arc;
 pub struct State {
     pub(crate) revision: Revision,
     pub(crate) cluster: Option<ClusterId>,
+    pub(crate) version: ClusterVersion,
     pub(crate) sessions: Weighed<SessionNumber, Arc<SessionRecord>>,
     pub(crate) tree: Tree,
     pub(crate) tombstones: Tombstones,
     pub(crate) totals: Arc<Statistics>,
     pub(crate) pending: PendingWork,
     pub(crate) budget: Budget,
+    pub(crate) membership: Arc<Membership>,
     /// The maximum number of steps of one command. Later commands do the rest.
     pub(crate) piece_steps: u64,
     pub(crate) index: Index,
@@ -37,12 +39,14 @@ impl State {
         State {
             revision: Revision(0),
             cluster: None,
+            version: ClusterVersion::FIRST,
             sessions: Weighed::default(),
             tree: Tree::new(),
             tombstones: Tombstones::default(),
             totals: Arc::default(),
             pending: PendingWork::default(),
             budget: Budget::default(),
+            membership: Arc::default(),
             piece_steps: limits::COMMAND_STEPS_MAX,
             index: Index::default(),
         }

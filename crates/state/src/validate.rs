@@ -5,9 +5,10 @@
 //! `fairhold_types::limits`, which the HTTP API reads too: it refuses a request first, and names the parameter.
 
 use crate::command::{
-    Acquire, Claimant, Command, Condition, Lifetime, Meta, OpenSession, Operation, Rejection, SetLock, Transact,
+    Acquire, AdmitNode, Claimant, Command, Condition, CreateJoinToken, Lifetime, Meta, OpenSession, Operation, Rejection,
+    SetLock, SetMember, Transact,
 };
-use fairhold_types::{LockName, Mode, Path, limits, text::first_not_plain};
+use fairhold_types::{LockName, Mode, NodeId, Path, limits, text::first_not_plain};
 use std::time::Duration;
 
 /// The widest number in a sequential name; it follows 2147483647.
@@ -22,6 +23,8 @@ impl Command {
     pub fn is_leader_only(&self) -> bool {
         match self {
             Command::FormCluster { .. }
+            | Command::RaiseClusterVersion { .. }
+            | Command::FormClusterAt { .. }
             | Command::ExpireSession { .. }
             | Command::EndCooling { .. }
             | Command::Forget { .. }
@@ -30,7 +33,12 @@ impl Command {
             | Command::ForgetHistory { .. }
             | Command::EndHolds { .. }
             | Command::ContinuePendingWork { .. }
-            | Command::RecordKey { .. } => true,
+            | Command::RecordKey { .. }
+            | Command::AdmitNode(_)
+            | Command::SettleJoin { .. }
+            | Command::RequestRemoval(_)
+            | Command::RecordRemoval { .. }
+            | Command::SetMember(_) => true,
             Command::OpenSession(_)
             | Command::CloseSession { .. }
             | Command::Acquire(_)
@@ -47,7 +55,10 @@ impl Command {
             | Command::Proclaim(_)
             | Command::SetLock(_)
             | Command::Revoke(_)
-            | Command::RecordCapacity { .. } => false,
+            | Command::RecordCapacity { .. }
+            | Command::CreateJoinToken(_)
+            | Command::RevokeJoinToken { .. }
+            | Command::SetTiming { .. } => false,
         }
     }
 
@@ -67,7 +78,16 @@ impl Command {
             }
             Command::SetLock(request) => set_lock(request),
             Command::RecordCapacity { bytes, .. } => refuse_if(*bytes == 0, "a capacity of 0"),
+            Command::CreateJoinToken(request) => create_join_token(request),
+            Command::AdmitNode(request) => admit_node(request),
+            Command::RequestRemoval(request) => node_id(request.node).and_then(|()| admin_texts(&request.by, "")),
+            Command::SettleJoin { node, .. } | Command::RecordRemoval { node, .. } => node_id(*node),
+            Command::SetMember(request) => set_member(request),
+            Command::SetTiming { by, .. } => admin_texts(by, ""),
             Command::FormCluster { .. }
+            | Command::RaiseClusterVersion { .. }
+            | Command::FormClusterAt { .. }
+            | Command::RevokeJoinToken { .. }
             | Command::CloseSession { .. }
             | Command::ExpireSession { .. }
             | Command::Withdraw { .. }
@@ -175,6 +195,34 @@ fn set_lock(request: &SetLock) -> Result<(), Rejection> {
     admin_texts(&request.by, "")
 }
 
+fn node_id(node: NodeId) -> Result<(), Rejection> {
+    refuse_if(node == 0, "a node with the id 0")
+}
+
+fn create_join_token(request: &CreateJoinToken) -> Result<(), Rejection> {
+    request.replaces.map_or(Ok(()), node_id)?;
+    refuse_if(request.standing && request.expires_at.is_some(), "a standing join token that expires")?;
+    refuse_if(request.standing && request.replaces.is_some(), "a standing join token for one member")?;
+    refuse_if(!request.standing && request.expires_at.is_none(), "a join token that admits one node and never expires")?;
+    refuse_if(!request.standing && request.up_to.is_some(), "a number of voters for a join token that admits one node")?;
+    let possible = request.up_to.is_none_or(|voters| (1..=limits::VOTERS_MAX).contains(&voters));
+    refuse_if(!possible, "a join token for so many voters")?;
+    admin_texts(&request.by, "")
+}
+
+fn admit_node(request: &AdmitNode) -> Result<(), Rejection> {
+    request.replaces.map_or(Ok(()), node_id)?;
+    text("the URL of a node", &request.url, limits::MEMBER_ADDRESS_BYTES_MAX)?;
+    text("the address of a node", &request.address, limits::MEMBER_ADDRESS_BYTES_MAX)
+}
+
+fn set_member(request: &SetMember) -> Result<(), Rejection> {
+    node_id(request.node)?;
+    refuse_if(request.priority.is_some_and(|priority| priority > limits::MEMBER_PRIORITY_MAX), "a priority over 100")?;
+    text("the name of a zone", request.zone.as_deref().unwrap_or_default(), limits::ZONE_BYTES_MAX)?;
+    admin_texts(&request.by, "")
+}
+
 fn transact(request: &Transact) -> Result<(), Rejection> {
     let otherwise = request.otherwise.as_deref().unwrap_or_default();
     for (what, length) in [
@@ -211,8 +259,8 @@ fn operation(operation: &Operation) -> Result<(), Rejection> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{IfBusy, Owner, Want};
-    use fairhold_types::{GrantId, SessionId, time::WallMillis};
+    use crate::command::{IfBusy, Owner, RequestRemoval, Want};
+    use fairhold_types::{GrantId, Incarnation, JoinTokenNumber, MemberRole, SessionId, time::WallMillis};
 
     const AT: WallMillis = WallMillis(0);
 
@@ -318,9 +366,77 @@ mod tests {
     }
 
     #[test]
+    fn a_request_about_members_is_checked_against_every_limit() {
+        let token = CreateJoinToken {
+            key: None,
+            secret_hash: [0; 32],
+            role: MemberRole::Voter,
+            replaces: Some(2),
+            standing: false,
+            up_to: None,
+            expires_at: Some(AT),
+            by: "x".repeat(limits::OWNER_BYTES_MAX),
+            at: AT,
+        };
+        let standing = CreateJoinToken { replaces: None, standing: true, up_to: Some(7), expires_at: None, ..token.clone() };
+        let node = AdmitNode {
+            token: JoinTokenNumber(1),
+            secret_hash: [0; 32],
+            incarnation: Incarnation(7),
+            url: "u".repeat(limits::MEMBER_ADDRESS_BYTES_MAX),
+            address: "a".repeat(limits::MEMBER_ADDRESS_BYTES_MAX),
+            replaces: Some(2),
+            ids_through: 3,
+            at: AT,
+        };
+        let member = SetMember {
+            key: None,
+            node: 1,
+            priority: Some(100),
+            zone: Some("z".repeat(limits::ZONE_BYTES_MAX)),
+            address_set: true,
+            by: String::new(),
+            at: AT,
+        };
+        let create = Command::CreateJoinToken;
+        for proper in [
+            create(token.clone()),
+            create(standing.clone()),
+            Command::AdmitNode(node.clone()),
+            Command::SetMember(member.clone()),
+        ] {
+            assert_eq!(proper.validate(), Ok(()));
+        }
+        let removal = |node| RequestRemoval { node, ids_through: 3, by: String::new(), at: AT };
+        for (command, says) in [
+            (create(CreateJoinToken { replaces: Some(0), ..token.clone() }), "the id 0"),
+            (create(CreateJoinToken { expires_at: None, ..token.clone() }), "never expires"),
+            (create(CreateJoinToken { up_to: Some(5), ..token.clone() }), "a number of voters"),
+            (create(CreateJoinToken { by: "x\u{202e}".to_owned(), ..token }), "name with U+202E"),
+            (create(CreateJoinToken { expires_at: Some(AT), ..standing.clone() }), "standing join token that expires"),
+            (create(CreateJoinToken { replaces: Some(2), ..standing.clone() }), "for one member"),
+            (create(CreateJoinToken { up_to: Some(0), ..standing.clone() }), "so many voters"),
+            (create(CreateJoinToken { up_to: Some(8), ..standing }), "so many voters"),
+            (Command::AdmitNode(AdmitNode { url: "u".repeat(301), ..node.clone() }), "the URL of a node of 301"),
+            (Command::AdmitNode(AdmitNode { address: "a\u{1b}".to_owned(), ..node }), "the address of a node with U+001B"),
+            (Command::RequestRemoval(removal(0)), "the id 0"),
+            (Command::SettleJoin { node: 0, at: AT }, "the id 0"),
+            (Command::SetMember(SetMember { node: 0, ..member.clone() }), "the id 0"),
+            (Command::SetMember(SetMember { priority: Some(101), ..member.clone() }), "a priority over 100"),
+            (Command::SetMember(SetMember { zone: Some("z".repeat(65)), ..member }), "the name of a zone of 65"),
+        ] {
+            let what = refused(&command);
+            assert!(what.contains(says), "{what}");
+        }
+    }
+
+    #[test]
     fn only_the_leader_may_propose_verdicts() {
         let verdict = Command::Forget { through: fairhold_types::Revision(7) };
         assert!(verdict.is_leader_only() && !Command::Acquire(proper()).is_leader_only());
+        let settle = Command::SettleJoin { node: 4, at: AT };
+        let revoke = Command::RevokeJoinToken { number: JoinTokenNumber(1), at: AT };
+        assert!(settle.is_leader_only() && !revoke.is_leader_only());
         let open = |name: &str| OpenSession {
             key: None,
             id: SessionId(1),

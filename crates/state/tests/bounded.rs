@@ -31,6 +31,8 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
     let nodes = 2 * (NODES_CREATED_MAX + NODES_REMOVED_MAX) as u64;
     match command {
         Command::FormCluster { .. } => ("FormCluster", BASE, "nothing grows"),
+        Command::RaiseClusterVersion { .. } => ("RaiseClusterVersion", BASE, "nothing grows"),
+        Command::FormClusterAt { .. } => ("FormClusterAt", BASE, "nothing grows"),
         Command::OpenSession(_) => ("OpenSession", BASE, "nothing grows"),
         Command::CloseSession { .. } => ("CloseSession", ENDS, "a piece; the ended ids that the session remembers"),
         Command::ExpireSession { .. } => ("ExpireSession", ENDS, "a piece; the ended ids that the session remembers"),
@@ -61,6 +63,14 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
         Command::ContinuePendingWork { .. } => ("ContinuePendingWork", BASE + PIECE, "a piece"),
         Command::RecordKey { .. } => ("RecordKey", BASE, "nothing grows"),
         Command::RecordCapacity { .. } => ("RecordCapacity", BASE, "nothing grows"),
+        Command::CreateJoinToken(_) => ("CreateJoinToken", BASE, "the join tokens, 100 at most"),
+        Command::RevokeJoinToken { .. } => ("RevokeJoinToken", BASE, "nothing grows"),
+        Command::AdmitNode(_) => ("AdmitNode", BASE, "the nodes that are joining, 10 at most"),
+        Command::SettleJoin { .. } => ("SettleJoin", BASE, "nothing grows"),
+        Command::RequestRemoval(_) => ("RequestRemoval", BASE, "nothing grows"),
+        Command::RecordRemoval { .. } => ("RecordRemoval", BASE, "the removed nodes, 1,000 at most"),
+        Command::SetMember(_) => ("SetMember", BASE, "nothing grows"),
+        Command::SetTiming { .. } => ("SetTiming", BASE, "nothing grows"),
     }
 }
 

@@ -8,16 +8,16 @@
 use fairhold_state::{
     State,
     command::{
-        Acquire, Answer, Blocked, Break, Claimant, Command, Condition, HeldGrant, HolderFacts, IfBusy, LOG_FORMAT, Lifetime,
-        Meta, OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, Revoke, SessionKey,
-        SetLock, Sweepable, Transact, Want, WriteKey,
+        Acquire, AdmitNode, Answer, Blocked, Break, Claimant, Command, Condition, CreateJoinToken, HeldGrant, HolderFacts,
+        IfBusy, JoinTokenFault, LOG_FORMAT, Lifetime, Meta, OpenSession, Operation, OperationResult, Outcome, Owner, Part,
+        Proclaim, Queued, Rejection, RequestRemoval, Revoke, SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
     },
     snapshot::SNAPSHOT_FORMAT,
     value::Value,
 };
 use fairhold_types::{
-    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber,
-    time::WallMillis,
+    ClusterId, ClusterVersion, EndReason, FencingToken, GrantId, GrantNumber, Incarnation, JoinTokenNumber, LockName, MemberRole,
+    Mode, Path, Revision, SessionId, SessionNumber, Timing, time::WallMillis,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{collections::BTreeSet, fmt::Write, fs, path::PathBuf};
@@ -211,6 +211,45 @@ fn transact_with_each() -> Transact {
     Transact { key: None, conditions, then, otherwise: None, at: AT }
 }
 
+fn join_token() -> CreateJoinToken {
+    CreateJoinToken {
+        key: Some(WriteKey { key: grant(9), fingerprint: *b"0123456789abcdef" }),
+        secret_hash: [0xa5; 32],
+        role: MemberRole::Voter,
+        replaces: Some(2),
+        standing: false,
+        up_to: None,
+        expires_at: Some(WallMillis(AT.0 + 3_600_000)),
+        by: "curl@10.0.0.7".to_owned(),
+        at: AT,
+    }
+}
+
+fn admit() -> AdmitNode {
+    AdmitNode {
+        token: JoinTokenNumber(1),
+        secret_hash: [0xa5; 32],
+        incarnation: Incarnation(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
+        url: "http://10.0.0.4:7171".to_owned(),
+        address: "10.0.0.4:7271".to_owned(),
+        replaces: Some(2),
+        ids_through: 3,
+        at: AT,
+    }
+}
+
+fn set_member() -> SetMember {
+    SetMember {
+        key: Some(WriteKey { key: grant(9), fingerprint: *b"0123456789abcdef" }),
+        node: 3,
+        priority: Some(90),
+        zone: Some("zone-a".to_owned()),
+        address_set: true,
+        by: "curl@10.0.0.7".to_owned(),
+        at: AT,
+    }
+}
+
 fn commands() -> Vec<(String, Command)> {
     let (session, id, number) = (open().id, grant(2), GrantNumber(57));
     let key = WriteKey { key: grant(9), fingerprint: *b"0123456789abcdef" };
@@ -227,13 +266,7 @@ fn commands() -> Vec<(String, Command)> {
         EndCooling => Command::EndCooling { grants: vec![number, GrantNumber(300)], at: AT },
         Forget => Command::Forget { through: Revision(70_000) },
         ForgetHistory => Command::ForgetHistory { through: Revision(70_000) },
-        Proclaim => Command::Proclaim(Proclaim {
-            key: WriteKey { key: grant(8), fingerprint: *b"0123456789abcdef" },
-            election: lock("primary"),
-            grant: grant(4),
-            value: Value::from(b"http://10.0.0.7:80".as_slice()),
-            at: AT,
-        }),
+        Proclaim => Command::Proclaim(proclaim()),
         ForgetLocks => Command::ForgetLocks { locks: vec![(lock("orders/42"), Revision(5_000_000_000))] },
         Transact => Command::Transact(transact()),
         Break => Command::Break(break_of(4, "orders/42", Some(FencingToken(42)))),
@@ -247,30 +280,88 @@ fn commands() -> Vec<(String, Command)> {
         Downgrade => Command::Downgrade { grant: id, key: None, at: AT },
         Upgrade => Command::Upgrade { grant: id, if_busy: IfBusy::Refuse, key: Some(key), at: AT },
         EndUpgrade => Command::EndUpgrade { grant: id, attempt: 3, at: AT },
-        SetLock => Command::SetLock(SetLock {
-            key: Some(key),
-            lock: lock("orders/42"),
-            limit: Some(3),
-            max_waiters: Some(300),
-            max_hold_ms: Some(60_000),
-            by: "curl@10.0.0.7".to_owned(),
-            at: AT,
-        }),
-        Revoke => Command::Revoke(Revoke {
-            key: None,
-            lock: lock("orders/42"),
-            by: "curl@10.0.0.7".to_owned(),
-            reason: "an upgrade".to_owned(),
-            at: AT,
-        }),
+        SetLock => Command::SetLock(set_lock()),
+        Revoke => Command::Revoke(revoke()),
         EndHolds => Command::EndHolds { holds: vec![(GrantNumber(57), FencingToken(90))], at: AT },
         ContinuePendingWork => Command::ContinuePendingWork { at: AT },
         RecordKey => Command::RecordKey { key, at: AT },
         RecordCapacity => Command::RecordCapacity { node: 3, bytes: 134_217_728 },
+        RaiseClusterVersion => Command::RaiseClusterVersion { to: ClusterVersion(2) },
+        FormClusterAt => Command::FormClusterAt {
+            cluster: ClusterId(0xffee_ddcc_bbaa_9988_7766_5544_3322_1100),
+            version: ClusterVersion(2),
+        },
+        CreateJoinToken => Command::CreateJoinToken(join_token()),
+        RevokeJoinToken => Command::RevokeJoinToken { number: JoinTokenNumber(300), at: AT },
+        AdmitNode => Command::AdmitNode(admit()),
+        SettleJoin => Command::SettleJoin { node: 4, at: AT },
+        RequestRemoval => Command::RequestRemoval(RequestRemoval {
+            node: 2,
+            ids_through: 3,
+            by: "curl@10.0.0.7".to_owned(),
+            at: AT,
+        }),
+        RecordRemoval => Command::RecordRemoval { node: 2, incarnation: Some(admit().incarnation), ids_through: 4, at: AT },
+        SetMember => Command::SetMember(set_member()),
+        SetTiming => Command::SetTiming { key: Some(key), timing: Timing::Wan, by: "curl@10.0.0.7".to_owned(), at: AT },
     );
+    commands.extend(further_commands());
+    commands
+}
+
+fn proclaim() -> Proclaim {
+    Proclaim {
+        key: WriteKey { key: grant(8), fingerprint: *b"0123456789abcdef" },
+        election: lock("primary"),
+        grant: grant(4),
+        value: Value::from(b"http://10.0.0.7:80".as_slice()),
+        at: AT,
+    }
+}
+
+fn set_lock() -> SetLock {
+    SetLock {
+        key: Some(WriteKey { key: grant(9), fingerprint: *b"0123456789abcdef" }),
+        lock: lock("orders/42"),
+        limit: Some(3),
+        max_waiters: Some(300),
+        max_hold_ms: Some(60_000),
+        by: "curl@10.0.0.7".to_owned(),
+        at: AT,
+    }
+}
+
+fn revoke() -> Revoke {
+    Revoke { key: None, lock: lock("orders/42"), by: "curl@10.0.0.7".to_owned(), reason: "an upgrade".to_owned(), at: AT }
+}
+
+/// Other forms of the same commands.
+fn further_commands() -> Vec<(String, Command)> {
+    let session = open().id;
+    let mut commands = Vec::new();
+    let standing = CreateJoinToken {
+        key: None,
+        role: MemberRole::Learner,
+        replaces: None,
+        standing: true,
+        up_to: Some(5),
+        expires_at: None,
+        ..join_token()
+    };
+    commands.push(("create-join-token-standing".to_owned(), Command::CreateJoinToken(standing)));
+    let none = SetMember { key: None, priority: None, zone: None, address_set: false, ..set_member() };
+    commands.push(("set-member-to-nothing".to_owned(), Command::SetMember(none)));
+    for (name, timing) in each_variant!(Timing:
+        Lan => Timing::Lan,
+        Metro => Timing::Metro,
+        Wan => Timing::Wan,
+        Global => Timing::Global,
+    ) {
+        commands.push((format!("set-timing-{name}"), Command::SetTiming { key: None, timing, by: String::new(), at: AT }));
+    }
     commands.push(("transact-each-operation".to_owned(), Command::Transact(transact_with_each())));
     commands.push(("acquire-with-all".to_owned(), Command::Acquire(acquire_with_all())));
-    commands.push(("release-of-a-session".to_owned(), Command::Release { grant: id, session: Some(session), at: AT }));
+    commands.push(("release-of-a-session".to_owned(), Command::Release { grant: grant(2), session: Some(session), at: AT }));
     let bare = OpenSession { key: None, meta: Meta::new(), ..open() };
     commands.push(("open-session-without-key".to_owned(), Command::OpenSession(bare)));
     let bare = Transact { key: None, conditions: Vec::new(), otherwise: None, ..transact() };
@@ -301,6 +392,8 @@ fn outcomes() -> Vec<(String, Answer)> {
         Broken => Outcome::Broken { holders: 3, named: vec![number] },
         Judged => Outcome::Judged { objects: 300 },
         WrittenBefore => Outcome::WrittenBefore { succeeded: true, at: Revision(57) },
+        JoinTokenCreated => Outcome::JoinTokenCreated { number: JoinTokenNumber(300), repeated: true },
+        Admitted => Outcome::Admitted { node: 4, role: MemberRole::Learner, replaces: Some(2) },
     );
     outcomes.into_iter().map(|(name, outcome)| (name, Answer { result: Ok(outcome), revision: Revision(90) })).collect()
 }
@@ -346,7 +439,18 @@ fn rejections() -> Vec<(String, Answer)> {
         Defect => Rejection::Defect { fingerprint: 0x0123_4567_89ab_cdef },
         TooManyCreated => Rejection::TooManyCreated { max: 4_000 },
         StateFull => Rejection::StateFull { used: 134_000_000, max: 134_217_728 },
+        JoinToken => Rejection::JoinToken(JoinTokenFault::Unknown),
+        JoinTokensFull => Rejection::JoinTokensFull { max: 100 },
+        JoinsFull => Rejection::JoinsFull { max: 10 },
     );
+    for (name, fault) in each_variant!(JoinTokenFault:
+        Unknown => JoinTokenFault::Unknown,
+        Expired => JoinTokenFault::Expired,
+        Used => JoinTokenFault::Used { node: 4 },
+        NoReplacement => JoinTokenFault::NoReplacement,
+    ) {
+        rejections.push((format!("join-token-{name}"), Rejection::JoinToken(fault)));
+    }
     rejections.push(("step-conditions".to_owned(), step(Part::Conditions)));
     rejections.push(("step-otherwise".to_owned(), step(Part::Otherwise)));
     for (name, reason) in each_variant!(EndReason:
@@ -421,14 +525,45 @@ fn small_state() -> State {
     state
 }
 
+/// A state with everything that is known about members: settings, a pending join and a pending removal, and a node that
+/// was replaced.
+fn state_with_members() -> State {
+    let mut state = State::new();
+    let by = || "curl@10.0.0.7".to_owned();
+    let standing = CreateJoinToken { key: None, replaces: None, standing: true, expires_at: None, ..join_token() };
+    let learner = AdmitNode {
+        token: JoinTokenNumber(2),
+        incarnation: Incarnation(7),
+        url: "http://10.0.0.5:7171".to_owned(),
+        address: "10.0.0.5:7271".to_owned(),
+        replaces: Some(3),
+        ..admit()
+    };
+    for command in [
+        Command::FormClusterAt { cluster: ClusterId(0xffee_ddcc_bbaa_9988_7766_5544_3322_1100), version: ClusterVersion(2) },
+        Command::SetTiming { key: None, timing: Timing::Global, by: String::new(), at: AT },
+        Command::CreateJoinToken(join_token()),
+        Command::CreateJoinToken(CreateJoinToken { role: MemberRole::Learner, ..standing }),
+        Command::AdmitNode(admit()),
+        Command::RecordRemoval { node: 2, incarnation: Some(Incarnation(2)), ids_through: 4, at: AT },
+        Command::SettleJoin { node: 4, at: AT },
+        Command::AdmitNode(learner),
+        Command::RequestRemoval(RequestRemoval { node: 1, ids_through: 4, by: by(), at: AT }),
+        Command::SetMember(set_member()),
+    ] {
+        let applied = state.apply(&command);
+        assert!(applied.answer.result.is_ok(), "{applied:?}");
+    }
+    state.check().unwrap();
+    state
+}
+
 #[test]
 fn every_command_matches_its_golden_bytes() {
     assert_all("command", &commands());
 }
 
-/// Bounds entries, queues and the log. It once left out conditions, so a log got an entry that was too large.
-#[test]
-fn the_size_of_a_command_is_at_least_its_bytes_and_not_much_more() {
+fn large_commands() -> Vec<Command> {
     let (long, lock_long) = (Path::parse(&format!("/{}", "p".repeat(1_000))).unwrap(), lock(&"l".repeat(500)));
     let conditions = vec![
         Condition::Fence {
@@ -452,7 +587,7 @@ fn the_size_of_a_command_is_at_least_its_bytes_and_not_much_more() {
     let wants = vec![Want { lock: lock_long.clone(), mode: Mode::Shared }; 8];
     let owner = Owner { text: "o".repeat(256), given: true };
     let (delay, latest) = (u64::MAX, WallMillis(u64::MAX));
-    let large = [
+    let mut large = vec![
         Command::Transact(Transact { key, conditions, then, otherwise, at: latest }),
         Command::Acquire(Acquire {
             wants,
@@ -473,7 +608,51 @@ fn the_size_of_a_command_is_at_least_its_bytes_and_not_much_more() {
         Command::EndHolds { holds: vec![(GrantNumber(u64::MAX), FencingToken(u64::MAX)); 1_000], at: latest },
         Command::EndCooling { grants: vec![GrantNumber(u64::MAX); 1_000], at: latest },
     ];
-    for command in commands().into_iter().map(|(_, command)| command).chain(large) {
+    large.extend(large_commands_about_members());
+    large
+}
+
+fn large_commands_about_members() -> Vec<Command> {
+    let key = Some(WriteKey { key: GrantId::from_ulid(u128::MAX), fingerprint: [255; 16] });
+    let latest = WallMillis(u64::MAX);
+    vec![
+        Command::CreateJoinToken(CreateJoinToken {
+            key,
+            replaces: Some(u64::MAX),
+            up_to: Some(u8::MAX),
+            expires_at: Some(latest),
+            by: "b".repeat(256),
+            at: latest,
+            ..join_token()
+        }),
+        Command::AdmitNode(AdmitNode {
+            token: JoinTokenNumber(u64::MAX),
+            incarnation: Incarnation(u128::MAX),
+            url: "u".repeat(300),
+            address: "a".repeat(300),
+            replaces: Some(u64::MAX),
+            ids_through: u64::MAX,
+            at: latest,
+            ..admit()
+        }),
+        Command::RequestRemoval(RequestRemoval { node: u64::MAX, ids_through: u64::MAX, by: "b".repeat(256), at: latest }),
+        Command::SetMember(SetMember {
+            key,
+            node: u64::MAX,
+            zone: Some("z".repeat(64)),
+            by: "b".repeat(256),
+            at: latest,
+            ..set_member()
+        }),
+        Command::SetTiming { key, timing: Timing::Global, by: "b".repeat(256), at: latest },
+        Command::RecordRemoval { node: u64::MAX, incarnation: Some(Incarnation(u128::MAX)), ids_through: u64::MAX, at: latest },
+    ]
+}
+
+/// Bounds entries, queues and the log. It once left out conditions, so a log got an entry that was too large.
+#[test]
+fn the_size_of_a_command_is_at_least_its_bytes_and_not_much_more() {
+    for command in commands().into_iter().map(|(_, command)| command).chain(large_commands()) {
         let (bytes, size) = (fairhold_codec::encode(LOG_FORMAT, &command).unwrap().len(), command.size());
         let shown = format!("{command:?}");
         assert!(bytes <= size && size <= 5 * bytes + 200, "{bytes} bytes, and {size} by size(): {shown:.200}");
@@ -502,6 +681,9 @@ fn a_snapshot_matches_its_golden_bytes() {
     let none = State::new().snapshot_blocks().next().unwrap();
     let stored = assert_golden("snapshot-before-the-first-change.hex", &none);
     assert_eq!(State::from_snapshot_blocks(std::iter::once(stored.as_slice())).unwrap(), State::new());
+    let members = state_with_members();
+    let stored = assert_golden("snapshot-members.hex", &members.snapshot_blocks().next().unwrap());
+    assert_eq!(State::from_snapshot_blocks(std::iter::once(stored.as_slice())).unwrap(), members);
 }
 
 #[test]

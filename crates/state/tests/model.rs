@@ -5,6 +5,8 @@
 
 #[path = "model/naive.rs"]
 mod naive;
+#[path = "model/naive_membership.rs"]
+mod naive_membership;
 #[path = "model/naive_tree.rs"]
 mod naive_tree;
 #[path = "model/random.rs"]
@@ -24,9 +26,10 @@ use naive::{
     Mistake, Naive, PastHold,
     shown::{LockNode, SessionFacts},
 };
+use naive_membership::facts_of;
 use naive_tree::Plain;
 use random::{Commands, Profile};
-use situations::{SITUATIONS, Scene};
+use situations::{OF_MEMBERS, SITUATIONS, Scene};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -203,7 +206,7 @@ impl Run {
         }
         let (lived, forgotten) = (&self.lived, &self.forgotten);
         let scene = Scene { before, command, applied, after: &self.state, lived, forgotten };
-        for (name, _) in SITUATIONS.iter().filter(|(_, is_it)| is_it(&scene)) {
+        for (name, _) in SITUATIONS.iter().chain(&OF_MEMBERS).filter(|(_, is_it)| is_it(&scene)) {
             *self.seen.entry((*name).to_owned()).or_default() += 1;
         }
         if let (Command::Acquire(acquire), Ok(_)) = (command, &applied.answer.result) {
@@ -254,6 +257,8 @@ impl Run {
         ensure(sessions == expected, || format!("the sessions are {sessions:?} and not {expected:?}"))?;
         let (totals, expected) = (state.totals(), naive.totals());
         ensure(totals == expected, || format!("the totals are {totals:?} and not {expected:?}"))?;
+        let (members, expected) = (facts_of(state.membership()), naive.members.facts());
+        ensure(members == expected, || format!("the members are {members:?}\nand not\n{expected:?}"))?;
         self.compare_tree()
     }
 
@@ -537,10 +542,10 @@ fn many_short_histories_agree_with_the_model() {
         "LockSet",
         "Revoked",
     ];
-    // 224,000 commands, and 800,000 in the long form.
+    // 272,000 commands, and 800,000 in the long form.
     let situations = SITUATIONS.map(|(name, _)| name);
     let kinds = [&outcomes[..], &rejections, &events, &situations].concat();
-    run_all(0..if is_long() { 1_000 } else { 280 }, 800, profile, &kinds);
+    run_all(0..if is_long() { 1_000 } else { 340 }, 800, profile, &kinds);
 }
 
 /// The first seed of histories with elections.
@@ -551,6 +556,17 @@ fn elections_agree_with_the_model() {
     let kinds = ["NotLeader", "OtherUse", "Unsupported", "Proclaimed", "Vacated", "Granted"];
     // 32,000 commands, and 200,000 in the long form.
     run_all(ELECTIONS..ELECTIONS + if is_long() { 250 } else { 40 }, 800, |_| Profile::Elections, &kinds);
+}
+
+/// The first seed of histories about members.
+const MEMBERS: u64 = 3_000;
+
+#[test]
+fn changes_of_members_agree_with_the_model() {
+    let kinds = ["JoinTokenCreated", "Admitted", "JoinToken", "JoinTokensFull", "JoinsFull", "IdempotencyMismatch"];
+    let kinds = [&kinds[..], &OF_MEMBERS.map(|(name, _)| name)].concat();
+    // 48,000 commands, and 320,000 in the long form.
+    run_all(MEMBERS..MEMBERS + if is_long() { 200 } else { 30 }, 1_600, |_| Profile::Membership, &kinds);
 }
 
 #[test]
@@ -608,6 +624,20 @@ fn each_mistake_of_the_model_is_found() {
     }
     for mistake in [Mistake::AnyCandidateProclaims, Mistake::VacancyIsNotReported, Mistake::AnElectionMayBeALock] {
         let found = (ELECTIONS..ELECTIONS + 40).any(|seed| Run::new(seed, Some(mistake)).run(Profile::Elections, 800).is_err());
+        assert!(found, "{mistake:?} was not found");
+    }
+    for mistake in [
+        Mistake::LowestFreeId,
+        Mistake::TokensNeverExpire,
+        Mistake::TokensAdmitAnyDirectory,
+        Mistake::AMemberIsReplacedTwice,
+        Mistake::SettingsOutliveTheMember,
+        Mistake::ASettledAddressIsNotSet,
+        Mistake::ARemovedNodeJoinsAgain,
+        Mistake::ReplacementsAreNotNamed,
+        Mistake::EachRequestCreatesAToken,
+    ] {
+        let found = (MEMBERS..MEMBERS + 30).any(|seed| Run::new(seed, Some(mistake)).run(Profile::Membership, 1_600).is_err());
         assert!(found, "{mistake:?} was not found");
     }
     for mistake in [Mistake::NoFloor, Mistake::ServerIdsAreForgotten] {

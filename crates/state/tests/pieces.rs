@@ -111,6 +111,8 @@ impl Translation<'_> {
             }),
             Command::Break(Break { lock, token, .. }) => *token = token.map(|token| self.token(lock, token, None)),
             Command::FormCluster { .. }
+            | Command::RaiseClusterVersion { .. }
+            | Command::FormClusterAt { .. }
             | Command::OpenSession(_)
             | Command::CloseSession { .. }
             | Command::Acquire(_)
@@ -126,7 +128,15 @@ impl Translation<'_> {
             | Command::Revoke(_)
             | Command::ContinuePendingWork { .. }
             | Command::RecordKey { .. }
-            | Command::RecordCapacity { .. } => {}
+            | Command::RecordCapacity { .. }
+            | Command::CreateJoinToken(_)
+            | Command::RevokeJoinToken { .. }
+            | Command::AdmitNode(_)
+            | Command::SettleJoin { .. }
+            | Command::RequestRemoval(_)
+            | Command::RecordRemoval { .. }
+            | Command::SetMember(_)
+            | Command::SetTiming { .. } => {}
         }
         Some(command)
     }

@@ -6,6 +6,8 @@
 
 #[path = "scripts/language.rs"]
 mod language;
+#[path = "scripts/members.rs"]
+mod members;
 #[path = "scripts/names.rs"]
 mod names;
 #[path = "scripts/printer.rs"]
@@ -104,6 +106,11 @@ fn election_scripts() {
 #[test]
 fn tree_scripts() {
     run_all("tree");
+}
+
+#[test]
+fn membership_scripts() {
+    run_all("membership");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! them: their doc comments are its descriptions. A new option needs one field here, and the code that obeys it.
 
 mod acquire;
+mod address;
 mod batch;
 mod bounded;
 mod bounds;
@@ -11,6 +12,7 @@ mod cluster;
 mod election;
 mod hold;
 mod lock;
+mod membership;
 mod node;
 mod read;
 #[cfg(feature = "schema")]
@@ -19,20 +21,22 @@ mod session;
 mod watch;
 
 pub use acquire::{Acquire, AcquireMany, BatchAcquire, HoldMode, Stand};
+pub use address::{NodeUrl, ParseAddressError, PeerAddress};
 pub use batch::{BatchCall, BatchCalls, BatchRelease, BatchRenew};
 pub use bounded::{
     BoundedCount, BoundedDuration, BoundedInteger, BoundedList, BoundedText, INTEGER_MAX, ListItem, LockList, MetaPairs,
     OutOfBounds, PlainText, SignedInteger,
 };
 pub use bounds::{
-    ElectionValue, Empty, HistoryCursor, LockCursor, LockDelay, LockPrefix, MaxHold, MaxHoldSetting, MaxWaiters, MomentText,
-    NodeTtl, Number, OwnedCursor, OwnerName, PageLimit, PermitLimit, Permits, PositiveNumber, Priority, QueueCursor, Reason, Ttl,
-    Wait,
+    ElectionValue, Empty, HistoryCursor, JoinTokenTtl, LockCursor, LockDelay, LockPrefix, MaxHold, MaxHoldSetting, MaxWaiters,
+    MemberPriority, MomentText, NodeTtl, Number, OwnedCursor, OwnerName, PageLimit, PermitLimit, Permits, PositiveNumber,
+    Priority, QueueCursor, Reason, Ttl, VersionNumber, VoterCount, Wait, Zone,
 };
-pub use cluster::{HandOver, Ready, ShowCluster};
+pub use cluster::{FinalizeUpgrade, HandOver, Ready, ShowCluster};
 pub use election::{GetLeader, Proclaim};
 pub use hold::{GetGrant, Release, Renew, Upgrade};
 pub use lock::{BreakLock, CheckFence, History, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue};
+pub use membership::{CreateJoinToken, ListJoinTokens, SetMember, SetSettings, ShowSettings};
 pub use node::{CreateNode, DeleteNode, GetNode, PutNode};
 pub use read::Consistency;
 pub use session::{CloseSession, KeepAliveMany, ListSessions, OpenSession, ShowSession};

@@ -67,6 +67,16 @@ codes! {
     NotCaughtUp => "not_caught_up",
     /// The node is already the leader.
     AlreadyLeader => "already_leader",
+    /// A member does not support the cluster's next version, or does not answer.
+    NotAllUpgraded => "not_all_upgraded",
+    /// The cluster's version is too low for this call: finalize the upgrade first.
+    NeedsUpgrade => "needs_upgrade",
+    /// Another change of the members is under way.
+    ChangeInProgress => "change_in_progress",
+    /// Another node answers at the new address of the member, or the address belongs to another member.
+    WrongNode => "wrong_node",
+    /// Too few of the remaining voters would be healthy.
+    WouldLoseQuorum => "would_lose_quorum",
     /// The node has children.
     NotEmpty => "not_empty",
     /// The node already exists.

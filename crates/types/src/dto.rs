@@ -6,11 +6,16 @@ use std::collections::BTreeMap;
 
 mod cluster;
 mod history;
+mod membership;
 mod sessions;
 mod tree;
 
-pub use cluster::{Cluster, Defect, Host, Leader, Member, Readiness, SnapshotTaken, Version};
+pub use cluster::{Cluster, ClusterUpgrade, Defect, Host, Leader, Member, Readiness, SnapshotTaken, UpgradeMember, Version};
 pub use history::{Holding, LockStatistics, Spans};
+pub use membership::{
+    ClusterTiming, CreatedJoinToken, Join, JoinPhase, JoinToken, JoinTokens, MemberEntry, MemberTiming, Members, RemovedMember,
+    Settings,
+};
 pub use sessions::{Session, SessionGrant};
 pub use tree::{Stat, Written};
 

@@ -6,6 +6,7 @@
 pub mod address;
 pub mod batch;
 pub mod call;
+pub mod cluster_version;
 pub mod code;
 pub mod dto;
 pub mod duration;
@@ -14,6 +15,7 @@ pub mod failpoint;
 pub mod hold;
 pub mod id;
 pub mod limits;
+pub mod membership;
 pub mod memory_plan;
 pub mod path;
 pub mod pattern;
@@ -26,10 +28,12 @@ pub mod time;
 pub mod txn;
 pub mod watch;
 
+pub use cluster_version::{ClusterVersion, SupportedVersions};
 pub use code::Code;
 pub use id::{
     ClusterId, FencingToken, GrantId, GrantNumber, Incarnation, NodeId, ParseIdError, Revision, SessionId, SessionNumber,
 };
+pub use membership::{JoinTokenNumber, MemberRole, Timing};
 pub use path::{LockName, ParsePathError, Path};
 
 /// How a grant shares its lock with others.

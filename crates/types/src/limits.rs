@@ -178,3 +178,27 @@ pub const HISTORY_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
 pub const HISTORY_REMOVED_MAX: usize = 1_000;
 /// Recent holdings whose median estimates the next one.
 pub const ESTIMATE_HOLDS: usize = 15;
+/// The shortest time that a join token is valid.
+pub const JOIN_TOKEN_TTL_MIN: Duration = Duration::from_secs(60);
+/// The longest time that a join token is valid, unless it is a standing one.
+pub const JOIN_TOKEN_TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// The default time that a join token is valid.
+pub const JOIN_TOKEN_TTL_DEFAULT: Duration = Duration::from_secs(3_600);
+/// Voters of a cluster.
+pub const VOTERS_MAX: u8 = 7;
+/// Learners of a cluster.
+pub const LEARNERS_MAX: u8 = 10;
+/// Bytes of a member's URL, and of its address for peers.
+pub const MEMBER_ADDRESS_BYTES_MAX: usize = 300;
+/// The highest priority of a member.
+pub const MEMBER_PRIORITY_MAX: u8 = 100;
+/// Bytes of a member's zone.
+pub const ZONE_BYTES_MAX: usize = 64;
+/// The default priority of a member.
+pub const MEMBER_PRIORITY_DEFAULT: u8 = 50;
+/// Join tokens that the cluster remembers, including used ones that have not expired.
+pub const JOIN_TOKENS_MAX: usize = 100;
+/// Nodes that may be joining at the same time.
+pub const JOINS_MAX: usize = 10;
+/// Removed nodes that the cluster remembers in detail: the last ones. No id is given again, however old.
+pub const REMOVED_NODES_MAX: usize = 1_000;

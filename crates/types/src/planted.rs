@@ -67,11 +67,21 @@ pub enum Bug {
     OldAnswersProveMore,
     /// A node continues although its storage lost entries that it had acknowledged.
     HidesLostEntries,
+    /// A learner becomes a voter before it has caught up.
+    PromotesTooEarly,
+    /// A member is removed although too few of the remaining voters are healthy.
+    RemovesUnchecked,
+    /// A node that joins gets the id of a removed node.
+    JoinReusesId,
+    /// A removed node is admitted.
+    ForgetsRemovals,
+    /// A command of cluster version 2 is made at version 1.
+    VersionTooEarly,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Bug; 31] = [
+    pub const ALL: [Bug; 36] = [
         Bug::FenceUnchecked,
         Bug::TokenOfTheQueue,
         Bug::GrantsAgain,
@@ -103,6 +113,11 @@ impl Bug {
         Bug::SnapshotUnflushed,
         Bug::OldAnswersProveMore,
         Bug::HidesLostEntries,
+        Bug::PromotesTooEarly,
+        Bug::RemovesUnchecked,
+        Bug::JoinReusesId,
+        Bug::ForgetsRemovals,
+        Bug::VersionTooEarly,
     ];
 }
 

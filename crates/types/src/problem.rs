@@ -1,6 +1,6 @@
 //! The JSON body of an error: a problem as in RFC 9457, with the facts that a person needs.
 
-use crate::{Code, EndReason, FencingToken, GrantId, LockName, Path, Revision, SessionNumber, dto::Contender};
+use crate::{ClusterVersion, Code, EndReason, FencingToken, GrantId, LockName, Path, Revision, SessionNumber, dto::Contender};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -120,6 +120,18 @@ pub struct Facts {
     /// waiters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycle: Option<Vec<Blocked>>,
+    /// The cluster version that the call needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_version: Option<ClusterVersion>,
+    /// How many voters there would be after the change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub voters: Option<u64>,
+    /// How many of these voters answer the leader.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub healthy: Option<u64>,
+    /// How many of these voters must answer: their majority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needed: Option<u64>,
 }
 
 /// A waiter in a deadlock.

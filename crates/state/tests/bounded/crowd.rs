@@ -4,20 +4,24 @@ use super::meter::Meter;
 use fairhold_state::{
     State,
     command::{
-        Acquire, Break, Claimant, Command, Condition, IfBusy, Lifetime, Meta, OpenSession, Operation, Outcome, Owner, Proclaim,
-        Revoke, SetLock, Transact, Want, WriteKey,
+        Acquire, AdmitNode, Break, Claimant, Command, Condition, CreateJoinToken, IfBusy, Lifetime, Meta, OpenSession, Operation,
+        Outcome, Owner, Proclaim, RequestRemoval, Revoke, SetLock, SetMember, Transact, Want, WriteKey,
     },
 };
 use fairhold_types::{
-    ClusterId, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber,
-    limits::{LOCKS_PER_ACQUIRE_MAX, NODES_SWEPT_MAX, TRANSACTION_STEPS_MAX, VERDICT_OBJECTS_MAX, WAITERS_MAX},
+    ClusterId, ClusterVersion, FencingToken, GrantId, GrantNumber, Incarnation, JoinTokenNumber, LockName, MemberRole, Mode,
+    NodeId, Path, Revision, SessionId, SessionNumber, Timing,
+    limits::{
+        JOIN_TOKENS_MAX, JOINS_MAX, LOCKS_PER_ACQUIRE_MAX, NODES_SWEPT_MAX, REMOVED_NODES_MAX, TRANSACTION_STEPS_MAX,
+        VERDICT_OBJECTS_MAX, WAITERS_MAX,
+    },
     time::WallMillis,
 };
 
 pub(crate) const AT: WallMillis = WallMillis(1_000);
 
 /// All commands.
-pub(crate) const EVERY: [&str; 27] = [
+pub(crate) const EVERY: [&str; 37] = [
     "FormCluster",
     "OpenSession",
     "CloseSession",
@@ -45,6 +49,16 @@ pub(crate) const EVERY: [&str; 27] = [
     "ContinuePendingWork",
     "RecordKey",
     "RecordCapacity",
+    "RaiseClusterVersion",
+    "FormClusterAt",
+    "CreateJoinToken",
+    "RevokeJoinToken",
+    "AdmitNode",
+    "SettleJoin",
+    "RequestRemoval",
+    "RecordRemoval",
+    "SetMember",
+    "SetTiming",
 ];
 
 pub(crate) const REFUSED: &str = "a deadlock behind 3,900, refused";
@@ -84,6 +98,36 @@ fn lock(name: &str) -> LockName {
 
 fn path(text: &str) -> Path {
     Path::parse(text).expect("a path")
+}
+
+/// When the join tokens expire.
+const TOKENS_EXPIRE: WallMillis = WallMillis(AT.0 + 1_000);
+
+fn join_token() -> CreateJoinToken {
+    CreateJoinToken {
+        key: None,
+        secret_hash: [7; 32],
+        role: MemberRole::Voter,
+        replaces: None,
+        standing: false,
+        up_to: None,
+        expires_at: Some(TOKENS_EXPIRE),
+        by: "an administrator".to_owned(),
+        at: AT,
+    }
+}
+
+fn admit(token: u64) -> AdmitNode {
+    AdmitNode {
+        token: JoinTokenNumber(token),
+        secret_hash: [7; 32],
+        incarnation: Incarnation(u128::from(token)),
+        url: format!("http://10.0.0.{token}:7171"),
+        address: format!("10.0.0.{token}:7271"),
+        replaces: None,
+        ids_through: 0,
+        at: AT,
+    }
 }
 
 impl Crowd {
@@ -277,6 +321,21 @@ impl Crowd {
             self.take(many, &format!("many/{number}"), Mode::Exclusive);
         }
         self.apply(Command::CloseSession { session: many, at: AT });
+        self.fill_members();
+    }
+
+    /// As many removed nodes, join tokens and nodes that are joining as there may be, but for one of each.
+    fn fill_members(&mut self) {
+        for node in 1..=REMOVED_NODES_MAX as NodeId {
+            self.apply(Command::RecordRemoval { node, incarnation: Some(Incarnation(1)), ids_through: 0, at: AT });
+        }
+        for _ in 1..JOIN_TOKENS_MAX {
+            let key = Some(self.key());
+            self.apply(Command::CreateJoinToken(CreateJoinToken { key, ..join_token() }));
+        }
+        for token in 1..JOINS_MAX as u64 {
+            self.apply(Command::AdmitNode(admit(token)));
+        }
     }
 
     /// R holds X, P holds Y, Q holds Z; P waits for Z, Q for X; and very many named owners wait for Y.
@@ -303,6 +362,7 @@ impl Crowd {
         let mut scenes = self.locks_and_grants();
         scenes.extend(self.sessions_and_verdicts());
         scenes.extend(self.writes());
+        scenes.extend(self.members());
         scenes
     }
 
@@ -372,6 +432,8 @@ impl Crowd {
         let (locks, nodes) = (self.locks_of, self.nodes_of);
         vec![
             ("the first", Command::FormCluster { cluster: ClusterId(7) }),
+            ("the first", Command::FormClusterAt { cluster: ClusterId(7), version: ClusterVersion(2) }),
+            ("the next", Command::RaiseClusterVersion { to: self.state.cluster_version().next() }),
             ("with a key", Command::OpenSession(open)),
             ("100,000 locks", Command::CloseSession { session: locks.0, at: AT }),
             ("100,000 ephemeral nodes", Command::CloseSession { session: nodes.0, at: AT }),
@@ -387,6 +449,39 @@ impl Crowd {
             ("a session of 2,000 locks has ended", Command::ContinuePendingWork { at: AT }),
             ("a key", Command::RecordKey { key: self.key(), at: AT }),
             ("the capacity of a node", Command::RecordCapacity { node: 3, bytes: 1 }),
+        ]
+    }
+
+    fn members(&mut self) -> Vec<(&'static str, Command)> {
+        let key = self.key();
+        let later = CreateJoinToken { key: Some(key), at: WallMillis(TOKENS_EXPIRE.0 + 1), ..join_token() };
+        let newest = REMOVED_NODES_MAX as NodeId + 1;
+        let by = || "an administrator".to_owned();
+        let set = SetMember {
+            key: Some(key),
+            node: newest,
+            priority: Some(90),
+            zone: Some("a".to_owned()),
+            address_set: true,
+            by: by(),
+            at: AT,
+        };
+        vec![
+            ("the last of 100", Command::CreateJoinToken(CreateJoinToken { key: Some(key), ..join_token() })),
+            ("99 others have expired", Command::CreateJoinToken(later)),
+            ("one of 99", Command::RevokeJoinToken { number: JoinTokenNumber(50), at: AT }),
+            ("9 others are joining", Command::AdmitNode(admit(50))),
+            ("one of 9", Command::SettleJoin { node: newest, at: AT }),
+            (
+                "a node that is joining",
+                Command::RequestRemoval(RequestRemoval { node: newest, ids_through: 0, by: by(), at: AT }),
+            ),
+            (
+                "1,000 others were removed",
+                Command::RecordRemoval { node: newest, incarnation: None, ids_through: newest, at: AT },
+            ),
+            ("a key", Command::SetMember(set)),
+            ("a key", Command::SetTiming { key: Some(key), timing: Timing::Wan, by: by(), at: AT }),
         ]
     }
 

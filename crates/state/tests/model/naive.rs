@@ -6,19 +6,20 @@
 #[path = "shown.rs"]
 pub(crate) mod shown;
 
+use crate::naive_membership::{MembershipMistakes, NaiveMembership};
 use crate::naive_tree::{NaiveTree, Now, TreeMistakes};
 use fairhold_state::command::{
-    Acquire, Blocked, Break, Claimant, Command, Condition, Event, HeldGrant, HolderFacts, IfBusy, Lifetime, Meta, OpenSession,
-    Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, Revoke, SessionKey, SetLock, Sweepable,
-    Transact, Want, WriteKey,
+    Acquire, AdmitNode, Blocked, Break, Claimant, Command, Condition, CreateJoinToken, Event, HeldGrant, HolderFacts, IfBusy,
+    JoinTokenFault, Lifetime, Meta, OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection,
+    Revoke, SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
 };
 use fairhold_state::{
     record::{Moment, Revocation},
     statistics::Statistics,
 };
 use fairhold_types::{
-    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, HoldingEnd, LockName, Mode, NodeId, Path, Revision, SessionId,
-    SessionNumber, limits, time::WallMillis,
+    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, HoldingEnd, JoinTokenNumber, LockName, Mode, NodeId, Path,
+    Revision, SessionId, SessionNumber, limits, time::WallMillis,
 };
 use std::collections::BTreeMap;
 
@@ -71,6 +72,15 @@ pub(crate) enum Mistake {
     TheLongerBoundCounts,
     AnUpgradeKeepsItsBound,
     AContendersNameIsALock,
+    LowestFreeId,
+    TokensNeverExpire,
+    TokensAdmitAnyDirectory,
+    AMemberIsReplacedTwice,
+    SettingsOutliveTheMember,
+    ASettledAddressIsNotSet,
+    ARemovedNodeJoinsAgain,
+    ReplacementsAreNotNamed,
+    EachRequestCreatesAToken,
 }
 
 #[derive(Debug, Clone)]
@@ -203,6 +213,8 @@ pub(crate) struct Naive {
     pub(crate) revision: u64,
     mistake: Option<Mistake>,
     cluster: Option<ClusterId>,
+    /// How many times the cluster's version has been raised.
+    raised: u16,
     capacities: BTreeMap<NodeId, u64>,
     sessions: Vec<Session>,
     pub(crate) entries: Vec<Entry>,
@@ -218,6 +230,7 @@ pub(crate) struct Naive {
     numbers: BTreeMap<LockName, Statistics>,
     totals: Statistics,
     pub(crate) tree: NaiveTree,
+    pub(crate) members: NaiveMembership,
     facts: Vec<Event>,
     changed: bool,
     at: WallMillis,
@@ -240,7 +253,18 @@ impl Naive {
             sweep_takes_what_changed: mistake == Some(Mistake::SweepTakesWhatChanged),
             parent_first: mistake == Some(Mistake::ParentBeforeChild),
         };
-        Naive { mistake, tree, ..Naive::default() }
+        let mut members = NaiveMembership::default();
+        members.mistakes = MembershipMistakes {
+            lowest_free_id: mistake == Some(Mistake::LowestFreeId),
+            tokens_never_expire: mistake == Some(Mistake::TokensNeverExpire),
+            tokens_admit_any_directory: mistake == Some(Mistake::TokensAdmitAnyDirectory),
+            a_member_is_replaced_twice: mistake == Some(Mistake::AMemberIsReplacedTwice),
+            settings_outlive_the_member: mistake == Some(Mistake::SettingsOutliveTheMember),
+            a_settled_address_is_not_set: mistake == Some(Mistake::ASettledAddressIsNotSet),
+            a_removed_node_joins_again: mistake == Some(Mistake::ARemovedNodeJoinsAgain),
+            replacements_are_not_named: mistake == Some(Mistake::ReplacementsAreNotNamed),
+        };
+        Naive { mistake, tree, members, ..Naive::default() }
     }
 
     fn makes(&self, mistake: Mistake) -> bool {
@@ -268,9 +292,22 @@ impl Naive {
         (result, std::mem::take(&mut self.facts))
     }
 
+    fn change_members(&mut self, change: impl FnOnce(&mut NaiveMembership) -> bool) -> Outcome {
+        let changed = change(&mut self.members);
+        self.done_if(changed)
+    }
+
+    fn admit_node(&mut self, order: &AdmitNode) -> Result<Outcome> {
+        let (outcome, changed) = self.members.admit(order)?;
+        self.changed = changed;
+        Ok(outcome)
+    }
+
     fn run(&mut self, command: &Command) -> Result<Outcome> {
         match command {
-            Command::FormCluster { cluster } => Ok(self.form(*cluster)),
+            Command::FormCluster { cluster } => Ok(self.form(*cluster, 1)),
+            Command::FormClusterAt { cluster, version } => Ok(self.form(*cluster, version.0)),
+            Command::RaiseClusterVersion { to } => Ok(self.raise(to.0)),
             Command::OpenSession(open) => self.open(open),
             Command::CloseSession { session, at: _ } => self.close(session),
             Command::ExpireSession { session, at: _ } => Ok(self.expire(session.0)),
@@ -311,6 +348,22 @@ impl Naive {
             Command::RecordCapacity { node, bytes } => {
                 self.capacities.insert(*node, *bytes);
                 Ok(self.done())
+            }
+            Command::CreateJoinToken(order) => self.create_join_token(order),
+            Command::RevokeJoinToken { number, at: _ } => Ok(self.change_members(|members| members.revoke(number.0))),
+            Command::AdmitNode(order) => self.admit_node(order),
+            Command::SettleJoin { node, at: _ } => Ok(self.change_members(|members| members.settle(*node))),
+            Command::RequestRemoval(order) => Ok(self.change_members(|members| members.request_removal(order))),
+            Command::RecordRemoval { node, incarnation, ids_through, at } => {
+                let now = (self.now(), *at);
+                Ok(self.change_members(|members| members.record_removal(*node, *incarnation, *ids_through, now)))
+            }
+            Command::SetMember(order) => self.set_member(order),
+            Command::SetTiming { key: Some(key), timing, by: _, at: _ } => self.once(key, |naive| {
+                naive.members.set_timing(*timing);
+            }),
+            Command::SetTiming { key: None, timing, by: _, at: _ } => {
+                Ok(self.change_members(|members| members.set_timing(*timing)))
             }
         }
     }
@@ -393,11 +446,67 @@ impl Naive {
         Outcome::Done
     }
 
-    fn form(&mut self, cluster: ClusterId) -> Outcome {
+    fn done_if(&mut self, changed: bool) -> Outcome {
+        if changed { self.done() } else { Outcome::Nothing }
+    }
+
+    // Members
+
+    fn create_join_token(&mut self, order: &CreateJoinToken) -> Result<Outcome> {
+        if let Some(key) = order.key.filter(|_| !self.makes(Mistake::EachRequestCreatesAToken)) {
+            let written = self.was_written(&key);
+            if self.is_used(&key.key) && !written {
+                return other_request();
+            }
+            match self.members.created_with(order) {
+                Some((_, fingerprint)) if fingerprint != key.fingerprint => return other_request(),
+                Some((number, _)) => {
+                    return Ok(Outcome::JoinTokenCreated { number: JoinTokenNumber(number), repeated: true });
+                }
+                None if written => return Err(Rejection::JoinToken(JoinTokenFault::Unknown)),
+                None => {}
+            }
+        }
+        let outcome = self.members.create(order)?;
+        if let Some(key) = order.key {
+            let written = Outcome::Written { succeeded: true, results: Vec::new(), at: Revision(self.now()) };
+            self.past.push((key.key, self.now(), Past::Write(key.fingerprint, written)));
+        }
+        self.changed = true;
+        Ok(outcome)
+    }
+
+    fn set_member(&mut self, order: &SetMember) -> Result<Outcome> {
+        if self.members.is_removed(order.node) {
+            // The key must have no other use all the same.
+            let other = order.key.filter(|key| self.is_used(&key.key) && !self.was_written(key));
+            return other.map_or(Ok(Outcome::Nothing), |_| other_request());
+        }
+        match &order.key {
+            Some(key) => self.once(key, |naive| {
+                naive.members.set(order);
+            }),
+            None => {
+                let changed = self.members.set(order);
+                Ok(self.done_if(changed))
+            }
+        }
+    }
+
+    fn form(&mut self, cluster: ClusterId, version: u16) -> Outcome {
         if self.cluster.is_some() {
             return Outcome::Nothing;
         }
         self.cluster = Some(cluster);
+        self.raised = self.raised.max(version - 1);
+        self.done()
+    }
+
+    fn raise(&mut self, to: u16) -> Outcome {
+        if to != self.raised + 2 {
+            return Outcome::Nothing;
+        }
+        self.raised += 1;
         self.done()
     }
 

@@ -1,5 +1,7 @@
 //! Meaningful random commands: most of them name sessions, grants, locks and tokens that exist or existed a moment ago.
 
+#[path = "members.rs"]
+mod members;
 #[path = "provoke.rs"]
 mod provoke;
 #[path = "vocabulary.rs"]
@@ -14,7 +16,8 @@ use fairhold_state::{
     record::Contender,
 };
 use fairhold_types::{
-    ClusterId, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, time::WallMillis,
+    ClusterId, ClusterVersion, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber,
+    time::WallMillis,
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use vocabulary::KnownNames;
@@ -43,6 +46,8 @@ pub(crate) enum Profile {
     Elections,
     /// All rules, in a state with hardly any room.
     Full,
+    /// Nodes that join and are removed.
+    Membership,
 }
 
 const LOCKS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
@@ -124,6 +129,7 @@ impl Commands {
             | Profile::Tree
             | Profile::Several
             | Profile::Full
+            | Profile::Membership
             | Profile::Elections => LOCKS.len(),
         };
         let name = LOCKS[self.rng.random_range(0..names)];
@@ -136,7 +142,7 @@ impl Commands {
             Profile::Several => self.rng.random_range(1..4),
             Profile::Mixed | Profile::Readers | Profile::Semaphore | Profile::Full => 1 + usize::from(self.one_in(6)),
             Profile::Elections => 1 + usize::from(self.one_in(20)),
-            Profile::Calm | Profile::Tree | Profile::Priority | Profile::Administration => 1,
+            Profile::Calm | Profile::Tree | Profile::Priority | Profile::Administration | Profile::Membership => 1,
         };
         let mode = |shared: bool| if shared { Mode::Shared } else { Mode::Exclusive };
         let mut wants = vec![Want { lock: self.lock(), mode: mode(shared) }];
@@ -209,6 +215,9 @@ impl Commands {
             let (node, bytes) = (self.rng.random_range(1..3), self.rng.random_range(1..40) * 4_000);
             return Command::RecordCapacity { node, bytes };
         }
+        if self.profile == Profile::Membership && !self.one_in(4) {
+            return self.change_members(state);
+        }
         if contenders > CONTENDERS_MAX && !self.one_in(3) {
             return self.release(state);
         }
@@ -263,7 +272,9 @@ impl Commands {
             Profile::Administration => self.one_in(4),
             Profile::Readers => self.one_in(6),
             Profile::Mixed | Profile::Semaphore | Profile::Full => self.one_in(15),
-            Profile::Calm | Profile::Tree | Profile::Several | Profile::Priority | Profile::Elections => false,
+            Profile::Calm | Profile::Tree | Profile::Several | Profile::Priority | Profile::Elections | Profile::Membership => {
+                false
+            }
         };
         let provoked = if provokes { self.provoke(state) } else { None };
         if provoked.is_some() || self.profile != Profile::Administration || !self.one_in(4) {
@@ -388,7 +399,7 @@ impl Commands {
         let limits = match self.profile {
             Profile::Semaphore | Profile::Mixed | Profile::Administration | Profile::Full => true,
             Profile::Several | Profile::Elections | Profile::Readers => self.one_in(4),
-            Profile::Calm | Profile::Tree | Profile::Priority => false,
+            Profile::Calm | Profile::Tree | Profile::Priority | Profile::Membership => false,
         };
         let field = self.rng.random_range(0..4);
         let most = if self.profile == Profile::Administration && self.one_in(2) { 3 } else { 5 };
@@ -440,7 +451,12 @@ impl Commands {
 
     fn open(&mut self, state: &State) -> Command {
         if self.one_in(50) {
-            return Command::FormCluster { cluster: ClusterId(u128::from(self.made)) };
+            let (cluster, version) = (ClusterId(u128::from(self.made)), ClusterVersion(2));
+            return if self.one_in(2) { Command::FormCluster { cluster } } else { Command::FormClusterAt { cluster, version } };
+        }
+        if self.one_in(50) {
+            let version = state.cluster_version();
+            return Command::RaiseClusterVersion { to: if self.one_in(2) { version.next() } else { version } };
         }
         let known = self.sessions.clone();
         let mut open = match self.pick(&known) {
@@ -520,14 +536,16 @@ impl Commands {
             Profile::Mixed | Profile::Calm | Profile::Tree | Profile::Several | Profile::Full => self.one_in(3),
             Profile::Priority => self.one_in(6),
             Profile::Administration => self.one_in(2),
-            Profile::Semaphore | Profile::Elections => self.one_in(30),
+            Profile::Semaphore | Profile::Elections | Profile::Membership => self.one_in(30),
         };
         let limits: &[Option<u32>] = match self.profile {
             Profile::Semaphore => &[None, None, Some(4), Some(4), Some(3)],
             Profile::Administration => &[None, None, None, Some(3)],
             Profile::Mixed | Profile::Full => &[None, None, None, Some(1), Some(3)],
             Profile::Elections => &[None, None, None, None, None, None, Some(1), Some(3)],
-            Profile::Readers | Profile::Calm | Profile::Tree | Profile::Several | Profile::Priority => &[None],
+            Profile::Readers | Profile::Calm | Profile::Tree | Profile::Several | Profile::Priority | Profile::Membership => {
+                &[None]
+            }
         };
         let limit = self.pick(limits).flatten();
         let permits = match self.profile {
@@ -541,6 +559,7 @@ impl Commands {
             | Profile::Priority
             | Profile::Administration
             | Profile::Full
+            | Profile::Membership
             | Profile::Elections => 1,
         };
         let claimant = if self.one_in(4) && self.profile != Profile::Calm {

@@ -5,11 +5,15 @@
 
 use fairhold_state::{
     State,
-    command::{Acquire, Applied, Break, Command, Condition, Event, Operation, Outcome, Rejection, SetLock, Transact},
+    command::{
+        Acquire, AdmitNode, Applied, Break, Command, Condition, CreateJoinToken, Event, JoinTokenFault, Operation, Outcome,
+        Rejection, SetLock, Transact,
+    },
+    membership::{Join, JoinToken, Placement},
     read::GrantStatus,
     record::{Contender, NodeRole},
 };
-use fairhold_types::{EndReason, FencingToken, GrantId, LockName, Mode, Path, limits};
+use fairhold_types::{EndReason, FencingToken, GrantId, LockName, Mode, NodeId, Path, limits};
 use std::collections::BTreeSet;
 
 /// One step of a history.
@@ -232,6 +236,83 @@ pub(crate) const SITUATIONS: [Situation; 66] = [
     }),
 ];
 
+/// The same for histories about members.
+pub(crate) const OF_MEMBERS: [Situation; 22] = [
+    ("a repeated request finds its join token", |s| {
+        matches!(s.outcome(), Some(Outcome::JoinTokenCreated { repeated: true, .. }))
+    }),
+    ("a repeated request finds its join token after its key was forgotten", |s| {
+        let key = s.create_join_token().and_then(|create| create.key);
+        key.is_some_and(|key| s.before.was_written(key) == Ok(false))
+            && matches!(s.outcome(), Some(Outcome::JoinTokenCreated { repeated: true, .. }))
+    }),
+    ("a request is repeated after its join token was revoked", |s| {
+        s.create_join_token().is_some() && matches!(s.fault(), Some(JoinTokenFault::Unknown))
+    }),
+    ("an expired join token is forgotten", |s| {
+        s.create_join_token().is_some() && s.after.membership().tokens().count() < s.before.membership().tokens().count()
+    }),
+    ("a join token that a node has used is revoked", |s| {
+        matches!(s.command, Command::RevokeJoinToken { number, .. }
+            if s.before.membership().token(*number).is_some_and(|token| token.used_by.is_some()))
+    }),
+    ("a secret is wrong", |s| {
+        s.admit().is_some_and(|admit| s.token(admit).is_some()) && matches!(s.fault(), Some(JoinTokenFault::Unknown))
+    }),
+    ("a join token has expired", |s| matches!(s.fault(), Some(JoinTokenFault::Expired))),
+    ("another directory has used a join token", |s| matches!(s.fault(), Some(JoinTokenFault::Used { .. }))),
+    ("a node that has been removed shows its join token", |s| {
+        matches!(s.fault(), Some(JoinTokenFault::Used { .. }))
+            && s.admit().and_then(|admit| s.token(admit)?.used_by.filter(|(_, user)| *user == admit.incarnation)).is_some()
+    }),
+    ("a member is being replaced already", |s| {
+        let replaces = s.admit().and_then(|admit| admit.replaces);
+        matches!(s.fault(), Some(JoinTokenFault::NoReplacement))
+            && replaces.is_some_and(|node| s.before.membership().replacement_of(node).is_some())
+    }),
+    ("the member to replace is gone", |s| {
+        let replaces = s.admit().and_then(|admit| admit.replaces);
+        matches!(s.fault(), Some(JoinTokenFault::NoReplacement))
+            && replaces.is_some_and(|node| s.before.membership().removed_node(node).is_some())
+    }),
+    ("a standing join token finds nothing to replace", |s| {
+        matches!(s.fault(), Some(JoinTokenFault::NoReplacement))
+            && s.admit().and_then(|admit| s.token(admit)).is_some_and(|token| token.standing)
+    }),
+    ("a standing join token admits a second node", |s| {
+        let second = |admit: &AdmitNode| s.before.membership().joins().any(|(_, join)| join.token == admit.token);
+        s.is_admitted() && !s.unchanged() && s.admit().is_some_and(second)
+    }),
+    ("a node that is joining shows its join token again", |s| {
+        s.is_admitted() && s.unchanged() && s.admit().is_some_and(|admit| s.joining(admit).is_some())
+    }),
+    ("a node that is joining shows another join token", |s| {
+        s.is_admitted()
+            && s.unchanged()
+            && s.admit().is_some_and(|admit| s.joining(admit).is_some_and(|join| join.token != admit.token))
+    }),
+    ("a node whose join is done shows its join token again", |s| {
+        s.is_admitted() && s.unchanged() && s.admit().is_some_and(|admit| s.joining(admit).is_none())
+    }),
+    ("an expired join token answers the node that used it", |s| {
+        let expired = |admit: &AdmitNode| s.token(admit).is_some_and(|token| token.is_expired(admit.at));
+        s.is_admitted() && s.unchanged() && s.admit().is_some_and(expired)
+    }),
+    ("the leader knows a higher id than the state", |s| {
+        s.is_admitted() && s.admit().is_some_and(|admit| admit.ids_through > s.before.membership().ids_through())
+    }),
+    ("a node is removed while it is joining", |s| s.removed().is_some_and(|node| s.before.membership().join(node).is_some())),
+    ("a replaced member is removed", |s| s.removed().is_some_and(|node| s.before.membership().replacement_of(node).is_some())),
+    ("a member with a placement is removed", |s| {
+        let membership = s.before.membership();
+        s.removed().is_some_and(|node| membership.placement(node) != Placement::default() && membership.has_set_address(node))
+    }),
+    (
+        "a node that has been removed gets settings",
+        |s| matches!(s.command, Command::SetMember(set) if s.before.membership().removed_node(set.node).is_some()),
+    ),
+];
+
 fn limit(state: &State, lock: &LockName) -> u32 {
     state.lock(lock).limit.unwrap_or(1)
 }
@@ -263,6 +344,42 @@ fn written(operation: &Operation) -> &Path {
 }
 
 impl<'a> Scene<'a> {
+    fn outcome(&self) -> Option<&'a Outcome> {
+        self.applied.answer.result.as_ref().ok()
+    }
+
+    fn fault(&self) -> Option<&'a JoinTokenFault> {
+        if let Err(Rejection::JoinToken(fault)) = &self.applied.answer.result { Some(fault) } else { None }
+    }
+
+    fn create_join_token(&self) -> Option<&'a CreateJoinToken> {
+        if let Command::CreateJoinToken(create) = self.command { Some(create) } else { None }
+    }
+
+    fn admit(&self) -> Option<&'a AdmitNode> {
+        if let Command::AdmitNode(admit) = self.command { Some(admit) } else { None }
+    }
+
+    fn is_admitted(&self) -> bool {
+        matches!(self.outcome(), Some(Outcome::Admitted { .. }))
+    }
+
+    /// The join token that a node shows.
+    fn token(&self, admit: &AdmitNode) -> Option<&'a JoinToken> {
+        self.before.membership().token(admit.token)
+    }
+
+    /// The pending join of a node that shows a join token.
+    fn joining(&self, admit: &AdmitNode) -> Option<&'a Join> {
+        self.before.membership().join_of(admit.incarnation).map(|(_, join)| join)
+    }
+
+    /// The node that is removed from now on.
+    fn removed(&self) -> Option<NodeId> {
+        let is_new = |node: &NodeId| self.before.membership().removed_node(*node).is_none();
+        if let Command::RecordRemoval { node, .. } = self.command { Some(*node).filter(is_new) } else { None }
+    }
+
     fn has_event(&self, which: impl Fn(&Event) -> bool) -> bool {
         self.applied.events.iter().any(which)
     }

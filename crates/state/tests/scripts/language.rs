@@ -20,12 +20,14 @@
 //! allow LOCK [limit=] [max_waiters=] [max_hold=5s] [key=k]     revoke LOCK [reason=] [key=k]     end-hold a token=7
 //! pieces STEPS                               starts over with pieces of work of this many steps
 //! continue                                   does the next piece        finish      does all remaining pieces
+//! create-token [by=] and others               all of `members.rs`       show members
 //! fence LOCK TOKEN [a]     show lock|queue|session|grant|node NAME     show memory|cooling|idle     snapshot
 //! flood LOCK s1 id=a from=1 to=9             acquires with a1 … a9; prints the last
 //! cycle LOCK s1 id=a from=1 to=9             acquires and releases each; prints the last
 //! ```
 
 use crate::{
+    members,
     names::{Names, grant_id, session_id},
     printer, show, writes,
 };
@@ -37,7 +39,7 @@ use fairhold_state::{
     },
     listing::{LockFilter, LockQuery, LockSort},
 };
-use fairhold_types::{ClusterId, FencingToken, LockName, Mode, Path, Revision, duration, time::WallMillis};
+use fairhold_types::{ClusterId, ClusterVersion, FencingToken, LockName, Mode, Path, Revision, duration, time::WallMillis};
 use goldenscript::{ArgumentConsumer, Context};
 use std::error::Error;
 
@@ -78,6 +80,7 @@ impl Machine {
         let at = self.at();
         let command = match name {
             "form" => Command::FormCluster { cluster: ClusterId(7) },
+            "raise-version" => Command::RaiseClusterVersion { to: ClusterVersion(u16::try_from(number(args, "to")?)?) },
             "open" => return self.open(args),
             "end-hold" | "cool" | "forget" | "forget-lock" | "forget-history" => self.verdict(name, args)?,
             "close" => Command::CloseSession { session: session_id(word(args)?)?, at },
@@ -131,6 +134,7 @@ impl Machine {
                 Command::EndSession { session, by: "admin".to_owned(), reason, at }
             }
             "sweep" => writes::sweep(args, at)?,
+            name if members::NAMES.contains(&name) => members::read(name, args, at)?,
             name if name == "transact" || writes::OPERATIONS.contains(&name) => writes::read(name, args, at)?,
             "fence" => return self.fence(args),
             "show" => return self.show(args),
@@ -328,6 +332,7 @@ impl Machine {
             "statistics" => show::statistics(state, args.next_pos())?,
             "election" => show::election(state, &LockName::parse(word(args)?)?),
             "locks" => show::locks(state, &locks_query(args)?),
+            "members" => members::show(state),
             other => return Err(format!("nothing to show of that kind: {other}").into()),
         })
     }
@@ -380,7 +385,7 @@ pub(crate) fn word<'a>(args: &mut ArgumentConsumer<'a>) -> Fallible<&'a str> {
     args.next_pos().ok_or_else(|| "a word is missing".into())
 }
 
-fn number(args: &mut ArgumentConsumer<'_>, key: &str) -> Fallible<u64> {
+pub(crate) fn number(args: &mut ArgumentConsumer<'_>, key: &str) -> Fallible<u64> {
     Ok(args.take_key(key).ok_or_else(|| format!("{key}= is missing"))?.parse()?)
 }
 
@@ -393,7 +398,7 @@ fn span_ms(text: &str) -> Fallible<u64> {
 }
 
 /// A key, with a fingerprint of its request if that must differ.
-fn key(args: &mut ArgumentConsumer<'_>) -> Fallible<Option<WriteKey>> {
+pub(crate) fn key(args: &mut ArgumentConsumer<'_>) -> Fallible<Option<WriteKey>> {
     let Some(key) = args.take_key("key") else { return Ok(None) };
     let fingerprint = [args.take_key("request").map_or(Ok(0), str::parse)?; 16];
     Ok(Some(WriteKey { key: grant_id(key)?, fingerprint }))

@@ -1,6 +1,6 @@
 //! The result of a command, as one line: `@3 printer #3 queued; printer #3 granted token=3 → held #3 token=3 of s1`.
 
-use crate::names::Names;
+use crate::{members, names::Names};
 use fairhold_state::command::{Applied, Event, HeldGrant, OperationResult, Outcome, Part, Queued, Rejection};
 use fairhold_types::Revision;
 
@@ -66,6 +66,10 @@ fn outcome(names: &Names, revision: Revision, outcome: &Outcome) -> String {
             format!("broke {holders}: {}", if named.is_empty() { "nobody".to_owned() } else { named.join(" ") })
         }
         Outcome::Judged { objects } => format!("judged {objects}"),
+        Outcome::JoinTokenCreated { number, repeated } => {
+            format!("join token {number}{}", if *repeated { ", created before" } else { "" })
+        }
+        Outcome::Admitted { node, role, replaces } => format!("node {node}, a {role}{}", members::in_place_of(*replaces)),
         Outcome::WrittenBefore { succeeded, at } => {
             format!("{} at @{at}, without its results", if *succeeded { "written" } else { "written otherwise" })
         }
@@ -105,7 +109,7 @@ pub(crate) fn rejection(rejection: &Rejection) -> String {
         return format!("{part}[{index}] {}", self::rejection(reason));
     }
     let debug = format!("{rejection:?}");
-    let variant = debug.split(' ').next().unwrap_or_default();
+    let variant = debug.split([' ', '(']).next().unwrap_or_default();
     let facts = match rejection {
         Rejection::LockHeld { holder, ahead } => {
             let token = holder.token.map_or_else(|| "none".to_owned(), |token| token.to_string());
@@ -145,6 +149,9 @@ pub(crate) fn rejection(rejection: &Rejection) -> String {
         | Rejection::Defect { .. }
         | Rejection::TooManyCreated { .. }
         | Rejection::StateFull { .. }
+        | Rejection::JoinToken(_)
+        | Rejection::JoinTokensFull { .. }
+        | Rejection::JoinsFull { .. }
         | Rejection::NotHeld
         | Rejection::NotLeader
         | Rejection::OtherUse { .. } => String::new(),

@@ -2,9 +2,9 @@
 
 use super::bounded::{BoundedCount, BoundedDuration, BoundedInteger, BoundedText, INTEGER_MAX, PlainText, SignedInteger};
 use crate::limits::{
-    ELECTION_VALUE_BYTES_MAX, LOCK_DELAY_MAX, LOCK_NAME_BYTES_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, NODE_TTL_MAX, NODE_TTL_MIN,
-    OWNER_BYTES_MAX, PAGE_MAX, PATH_BYTES_MAX, PERMITS_MAX, REASON_BYTES_MAX, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
-    WAITERS_MAX,
+    ELECTION_VALUE_BYTES_MAX, JOIN_TOKEN_TTL_MAX, JOIN_TOKEN_TTL_MIN, LOCK_DELAY_MAX, LOCK_NAME_BYTES_MAX, MAX_HOLD_MAX,
+    MAX_HOLD_MIN, MEMBER_PRIORITY_MAX, NODE_TTL_MAX, NODE_TTL_MIN, OWNER_BYTES_MAX, PAGE_MAX, PATH_BYTES_MAX, PERMITS_MAX,
+    REASON_BYTES_MAX, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, VOTERS_MAX, WAIT_MAX, WAITERS_MAX, ZONE_BYTES_MAX,
 };
 use std::time::Duration;
 
@@ -32,6 +32,16 @@ pub type PageLimit = BoundedInteger<1, { PAGE_MAX as u64 }>;
 pub type Number = BoundedInteger<0, INTEGER_MAX>;
 /// A number that is at least 1.
 pub type PositiveNumber = BoundedInteger<1, INTEGER_MAX>;
+/// A version of the cluster.
+pub type VersionNumber = BoundedInteger<1, { u16::MAX as u64 }>;
+/// How long a join token is valid.
+pub type JoinTokenTtl = BoundedDuration<{ millis(JOIN_TOKEN_TTL_MIN) }, { millis(JOIN_TOKEN_TTL_MAX) }>;
+/// A number of voters.
+pub type VoterCount = BoundedInteger<1, { VOTERS_MAX as u64 }>;
+/// The priority of a member as the leader: voters with a higher one lead if they can.
+pub type MemberPriority = BoundedInteger<0, { MEMBER_PRIORITY_MAX as u64 }>;
+/// The zone of a member, for people: where it runs.
+pub type Zone = PlainText<ZONE_BYTES_MAX>;
 /// A waiter's priority.
 pub type Priority = SignedInteger<{ i32::MIN }, { i32::MAX }>;
 /// The owner of a grant, or the name of a session, for people to read.

@@ -1,6 +1,7 @@
 //! The calls about the cluster and about one server.
 
-use super::bounds::{PositiveNumber, is_default};
+use super::bounds::{PositiveNumber, VersionNumber, is_default};
+use crate::ClusterVersion;
 use serde::{Deserialize, Serialize};
 
 /// `GET /v1/cluster`
@@ -20,6 +21,24 @@ pub struct ShowCluster {
 pub struct HandOver {
     /// The voter to become the leader.
     pub to: PositiveNumber,
+}
+
+/// `POST /v1/cluster/upgrade/finalize`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FinalizeUpgrade {
+    /// The next version of the cluster, or its current one: then nothing changes.
+    pub to: VersionNumber,
+}
+
+impl FinalizeUpgrade {
+    /// The requested version.
+    #[must_use]
+    pub fn version(&self) -> ClusterVersion {
+        // The bound is that of the type.
+        ClusterVersion(u16::try_from(self.to.get()).unwrap_or(u16::MAX))
+    }
 }
 
 /// `GET /readyz`

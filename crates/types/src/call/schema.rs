@@ -1,9 +1,16 @@
 //! JSON Schemas of the bounded values.
 
-use super::bounded::{
-    BoundedCount, BoundedDuration, BoundedInteger, BoundedList, BoundedText, LockList, MetaPairs, PlainText, SignedInteger,
+use super::{
+    address::{NodeUrl, PeerAddress},
+    bounded::{
+        BoundedCount, BoundedDuration, BoundedInteger, BoundedList, BoundedText, LockList, MetaPairs, PlainText, SignedInteger,
+    },
 };
-use crate::{dto::Want, limits, pattern::WORDS};
+use crate::{
+    dto::Want,
+    limits,
+    pattern::{NODE_URL, PEER_ADDRESS, WORDS},
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use std::{borrow::Cow, time::Duration};
 
@@ -47,6 +54,12 @@ inline_schema! {
     });
     [const MAX: usize] PlainText<MAX>: |_generator| json_schema!({
         "type": "string", "maxLength": MAX, "x-max-bytes": MAX, "pattern": WORDS,
+    });
+    [] NodeUrl: |_generator| json_schema!({
+        "type": "string", "maxLength": limits::MEMBER_ADDRESS_BYTES_MAX, "pattern": NODE_URL,
+    });
+    [] PeerAddress: |_generator| json_schema!({
+        "type": "string", "maxLength": limits::MEMBER_ADDRESS_BYTES_MAX, "pattern": PEER_ADDRESS,
     });
     [] MetaPairs: |_generator| json_schema!({
         "type": "object",

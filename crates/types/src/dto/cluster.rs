@@ -1,6 +1,6 @@
 //! The JSON bodies about the cluster and the server.
 
-use crate::{NodeId, Revision};
+use crate::{ClusterVersion, NodeId, Revision, SupportedVersions};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -26,6 +26,9 @@ pub struct Cluster {
     pub leader_url: Option<String>,
     /// The program's version.
     pub version: Cow<'static, str>,
+    /// The cluster's version, as far as it knows. A program that is older than cluster versions omits it: it is 1 then.
+    #[serde(default = "first")]
+    pub cluster_version: ClusterVersion,
     /// The revision of its state.
     pub revision: Revision,
     /// The last entry of its log.
@@ -58,6 +61,11 @@ pub struct Cluster {
     pub defects: Vec<Defect>,
     /// The members; empty before the cluster has formed.
     pub members: Vec<Member>,
+}
+
+/// The version of a cluster whose nodes do not tell one.
+fn first() -> ClusterVersion {
+    ClusterVersion::FIRST
 }
 
 /// A command that made a server panic.
@@ -111,6 +119,12 @@ pub struct Member {
     /// How many bytes of state it can hold, as it reported. The smallest value of all members is the budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_bytes_max: Option<u64>,
+    /// How much it should lead, if an administrator has set another priority than the default, 50.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// Where it runs, for people, if an administrator has set it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
 }
 
 /// The leader after a transfer of the leadership.
@@ -125,6 +139,44 @@ pub struct Leader {
     pub leader_url: Option<String>,
     /// The term of its leadership.
     pub term: u64,
+}
+
+/// The cluster's version, and whether every member supports the next one, as the leader knows it. Without a reachable
+/// leader, as the node that you ask knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct ClusterUpgrade {
+    /// The cluster's version.
+    pub cluster_version: ClusterVersion,
+    /// The next version; missing if the answering program does not support it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<ClusterVersion>,
+    /// Whether the upgrade to the next version can be finalized: there is one, and nothing blocks it.
+    pub ready: bool,
+    /// The members and their programs.
+    pub members: Vec<UpgradeMember>,
+    /// Why the upgrade cannot be finalized yet. Each text names a member and says what to do.
+    pub blockers: Vec<String>,
+}
+
+/// A member and its program, as the answering node knows them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct UpgradeMember {
+    /// Its id.
+    pub id: NodeId,
+    /// The version of its program; missing if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The first and the last cluster version that its program supports; missing if the answering node has not heard
+    /// from it yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supports: Option<SupportedVersions>,
+    /// How long it has acknowledged nothing; known only to the leader, for the other members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_for: Option<String>,
 }
 
 /// A snapshot that a node has taken of its state.
@@ -194,4 +246,23 @@ pub struct Version {
     pub name: Cow<'static, str>,
     /// Its version.
     pub version: Cow<'static, str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_a_cluster_of_older_programs_is_1() {
+        let older = r#"{"id":1,"role":"leader","term":7,"version":"0.1.0","revision":9,"grants":0,"wakeups":0,"members":[]}"#;
+        let read: Cluster = serde_json::from_str(older).unwrap();
+        assert_eq!(read.cluster_version, ClusterVersion::FIRST);
+    }
+
+    #[test]
+    fn a_member_without_a_known_program_has_only_its_id() {
+        let member = UpgradeMember { id: 3, version: None, supports: None, silent_for: None };
+        assert_eq!(serde_json::to_string(&member).unwrap(), r#"{"id":3}"#);
+        assert_eq!(serde_json::from_str::<UpgradeMember>(r#"{"id":3}"#).unwrap(), member);
+    }
 }

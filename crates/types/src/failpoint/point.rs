@@ -81,6 +81,18 @@ points! {
     RaftMembersApply = "raft.members.apply",
     /// Before a new cluster gets its identity.
     RaftMembersName = "raft.members.name",
+    /// Before the leader admits a node that joins.
+    RaftJoinAdmit = "raft.join.admit",
+    /// After a node that joins was added as a learner.
+    RaftJoinAdded = "raft.join.added",
+    /// Before a learner that has caught up becomes a voter.
+    RaftJoinPromote = "raft.join.promote",
+    /// Before a new voter replaces a member.
+    RaftMemberSwap = "raft.member.swap",
+    /// Before a leader ends an unfinished change of the members.
+    RaftMemberFlatten = "raft.member.flatten",
+    /// Before a join is recorded as complete.
+    RaftJoinSettle = "raft.join.settle",
     /// Before an entry is applied.
     RaftApplyBegin = "raft.apply.begin",
     /// After an entry is applied, before the proposer gets the answer.

@@ -1,0 +1,27 @@
+//! Why a join token does not admit a node.
+
+use fairhold_types::NodeId;
+use serde::{Deserialize, Serialize};
+
+/// Why a join token does not admit a node. Frames encode variants by position: add at the end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum JoinTokenFault {
+    /// The cluster has no such token: it was revoked or forgotten, or its secret differs.
+    #[error("the cluster does not know this join token, or it was revoked: create another one")]
+    Unknown,
+    /// The token has expired.
+    #[error("the join token has expired: create another one")]
+    Expired,
+    /// Another node has used the token, or a node that has been removed since.
+    #[error("the join token was used before, by node {node}, and admits one node only: create another one")]
+    Used {
+        /// The node that the token admitted.
+        node: NodeId,
+    },
+    /// The token admits a node only in place of a member, and that member is gone, or another node already replaces it.
+    #[error(
+        "the join token admits a node only in place of a member, and that member is gone or is already being replaced: look \
+         at the list of members, and create another join token"
+    )]
+    NoReplacement,
+}
