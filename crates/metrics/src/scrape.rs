@@ -54,12 +54,22 @@ impl Scrape<'_> {
         label: &str,
         values: impl IntoIterator<Item = (String, T)>,
     ) -> fmt::Result {
+        self.gauges_of(name, help, values.into_iter().map(|(text, value)| ([(label, text)], value)))
+    }
+
+    /// A gauge with several labels and a value for each item; without items the series is left out.
+    pub fn gauges_of<'l, T: EncodeGaugeValue, const LABELS: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = ([(&'l str, String); LABELS], T)>,
+    ) -> fmt::Result {
         let mut values = values.into_iter().peekable();
         if values.peek().is_none() {
             return Ok(());
         }
         let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        values.try_for_each(|(text, value)| ConstGauge::new(value).encode(encoder.encode_family(&[(label, text.as_str())])?))
+        values.try_for_each(|(labels, value)| ConstGauge::new(value).encode(encoder.encode_family(&labels)?))
     }
 
     /// A counter that is kept elsewhere. `name` has no `_total`.
@@ -128,6 +138,7 @@ mod tests {
             scrape.gauge("term", "Term", 7_u64)?;
             scrape.gauges("lag", "Lag", "peer", [("2".to_owned(), 3_u64)])?;
             scrape.gauges("nobody", "Nobody", "peer", Vec::<(String, u64)>::new())?;
+            scrape.gauges_of("took", "Took", [([("peer", "2".to_owned()), ("quantile", "0.5".to_owned())], 0.25)])?;
             scrape.counter("wakeups", "Wake-ups", 5)
         });
         refused.inc();
@@ -138,6 +149,7 @@ mod tests {
             "fairhold_http_refused_total{reason=\"closed\"} 0",
             "fairhold_term 7",
             "fairhold_lag{peer=\"2\"} 3",
+            "fairhold_took{peer=\"2\",quantile=\"0.5\"} 0.25",
             "fairhold_wakeups_total 5",
         ] {
             assert!(served.lines().any(|served| served == line), "{line} is not in\n{served}");

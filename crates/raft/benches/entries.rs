@@ -2,7 +2,10 @@
 //! follower: `cargo bench --workspace --bench entries`.
 
 use divan::{Bencher, black_box, counter::BytesCount};
-use fairhold_raft::types::{Batch, Types};
+use fairhold_raft::{
+    encoding::Encodable,
+    types::{Batch, Types},
+};
 use fairhold_state::command::{Acquire, Claimant, Command, IfBusy, LOG_FORMAT, Meta, Owner, Want};
 use fairhold_types::{GrantId, LockName, Mode, SessionId, time::WallMillis};
 use openraft::{
@@ -77,19 +80,25 @@ fn encode_the_commands(bencher: Bencher<'_, '_>, commands: usize) {
 
 #[divan::bench(args = COMMANDS)]
 fn decode_an_entry(bencher: Bencher<'_, '_>, commands: usize) {
-    let bytes = fairhold_codec::encode(LOG_FORMAT, &entry(commands)).expect("it is small");
-    bencher.counter(BytesCount::new(bytes.len())).bench_local(|| fairhold_codec::decode::<Entry>(LOG_FORMAT, black_box(&bytes)));
+    let bytes = fairhold_codec::encode(LOG_FORMAT, &Encodable(&entry(commands))).expect("it is small");
+    bencher
+        .counter(BytesCount::new(bytes.len()))
+        .bench_local(|| fairhold_codec::decode::<Encodable<Entry>>(LOG_FORMAT, black_box(&bytes)));
 }
 
 #[divan::bench(args = COMMANDS)]
 fn encode_an_append(bencher: Bencher<'_, '_>, commands: usize) {
     let append = append(commands);
-    let bytes = fairhold_codec::encode(LOG_FORMAT, &append).expect("it is small");
-    bencher.counter(BytesCount::new(bytes.len())).bench_local(|| fairhold_codec::encode(LOG_FORMAT, black_box(&append)));
+    let bytes = fairhold_codec::encode(LOG_FORMAT, &Encodable(&append)).expect("it is small");
+    bencher
+        .counter(BytesCount::new(bytes.len()))
+        .bench_local(|| fairhold_codec::encode(LOG_FORMAT, &Encodable(black_box(&append))));
 }
 
 #[divan::bench(args = COMMANDS)]
 fn decode_an_append(bencher: Bencher<'_, '_>, commands: usize) {
-    let bytes = fairhold_codec::encode(LOG_FORMAT, &append(commands)).expect("it is small");
-    bencher.counter(BytesCount::new(bytes.len())).bench_local(|| fairhold_codec::decode::<Append>(LOG_FORMAT, black_box(&bytes)));
+    let bytes = fairhold_codec::encode(LOG_FORMAT, &Encodable(&append(commands))).expect("it is small");
+    bencher
+        .counter(BytesCount::new(bytes.len()))
+        .bench_local(|| fairhold_codec::decode::<Encodable<Append>>(LOG_FORMAT, black_box(&bytes)));
 }

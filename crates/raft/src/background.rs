@@ -2,5 +2,7 @@
 
 pub(crate) mod disk_reports;
 pub(crate) mod leader_log;
+pub(crate) mod removal_watch;
 pub(crate) mod round_trip_watch;
+pub(crate) mod set_addresses;
 pub(crate) mod snapshots;

@@ -5,6 +5,8 @@ pub(crate) mod contact;
 pub(crate) mod disk_room;
 pub(crate) mod losses;
 pub(crate) mod outgoing_snapshots;
+pub(crate) mod programs;
+pub(crate) mod removal_notice;
 pub(crate) mod round_trips;
 pub(crate) mod snapshot_schedule;
 pub(crate) mod status;
@@ -15,7 +17,8 @@ use crate::{
         error::NotProposed,
         lost_entries::LostEntries,
         member_addresses::MemberAddresses,
-        peer::{Lane, Peer, PeerError, Target},
+        peer::{Lane, Peer, PeerError, Refusal, Target},
+        program::Program,
         types::{Member, Types},
         wire::{self, Declined, PeerReply, PeerRequest},
     },
@@ -25,6 +28,8 @@ use crate::{
         disk_room::DiskRoom,
         losses::Losses,
         outgoing_snapshots::OutgoingSnapshots,
+        programs::Programs,
+        removal_notice::RemovalNotice,
         round_trips::RoundTrips,
         snapshot_schedule::{LogRoom, Schedule},
         status::{ReplicaStatus, status},
@@ -44,6 +49,7 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
+use tokio::sync::Notify;
 
 /// Pause before a retry after `NoLeader`, if a leader is known: it may be dead, or just elected.
 const RETRY_PAUSE: Duration = Duration::from_millis(25);
@@ -88,6 +94,8 @@ pub(crate) struct Links<RT: AsyncRuntime> {
     /// The round trips of heartbeats.
     pub(crate) round_trips: RoundTrips,
     pub(crate) outgoing_snapshots: OutgoingSnapshots,
+    /// Whether this node must stop, because it was removed or is a copy.
+    pub(crate) notice: Arc<RemovalNotice<RT::Instant>>,
 }
 
 /// What all parts of a running replica share.
@@ -106,10 +114,20 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) addresses: MemberAddresses,
     /// The last contact with leaders.
     pub(crate) contact: Contact<RT::Instant>,
+    /// This node's program.
+    pub(crate) program: Program,
+    /// The programs of the other nodes.
+    pub(crate) programs: Programs,
     /// What this node's storage has lost. If set, the node takes no part any more.
     pub(crate) lost: OnceLock<LostEntries>,
     /// Which nodes have free disk space.
     pub(crate) disk_room: DiskRoom<RT>,
+    /// Whether this node must stop, because it was removed or is a copy.
+    pub(crate) notice: Arc<RemovalNotice<RT::Instant>>,
+    /// Wakes the reconciler of the membership after a change.
+    pub(crate) reconcile: Notify,
+    /// How many times longer everything takes that depends on the network than in one data centre.
+    pub(crate) time_scale: u32,
 }
 
 /// Where the leader is.
@@ -131,14 +149,21 @@ pub(crate) enum CallError {
 }
 
 impl<RT: AsyncRuntime> Links<RT> {
-    pub(crate) fn new(peer: Arc<dyn Peer>) -> Self {
+    pub(crate) fn new(peer: Arc<dyn Peer>, notice: Arc<RemovalNotice<RT::Instant>>) -> Self {
         Links {
             peer,
+            notice,
             ballots: Ballots::default(),
             losses: Losses::default(),
             round_trips: RoundTrips::default(),
             outgoing_snapshots: OutgoingSnapshots::default(),
         }
+    }
+
+    /// Records that node `by` refuses a request of Raft: it may have lost entries, or this node may have been removed.
+    pub(crate) fn record_refusal(&self, by: NodeId, refusal: &Refusal) {
+        self.losses.record(refusal);
+        self.notice.record_refusal(by, refusal, RT::Instant::now());
     }
 }
 
@@ -255,15 +280,18 @@ impl<RT: AsyncRuntime> Core<RT> {
         }
     }
 
-    /// Waits until retrying at the leader makes sense; `false` if the deadline passes first.
+    /// Waits until retrying at the leader makes sense; `false` if the deadline passes or Raft stops first.
     pub(crate) async fn pause(&self, deadline: RT::Instant) -> bool {
         let retry = async {
             match self.leader() {
-                Some(_) => RT::sleep(RETRY_PAUSE).await,
-                None => drop(self.until(leader_in).await),
+                Some(_) => {
+                    RT::sleep(RETRY_PAUSE).await;
+                    true
+                }
+                None => self.until(leader_in).await.is_some(),
             }
         };
-        RT::timeout_at(deadline, retry).await.is_ok() && RT::Instant::now() < deadline
+        RT::timeout_at(deadline, retry).await.unwrap_or(false) && RT::Instant::now() < deadline
     }
 
     /// Waits until the local state covers a log entry; `None` if Raft stops first.
@@ -292,15 +320,32 @@ impl<RT: AsyncRuntime> Core<RT> {
         };
         let bytes = match self.links.peer.call(to, Lane::Forward, request).await {
             Ok(bytes) => bytes,
-            Err(PeerError::Unreachable(_) | PeerError::Refused(_)) => {
+            Err(error @ (PeerError::Unreachable(_) | PeerError::Refused(_))) => {
+                if let PeerError::Refused(refusal) = &error {
+                    self.notice.record_refusal(to.id, refusal, RT::Instant::now());
+                }
                 return Err(CallError::NotDelivered(NotProposed::NoLeader));
             }
             Err(PeerError::Lost(_)) => return Err(CallError::Lost),
         };
         match wire::decode(&bytes) {
             Ok(PeerReply::Declined(Declined::Busy)) => Err(CallError::NotDelivered(NotProposed::Overloaded)),
-            Ok(PeerReply::Declined(_)) => Err(CallError::NotDelivered(NotProposed::NoLeader)),
-            Ok(reply) => Ok(reply),
+            Ok(PeerReply::Declined(declined)) => {
+                match &declined {
+                    Declined::Refused(refusal) => self.notice.record_refusal(to.id, refusal, RT::Instant::now()),
+                    Declined::NotRunning
+                    | Declined::NotLeader
+                    | Declined::Busy
+                    | Declined::Malformed
+                    | Declined::OutOfOrder
+                    | Declined::TermTooFar { .. } => self.notice.record_answer(to.id),
+                }
+                Err(CallError::NotDelivered(NotProposed::NoLeader))
+            }
+            Ok(reply) => {
+                self.notice.record_answer(to.id);
+                Ok(reply)
+            }
             Err(error) => {
                 tracing::error!(%error, node = to.id, "cannot decode an answer from another node");
                 Err(CallError::Lost)

@@ -1,5 +1,6 @@
 //! Requests of other nodes: admission, and the answer to each.
 
+pub(crate) mod admission;
 pub(crate) mod append;
 pub(crate) mod forwarded;
 pub(crate) mod heartbeat;

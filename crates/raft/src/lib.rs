@@ -14,7 +14,10 @@
 //!   to catch up with that barrier.
 //! - Only `machine` applies log entries and snapshots to the state. It reports each change to the `ApplyObserver`
 //!   before any reader can see it.
-//! - `inbound` serves a node only after checking that it is a member with its own data directory.
+//! - `inbound` serves a node only after checking that it is a member with its own data directory. A node of this
+//!   cluster that is no member here may have joined since, so it is served too, unless it certainly was removed.
+//! - Raft's membership is the only list of members. The state has requests about them, and the leader's `reconciler`
+//!   does what they request.
 //!
 //! # Folders
 //!
@@ -25,7 +28,7 @@
 //! - `core`: what all parts of a running replica share.
 //! - `propose`, `read`: commands and read barriers on their way to the leader.
 //! - `background`: tasks that run for as long as the replica does.
-//! - `leadership`: formation of the cluster, elections, handover.
+//! - `leadership`: formation of the cluster, elections, handover, changes of the members.
 //! - `outbound`, `inbound`: Raft's requests to other nodes, and requests from other nodes.
 
 mod background;
@@ -44,9 +47,16 @@ mod start;
 
 pub use base::{
     config::{MemberAddress, ReplicaConfig},
-    error::{self, FatalReason, FormationError, HandoverError, StartError},
+    encoding,
+    error::{self, FatalReason, FinalizeError, FormationError, HandoverError, StartError},
+    join_token::{JoinSecret, JoinToken, ParseJoinTokenError},
     lost_entries::LostEntries,
-    peer, types,
+    membership::{JoinPhase, JoinRow, MemberRequest, MemberRow, MembersView, MembershipError, RemovedRow},
+    peer::{self, ConnectionSide, JoinRefusal, JoinRequest, Joined},
+    program::{Program, UnsupportedVersion},
+    types,
+    upgrade_status::{MemberProgram, UpgradeStatus},
+    wall_clock::{WallClock, use_wall_clock, wall_now},
 };
 pub use core::{
     LeaderHandler, Leadership,

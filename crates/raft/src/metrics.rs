@@ -55,7 +55,16 @@ fn write(scrape: &mut Scrape<'_>, status: &ReplicaStatus, committed: Option<u64>
     scrape.gauge("raft_log_entries", "Log entries kept", kept)?;
     scrape.gauge("state_revision", "Revision of the state: how many changes it has seen", status.revision.0)?;
     let others = status.members.iter().filter(|member| leads && member.id != status.id);
-    let lags = others.filter_map(|member| Some((member.id.to_string(), member.lag?)));
+    let lags = others.clone().filter_map(|member| Some((member.id.to_string(), member.lag?)));
     let help = "Log entries that a peer is behind, on the leader only";
-    scrape.gauges("raft_peer_lag_entries", help, "peer", lags)
+    scrape.gauges("raft_peer_lag_entries", help, "peer", lags)?;
+    let round_trips = others.flat_map(|member| {
+        let percentiles = [("0.5", member.round_trip_p50), ("0.99", member.round_trip_p99)];
+        percentiles.into_iter().filter_map(|(quantile, took)| {
+            let labels = [("peer", member.id.to_string()), ("quantile", quantile.to_owned())];
+            Some((labels, took?.as_secs_f64()))
+        })
+    });
+    let help = "Round trips of the heartbeats of the last minute, on the leader only";
+    scrape.gauges_of("peer_rtt_seconds", help, round_trips)
 }

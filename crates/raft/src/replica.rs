@@ -3,14 +3,16 @@
 use crate::{
     background::snapshots,
     base::{
-        error::{FatalReason, FormationError, HandoverError, NotProposed, ProposeError, ReadError, UnknownReason},
+        error::{FatalReason, FinalizeError, FormationError, HandoverError, NotProposed, ProposeError, ReadError, UnknownReason},
+        membership::{MemberRequest, MembersView, MembershipError},
         peer::Service,
         types::{Batch, BatchResults, Member, Types},
+        upgrade_status::UpgradeStatus,
         wire::{HandedOver, PeerReply, PeerRequest},
     },
     core::{CallError, Core, LeaderHandler, LeaderRoute, Leadership, leadership_in, status::ReplicaStatus},
     inbound::peer_service::PeerService,
-    leadership::handover,
+    leadership::{handover, membership_calls, upgrade},
     machine::defect::Defect,
     metrics,
     propose::batcher,
@@ -22,7 +24,7 @@ use fairhold_state::{
     command::{Answer, Command, WriteKey},
 };
 use fairhold_types::{
-    NodeId, Revision, duration, failpoint,
+    ClusterVersion, NodeId, Revision, Timing, duration, failpoint,
     planted::{self, Bug},
 };
 use openraft::{
@@ -180,6 +182,39 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
     }
 
+    /// Whether and how far the cluster is upgraded, as the leader knows it; without a reachable leader, as this node
+    /// knows it.
+    pub async fn upgrade_status(&self, deadline: RT::Instant) -> UpgradeStatus {
+        upgrade::status(&self.core, deadline).await
+    }
+
+    /// Raises the cluster's version to the next one, from whichever node leads. If it is `to` already, nothing changes.
+    pub async fn finalize_upgrade(&self, to: ClusterVersion, deadline: RT::Instant) -> Result<(), FinalizeError> {
+        upgrade::finalize(&self.core, &self.queues, to, deadline).await
+    }
+
+    /// Changes a member, from whichever node leads. A removal is complete after `Ok`.
+    pub async fn change_member(&self, request: MemberRequest, deadline: RT::Instant) -> Result<(), MembershipError> {
+        membership_calls::change(&self.core, &self.queues, request, deadline).await
+    }
+
+    /// The members, the nodes that are joining, and those that were removed, as the leader knows them; without a
+    /// reachable leader, as this node knows them.
+    pub async fn members_view(&self, deadline: RT::Instant) -> MembersView {
+        membership_calls::view(&self.core, deadline).await
+    }
+
+    /// Whether the cluster's version allows join tokens, changes of members and timing profiles, as this node knows it.
+    pub fn check_membership_version(&self) -> Result<(), MembershipError> {
+        membership_calls::check_version(&self.core.shared.read())
+    }
+
+    /// The timing profile of the cluster, as this node knows it. A node uses it from its next start on.
+    #[must_use]
+    pub fn timing(&self) -> Timing {
+        self.core.shared.read().membership().timing()
+    }
+
     /// If this node leads and there is another voter, hands the leadership to the voter most likely to take it,
     /// preferring one with free disk space, and waits briefly for the result.
     pub async fn transfer_leadership(&self) {
@@ -315,12 +350,14 @@ impl<RT: AsyncRuntime> Replica<RT> {
             if let Some(lost) = self.core.lost.get() {
                 return FatalReason::LostEntries(lost.clone());
             }
+            if let Some(reason) = self.core.notice.reason() {
+                return reason;
+            }
             match self.core.with_metrics(|metrics| metrics.running_state.clone().err()) {
                 Some(Fatal::Stopped) | None => FatalReason::Stopped,
-                Some(error @ (Fatal::StorageError(_) | Fatal::Panicked)) => match self.core.shared.inconsistency.get() {
-                    Some(why) => FatalReason::Inconsistent(why.clone()),
-                    None => FatalReason::Failed(error.to_string()),
-                },
+                Some(error @ (Fatal::StorageError(_) | Fatal::Panicked)) => {
+                    self.core.shared.failure.get().cloned().unwrap_or_else(|| FatalReason::Failed(error.to_string()))
+                }
             }
         };
         tokio::select! {

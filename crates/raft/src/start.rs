@@ -3,19 +3,22 @@
 
 use crate::{
     background::{
-        disk_reports, leader_log, round_trip_watch,
+        disk_reports, leader_log, removal_watch, round_trip_watch, set_addresses,
         snapshots::{purge_log, take_snapshots},
     },
     base::{
         config::ReplicaConfig,
-        error::{FormationError, StartError},
+        error::{FatalReason, FormationError, StartError},
         member_addresses::MemberAddresses,
-        peer::Peer,
+        peer::{Peer, Target},
         types::Types,
     },
-    core::{Core, Links, RaftOf, contact::Contact, disk_room::DiskRoom, snapshot_schedule::Schedule, status::incarnations},
+    core::{
+        Core, Links, RaftOf, contact::Contact, disk_room::DiskRoom, programs::Programs, removal_notice::RemovalNotice,
+        snapshot_schedule::Schedule, status::incarnations,
+    },
     inbound::peer_service::PeerService,
-    leadership::{elections::Elections, formation},
+    leadership::{elections::Elections, formation, reconciler},
     machine::{
         apply::{ApplyObserver, Machine},
         defect::{DefectStore, Defects},
@@ -33,9 +36,11 @@ use openraft::{
     AsyncRuntime, async_runtime::watch::WatchSender, raft::Raft, storage::RaftLogStorage, type_config::TypeConfigExt,
 };
 use std::{
+    collections::BTreeMap,
     sync::{Arc, OnceLock},
     time::Duration,
 };
+use tokio::sync::Notify;
 
 impl<RT: AsyncRuntime> Replica<RT> {
     /// Starts with the newest snapshot and the log, and forms or joins the cluster in the background.
@@ -54,21 +59,25 @@ impl<RT: AsyncRuntime> Replica<RT> {
     where
         L: RaftLogStorage<Types<RT>>,
     {
-        if !config.members.contains_key(&config.id) {
-            return Err(StartError::Config(format!("the list of members lacks this node, node {}", config.id)));
-        }
+        check_config(&config)?;
         let openraft_config = config.openraft().map_err(|error| StartError::Config(error.to_string()))?;
         let defects = Defects::load(defects).map_err(StartError::Defects)?;
-        let machine = Machine::<RT>::load(snapshots.clone(), observer, defects, config.log_kept_bytes)
-            .await
-            .map_err(StartError::Snapshot)?;
+        let machine = Machine::<RT>::load(snapshots.clone(), observer, defects, &config).await?;
         let shared = machine.shared.clone();
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
-        let addresses = MemberAddresses::new(&config.members);
-        let links = Arc::new(Links::new(peer));
+        // To a node that joined, the configured addresses are only those where it looks for its cluster.
+        let configured = if config.joined { BTreeMap::new() } else { config.members.clone() };
+        let addresses = MemberAddresses::new(&configured);
+        let lease = Duration::from_millis(config.election_timeout_ms.1);
+        let notice = Arc::new(RemovalNotice::new(config.id, lease));
+        let links = Arc::new(Links::new(peer, notice.clone()));
         let network = Network::<RT> { id: config.id, addresses: addresses.clone(), links: links.clone() };
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine).await.map_err(|error| {
-            shared.inconsistency.get().cloned().map_or(StartError::Log(error.to_string()), StartError::Inconsistent)
+            match shared.failure.get() {
+                Some(FatalReason::Inconsistent(why)) => StartError::Inconsistent(why.clone()),
+                Some(FatalReason::Unsupported(version)) => StartError::Unsupported(*version),
+                Some(_) | None => StartError::Log(error.to_string()),
+            }
         })?;
         // openraft publishes its metrics before it answers; until then they are those of a node without a log.
         let vote = raft.with_raft_state(|state| *state.vote_ref()).await.map_err(|error| StartError::Log(error.to_string()))?;
@@ -81,12 +90,18 @@ impl<RT: AsyncRuntime> Replica<RT> {
             snapshots,
             schedule: Schedule::of(&config),
             leader_handler: OnceLock::new(),
-            lease: Duration::from_millis(config.election_timeout_ms.1),
+            lease,
             addresses,
-            contact: Contact::new(vote.leader_id.term),
+            contact: Contact::new(vote.leader_id.term, config.time_scale()),
+            program: config.program.clone(),
+            programs: Programs::default(),
             lost: OnceLock::new(),
             disk_room: DiskRoom::new(),
+            notice,
+            reconcile: Notify::new(),
+            time_scale: config.time_scale(),
         });
+        set_addresses::look(&core);
         if let Err(error) = check_incarnation(&core, &config) {
             core.stop().await;
             return Err(error.into());
@@ -127,7 +142,29 @@ fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, queues: &Queues, config: 
     drop(RT::spawn(take_snapshots(core.clone())));
     drop(RT::spawn(purge_log(core.clone())));
     drop(RT::spawn(disk_reports::run(core.clone())));
-    drop(RT::spawn(formation::name_cluster(core.clone(), queues.clone())));
+    drop(RT::spawn(set_addresses::run(core.clone())));
+    drop(RT::spawn(removal_watch::run(core.clone(), greeted(config))));
+    drop(RT::spawn(formation::name_cluster(core.clone(), queues.clone(), config.timing)));
+    drop(RT::spawn(reconciler::run(core.clone(), queues.clone())));
+}
+
+/// The nodes to ask about this node before it knows any members. A node that belongs to no cluster yet asks none.
+fn greeted(config: &ReplicaConfig) -> Vec<Target> {
+    let others = config.members.iter().filter(|(id, _)| **id != config.id && config.cluster.is_some());
+    others.map(|(&id, member)| Target { id, address: member.address.clone(), incarnation: None }).collect()
+}
+
+fn check_config(config: &ReplicaConfig) -> Result<(), StartError> {
+    if config.cluster.is_some() {
+        return Ok(());
+    }
+    if config.joined {
+        return Err(StartError::Config("a node that joined must know its cluster".to_owned()));
+    }
+    if !config.members.contains_key(&config.id) {
+        return Err(StartError::Config(format!("the list of members lacks this node, node {}", config.id)));
+    }
+    Ok(())
 }
 
 /// Fails if the log lists this node with another data directory: the log belongs to another node.

@@ -1,11 +1,11 @@
-//! Warns while heartbeats take too long for the heartbeat interval.
+//! Keeps the round trips of the last minute, and warns while heartbeats take too long for the heartbeat interval.
 
-use crate::core::{Core, leadership_in, round_trips::RoundTripAlarm};
+use crate::core::{
+    Core, leadership_in,
+    round_trips::{RoundTripAlarm, WINDOW},
+};
 use openraft::AsyncRuntime;
 use std::{sync::Arc, time::Duration};
-
-/// Interval at which the leader checks.
-const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// Checks the round trips while this node leads, until Raft stops.
 pub(crate) async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, interval: Duration) {
@@ -14,8 +14,17 @@ pub(crate) async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, interval: Duratio
         tokio::select! {
             biased;
             () = core.stopped() => return,
-            () = RT::sleep(CHECK_EVERY) => {}
+            () = RT::sleep(WINDOW) => {}
         }
+        if core.leadership().is_none() {
+            core.links.round_trips.clear();
+            continue;
+        }
+        core.links.round_trips.next_window();
+        core.with_server_metrics(|metrics| {
+            core.links.round_trips.retain(|id| metrics.membership_config.get_node(&id).is_some());
+            Some(())
+        });
         let took = core
             .with_server_metrics(|metrics| core.links.round_trips.of_majority(core.id, metrics.membership_config.voter_ids()));
         let Some(took) = took.filter(|took| alarm.update(*took, interval)) else { continue };

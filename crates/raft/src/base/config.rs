@@ -1,6 +1,7 @@
 //! The configuration of a replica, and openraft's configuration derived from it.
 
-use fairhold_types::{ClusterId, Incarnation, NodeId, duration, limits::PROPOSALS_BYTES_MAX};
+use crate::base::program::Program;
+use fairhold_types::{ClusterId, Incarnation, NodeId, Timing, duration, limits::PROPOSALS_BYTES_MAX};
 use openraft::{Config, ConfigError, SnapshotPolicy};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -40,12 +41,23 @@ pub struct ReplicaConfig {
     /// This node.
     pub id: NodeId,
     /// All nodes with which the cluster is formed, including this one. After formation, the replicated membership
-    /// defines the members, and this map only their addresses.
+    /// defines the members, and this map only their addresses. If the data directory is bound to a cluster, the map may
+    /// lack this node.
     pub members: BTreeMap<NodeId, MemberAddress>,
+    /// Whether this node joined a running cluster with a join token. Then it never forms a cluster, and `members` are
+    /// only addresses at which it looks for the cluster until it knows the replicated membership.
+    pub joined: bool,
     /// This node's data directory.
     pub incarnation: Incarnation,
     /// The cluster to which the data directory is bound, if any. Right after a start the state may not name it yet.
     pub cluster: Option<ClusterId>,
+    /// This node's program. A test may let it support fewer cluster versions.
+    pub program: Program,
+    /// A random number of this process, not 0. A copy of the data directory that runs elsewhere has another one.
+    pub boot: u64,
+    /// The timing profile. `with_timing` also sets the two fields below. A node that forms a cluster gives it this
+    /// profile.
+    pub timing: Timing,
     /// The two election timeouts. A follower that receives nothing from a leader for the longer one plus a random time
     /// between the two starts an election.
     pub election_timeout_ms: (u64, u64),
@@ -72,8 +84,12 @@ impl ReplicaConfig {
         ReplicaConfig {
             id,
             members,
+            joined: false,
             incarnation,
             cluster: None,
+            program: Program::own(),
+            boot: random_boot(),
+            timing: Timing::Lan,
             election_timeout_ms: (150, 300),
             heartbeat_ms: 50,
             snapshot_every: SNAPSHOT_EVERY,
@@ -82,6 +98,24 @@ impl ReplicaConfig {
             log_kept_bytes: LOG_KEPT_BYTES,
             proposal_bytes: PROPOSALS_BYTES_MAX,
         }
+    }
+
+    /// With a timing profile: its heartbeat interval and its election timeouts.
+    #[must_use]
+    pub fn with_timing(self, timing: Timing) -> ReplicaConfig {
+        let (shorter, longer) = timing.election_timeouts();
+        ReplicaConfig {
+            timing,
+            election_timeout_ms: (duration::millis(shorter), duration::millis(longer)),
+            heartbeat_ms: duration::millis(timing.heartbeat()),
+            ..self
+        }
+    }
+
+    /// How many times longer everything takes that depends on the network than in one data centre.
+    pub(crate) fn time_scale(&self) -> u32 {
+        let ratio = self.timing.heartbeat().as_millis() / Timing::Lan.heartbeat().as_millis();
+        u32::try_from(ratio).unwrap_or(u32::MAX).max(1)
     }
 
     pub(crate) fn openraft(&self) -> Result<Config, ConfigError> {
@@ -115,5 +149,47 @@ impl ReplicaConfig {
             ..Config::default()
         };
         config.validate()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "no rule depends on its value; a simulator sets another one")]
+fn random_boot() -> u64 {
+    rand::random::<u64>().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> ReplicaConfig {
+        ReplicaConfig::new(1, BTreeMap::new(), Incarnation(1))
+    }
+
+    #[test]
+    fn the_default_is_the_profile_of_one_data_centre() {
+        let default = config();
+        let lan = config().with_timing(Timing::Lan);
+        assert_eq!(default.timing, Timing::Lan);
+        assert_eq!(default.election_timeout_ms, lan.election_timeout_ms);
+        assert_eq!(default.heartbeat_ms, lan.heartbeat_ms);
+        assert_eq!(default.time_scale(), 1);
+    }
+
+    #[test]
+    fn openraft_accepts_every_profile() {
+        for timing in Timing::ALL {
+            let config = config().with_timing(timing);
+            let openraft = config.openraft().unwrap();
+            assert_eq!(u128::from(openraft.heartbeat_interval), timing.heartbeat().as_millis(), "{timing}");
+            assert_eq!(u128::from(openraft.election_timeout_max), timing.election_timeouts().1.as_millis(), "{timing}");
+        }
+        assert_eq!(Timing::ALL.map(|timing| config().with_timing(timing).time_scale()), [1, 2, 8, 16]);
+    }
+
+    #[test]
+    fn each_start_has_a_boot_number_of_its_own() {
+        let first = config().boot;
+        assert_ne!(first, 0);
+        assert_ne!(first, config().boot);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A storage failure is not among these errors: it stops the node.
 
-use crate::base::{lost_entries::LostEntries, peer::Refusal};
-use fairhold_types::{Incarnation, NodeId};
+use crate::base::{lost_entries::LostEntries, peer::Refusal, program::UnsupportedVersion};
+use fairhold_types::{ClusterVersion, Incarnation, NodeId, Revision};
 use std::io;
 
 /// Why a proposal has no answer from the state machine.
@@ -90,6 +90,9 @@ pub enum StartError {
     /// The state is inconsistent: no answer may be based on it.
     #[error("{0}")]
     Inconsistent(String),
+    /// The program does not support the cluster's version.
+    #[error(transparent)]
+    Unsupported(#[from] UnsupportedVersion),
     /// This data directory is not the one that the cluster knows.
     #[error(transparent)]
     Formation(#[from] FormationError),
@@ -110,6 +113,34 @@ pub enum FatalReason {
     /// Its storage lost entries that it had acknowledged.
     #[error(transparent)]
     LostEntries(#[from] LostEntries),
+    /// Its program does not support the cluster's version.
+    #[error(transparent)]
+    Unsupported(#[from] UnsupportedVersion),
+    /// It was removed from the cluster.
+    #[error(
+        "node {id} was removed from the cluster (node {by} knows it at revision {revision}), and its id is never used again. To \
+         use this machine again, start it with an empty data directory and a new join token: `fairhold cluster invite`"
+    )]
+    Removed {
+        /// This node.
+        id: NodeId,
+        /// The revision at which it was removed; if that is not remembered any more, one after it.
+        revision: Revision,
+        /// The node that reported it.
+        by: NodeId,
+    },
+    /// Another process runs with a copy of its data directory.
+    #[error(
+        "another process runs as node {id} with a copy of this data directory, and answers the leader, node {by}. Two of them \
+         could vote twice, so this one stops. Delete the copy. To use its machine as another member, start it with an empty data \
+         directory and a join token: `fairhold cluster invite`"
+    )]
+    Duplicate {
+        /// This node.
+        id: NodeId,
+        /// The node that reported it.
+        by: NodeId,
+    },
     /// The disk or the state machine failed: nothing more may be acknowledged.
     #[error("{0}")]
     Failed(String),
@@ -121,8 +152,8 @@ pub enum FormationError {
     /// The cluster knows this node with another data directory.
     #[error(
         "node {id} is a member of the cluster with data directory {expected}, but this one is {found}: its log and its votes are \
-         gone, and letting it vote could lose acknowledged writes. Start it with its old data directory, or remove node {id} \
-         from the cluster and add it again under a new id"
+         gone, and letting it vote could lose acknowledged writes. Start it with its old data directory, or replace it: \
+         `fairhold cluster replace {id}`"
     )]
     Wiped {
         /// This node.
@@ -134,7 +165,8 @@ pub enum FormationError {
     },
     /// The cluster formed without this node.
     #[error(
-        "node {by} is in a cluster that formed without node {id}: add node {id} to that cluster, or check the --member lists"
+        "node {by} is in a cluster that formed without node {id}: let this node join it with a join token, `fairhold cluster \
+         invite`, or check the --member lists"
     )]
     NotAMember {
         /// This node.
@@ -155,6 +187,34 @@ pub enum FormationError {
     /// The members cannot form a cluster.
     #[error("the cluster cannot be formed: {0}")]
     Impossible(String),
+}
+
+/// Why the cluster's version was not raised.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
+pub enum FinalizeError {
+    /// A member does not support the version, or does not answer.
+    #[error("not every member supports the next cluster version: {}", .0.join("; "))]
+    Blocked(Vec<String>),
+    /// The version is not the next one.
+    #[error("the cluster has version {version}, and {}", next_text(*next, *to))]
+    NotNext {
+        /// The requested version.
+        to: ClusterVersion,
+        /// The cluster's version.
+        version: ClusterVersion,
+        /// The next version, if the leader's program supports one.
+        next: Option<ClusterVersion>,
+    },
+    /// No leader is known or reachable. The version may have been raised: a repeated request does no harm.
+    #[error("there is no known leader: a majority of the nodes must be able to reach each other")]
+    NoLeader,
+}
+
+fn next_text(next: Option<ClusterVersion>, to: ClusterVersion) -> String {
+    match next {
+        Some(next) => format!("its next version is {next}, not {to}"),
+        None => format!("the leader's program does not support version {to}: restart every node with a newer program"),
+    }
 }
 
 /// Why a handover of the leadership failed. Except for `Unfinished`, it did not begin.
@@ -213,6 +273,7 @@ pub enum HandoverError {
     },
 }
 
-fn list(ids: &[NodeId]) -> String {
+/// Ids in a text.
+pub(crate) fn list(ids: &[NodeId]) -> String {
     ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

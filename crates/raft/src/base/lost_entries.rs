@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
     "node {node} has lost log entries that it had acknowledged: it acknowledged all entries through {acknowledged} to node \
      {leader}, but {}. Its data directory is an older copy, or its disk lost data that it had reported as written. The node may \
      also have forgotten votes, which could lose acknowledged writes, so it takes no part; the other nodes continue. Start node \
-     {node} with its newest data directory. If that is gone, leave node {node} off: this version of Fairhold cannot replace a \
-     member yet", has_text(*has)
+     {node} with its newest data directory. If that is gone, replace the node: `fairhold cluster replace {node}`",
+    has_text(*has)
 )]
 pub struct LostEntries {
     /// The node.

@@ -3,14 +3,21 @@
 //!
 //! `wire.rs` defines the bytes. `Service::admit` decides which nodes may connect, before their first request.
 
-use crate::base::lost_entries::LostEntries;
+use crate::base::{join_token::JoinSecret, lost_entries::LostEntries, program::UnsupportedVersion};
 use bytes::Bytes;
-use fairhold_types::{ClusterId, Incarnation, NodeId};
+use fairhold_state::command::JoinTokenFault;
+use fairhold_types::{
+    ClusterId, ClusterVersion, Incarnation, JoinTokenNumber, MemberRole, NodeId, Revision, SupportedVersions,
+    cluster_version::MEMBERSHIP_SINCE,
+};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-/// The version of the protocol between nodes. Nodes with different versions refuse each other.
-pub const WIRE_VERSION: u16 = 3;
+/// The newest version of the protocol between nodes that this program speaks.
+pub const WIRE_VERSION: u16 = 4;
+
+/// The oldest one. Two nodes speak the newest version that both know; without one they refuse each other.
+pub const WIRE_VERSION_OLDEST: u16 = 3;
 
 /// Requests of one lane keep their order and share a connection. Lanes do not delay each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -70,8 +77,13 @@ pub trait Service: Send + Sync + 'static {
     /// This node's introduction, sent when it dials and when it answers.
     fn introduction(&self) -> Introduction;
 
-    /// Whether a node with this introduction may connect. Both sides check it before any request.
-    fn admit(&self, other: &Introduction) -> Result<(), Refusal>;
+    /// Whether a node with this introduction may connect. Both sides check it before any request. `side` is this node's
+    /// side of the connection.
+    fn admit(&self, other: &Introduction, side: ConnectionSide) -> Result<(), Refusal>;
+
+    /// Lets a node with a join token join the cluster. A repeated request of the same data directory gets the same
+    /// answer.
+    fn join(&self, request: JoinRequest) -> BoxFuture<'static, Result<Joined, JoinRefusal>>;
 
     /// Serves one request. The transport calls this in the order of the connection's requests; answers may come in any
     /// order.
@@ -79,6 +91,15 @@ pub trait Service: Send + Sync + 'static {
 
     /// Another node's connection to this one has ended, and this node did not close it.
     fn disconnected(&self, from: NodeId, lane: Lane);
+}
+
+/// Which node opened a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionSide {
+    /// This node dialled, so the other one listens at the address that this node uses for it.
+    Dialled,
+    /// The other node dialled.
+    Accepted,
 }
 
 /// The first message of a node: its identity.
@@ -95,6 +116,137 @@ pub struct Introduction {
     /// The members that it knows, with their data directories, from the replicated membership; empty before the cluster
     /// has formed.
     pub members: Vec<(NodeId, Incarnation)>,
+    /// The version of its program, such as `0.1.0`; `None` if it speaks wire version 3, which does not tell.
+    pub program: Option<String>,
+    /// The cluster versions that its program supports.
+    pub supports: SupportedVersions,
+    /// The number that its process chose at its start, so that two processes with copies of one data directory differ.
+    /// 0 if it speaks wire version 3, which does not tell.
+    pub boot: u64,
+}
+
+impl Introduction {
+    /// Whether the node speaks wire version 4, and so knows the refusals of that version.
+    pub(crate) fn speaks_version_4(&self) -> bool {
+        self.boot != 0
+    }
+}
+
+/// A node asks to join a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinRequest {
+    /// The number of its join token.
+    pub token: JoinTokenNumber,
+    /// The secret of its join token.
+    pub secret: JoinSecret,
+    /// The cluster that its join token names.
+    pub cluster: ClusterId,
+    /// Its data directory.
+    pub incarnation: Incarnation,
+    /// Its address for clients: `http://host:port`.
+    pub url: String,
+    /// Its address for peers: `host:port`.
+    pub address: String,
+    /// The version of its program.
+    pub version: Option<String>,
+    /// The cluster versions that its program supports.
+    pub supports: SupportedVersions,
+}
+
+/// What a node learns when the cluster has admitted it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joined {
+    /// Its id.
+    pub id: NodeId,
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The role that it will have.
+    pub role: MemberRole,
+    /// The members, each with its address for clients and its address for peers.
+    pub members: Vec<(NodeId, String, String)>,
+}
+
+/// Why a node may not join. The text says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum JoinRefusal {
+    /// The token is for another cluster.
+    #[error(
+        "the join token is for cluster {theirs}, but this node belongs to cluster {ours}: create a join token in the cluster \
+         that the new node is to join"
+    )]
+    OtherCluster {
+        /// The cluster that the token names.
+        theirs: ClusterId,
+        /// The refusing node's cluster.
+        ours: ClusterId,
+    },
+    /// The token is not valid.
+    #[error(transparent)]
+    Token(#[from] JoinTokenFault),
+    /// The cluster's version is too old.
+    #[error(
+        "the cluster has version {version}, but nodes can join only from version {} on: finalize the upgrade of the cluster \
+         first",
+        MEMBERSHIP_SINCE
+    )]
+    NeedsUpgrade {
+        /// The cluster's version.
+        version: ClusterVersion,
+    },
+    /// The new node's program does not support the cluster's version.
+    #[error(transparent)]
+    Unsupported(#[from] UnsupportedVersion),
+    /// A member has this address.
+    #[error("node {node} has the address {address}: give the new node an address of its own, or replace node {node}")]
+    AddressInUse {
+        /// The address.
+        address: String,
+        /// The member that has it.
+        node: NodeId,
+    },
+    /// The cluster has as many members as it can have.
+    #[error("the cluster already has {max} members with this role, which is the maximum: remove one first")]
+    TooManyMembers {
+        /// The maximum.
+        max: u64,
+    },
+    /// The member that the new node would replace cannot be replaced now.
+    #[error("node {node} cannot be replaced now: {why}")]
+    Unreplaceable {
+        /// The member.
+        node: NodeId,
+        /// The reason.
+        why: String,
+    },
+    /// Too many nodes are joining.
+    #[error("{max} nodes are joining already: try again when one of them has joined")]
+    TooManyJoins {
+        /// The maximum.
+        max: u64,
+    },
+    /// No leader is known or reachable. The node may have been admitted: a repeated request gets the same id.
+    #[error("there is no known leader: a majority of the nodes must be able to reach each other")]
+    NoLeader,
+    /// The request makes no sense.
+    #[error("{0}")]
+    BadRequest(String),
+}
+
+impl JoinRefusal {
+    /// Whether trying again is useless.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            JoinRefusal::OtherCluster { .. }
+            | JoinRefusal::Token(_)
+            | JoinRefusal::NeedsUpgrade { .. }
+            | JoinRefusal::Unsupported(_)
+            | JoinRefusal::AddressInUse { .. }
+            | JoinRefusal::TooManyMembers { .. }
+            | JoinRefusal::BadRequest(_) => true,
+            JoinRefusal::Unreplaceable { .. } | JoinRefusal::TooManyJoins { .. } | JoinRefusal::NoLeader => false,
+        }
+    }
 }
 
 /// Why a node refuses another. The text says what to do.
@@ -123,7 +275,7 @@ pub enum Refusal {
     #[error(
         "node {id} was a member with data directory {expected}, but now has {found}: \
          its log and its votes are gone, and letting it vote could lose acknowledged writes. \
-         Start it with its old data directory, or remove it from the cluster and add it again under a new id"
+         Start it with its old data directory, or replace it: `fairhold cluster replace {id}`"
     )]
     Incarnation {
         /// The refused node.
@@ -145,7 +297,7 @@ pub enum Refusal {
     #[error("it is starting: this node will retry")]
     Starting,
     /// Not a member of the cluster.
-    #[error("node {id} is not a member of this cluster: add it first, or check its --member list")]
+    #[error("node {id} is not a member of this cluster: let it join with a join token, or check its --member list")]
     NotAMember {
         /// The refused node.
         id: NodeId,
@@ -156,6 +308,26 @@ pub enum Refusal {
     /// The two nodes share no key.
     #[error("{0}")]
     Key(KeyMismatch),
+    /// The node was removed from the cluster. Only for nodes that speak wire version 4.
+    #[error(
+        "node {id} was removed from this cluster (known at revision {revision}), and its id is never used again: stop it. To \
+         use its machine again, start it with an empty data directory and a new join token"
+    )]
+    Removed {
+        /// The refused node.
+        id: NodeId,
+        /// The revision at which it was removed; if that is not remembered any more, one after it.
+        revision: Revision,
+    },
+    /// Another process has the same id and the same data directory. Only for nodes that speak wire version 4.
+    #[error(
+        "another process runs as node {id} with a copy of its data directory, and answers the leader. Two of them could vote \
+         twice: stop this one and delete its copy"
+    )]
+    Duplicate {
+        /// The id of both.
+        id: NodeId,
+    },
 }
 
 /// How the peer keys of two nodes differ. The text says what to do.
@@ -177,4 +349,31 @@ pub enum KeyMismatch {
         "the dialled node has no peer key, but the other node has one: give all nodes of the cluster the same --peer-key-file"
     )]
     AcceptorHasNone,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_change_by_itself_is_tried_again() {
+        let unsupported = UnsupportedVersion { version: ClusterVersion(3), supports: SupportedVersions::OWN };
+        let faults = [JoinTokenFault::Unknown, JoinTokenFault::Expired, JoinTokenFault::Used { node: 4 }];
+        let is_final = |refusal: JoinRefusal| refusal.is_final();
+        assert!(faults.map(JoinRefusal::Token).into_iter().all(is_final));
+        assert!(is_final(JoinRefusal::Unsupported(unsupported)));
+        assert!(is_final(JoinRefusal::OtherCluster { theirs: ClusterId(1), ours: ClusterId(2) }));
+        assert!(!is_final(JoinRefusal::NoLeader) && !is_final(JoinRefusal::TooManyJoins { max: 10 }));
+        let busy = JoinRefusal::Unreplaceable { node: 2, why: "it answers the leader".to_owned() };
+        assert_eq!(busy.to_string(), "node 2 cannot be replaced now: it answers the leader");
+        assert!(!is_final(busy));
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        let removed = Refusal::Removed { id: 4, revision: Revision(90) }.to_string();
+        assert!(removed.contains("node 4 was removed") && removed.contains("a new join token"), "{removed}");
+        let wiped = Refusal::Incarnation { id: 2, expected: Incarnation(1), found: Incarnation(2) }.to_string();
+        assert!(wiped.ends_with("`fairhold cluster replace 2`"), "{wiped}");
+    }
 }

@@ -1,19 +1,22 @@
-//! The messages between nodes, in `fairhold_codec`'s envelope with `WIRE_VERSION` as the version byte.
+//! The messages between nodes, in `fairhold_codec`'s envelope.
 //!
-//! Variants and fields are encoded by position. Any change to them, or to openraft's types inside, needs a new
-//! `WIRE_VERSION`.
+//! Variants and fields are encoded by position. The version byte is the wire version in which the messages got this form.
+//! New variants at the end of an enum keep it: only nodes that support them receive them.
 
 use crate::base::{
     aliases::{LeaderId, LogId, Members},
-    error::{HandoverError, NotProposed, ProposeError},
-    peer::{Refusal, WIRE_VERSION},
+    encoding,
+    error::{FinalizeError, HandoverError, NotProposed, ProposeError},
+    membership::{MemberRequest, MembersView, MembershipError},
+    peer::{JoinRefusal, JoinRequest, Joined, Refusal},
     raw,
     types::Types,
+    upgrade_status::UpgradeStatus,
 };
 use bytes::Bytes;
 use fairhold_codec::{DecodeError, EncodeError};
 use fairhold_state::command::{Answer, Command, WriteKey};
-use fairhold_types::NodeId;
+use fairhold_types::{ClusterVersion, NodeId};
 use openraft::{
     AsyncRuntime, Vote,
     raft::{
@@ -24,20 +27,19 @@ use openraft::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 const WIRE_FORMAT: u8 = 3;
-const _: () = assert!(WIRE_FORMAT as u16 == WIRE_VERSION, "the version byte must be the version that nodes compare");
 
 /// A request. `peer::Lane` documents which lane carries it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "RT: AsyncRuntime")]
 pub(crate) enum PeerRequest<RT: AsyncRuntime> {
     /// Log entries; without any, a heartbeat.
-    Append(AppendEntriesRequest<Types<RT>>),
+    Append(#[serde(with = "encoding")] AppendEntriesRequest<Types<RT>>),
     /// A candidate requests a vote.
-    Vote(VoteRequest<Types<RT>>),
+    Vote(#[serde(with = "encoding")] VoteRequest<Types<RT>>),
     /// A candidate asks whether it would get a vote.
-    PreVote(VoteRequest<Types<RT>>),
+    PreVote(#[serde(with = "encoding")] VoteRequest<Types<RT>>),
     /// The leader hands its leadership to another node.
-    TransferLeader(TransferLeaderRequest<Types<RT>>),
+    TransferLeader(#[serde(with = "encoding")] TransferLeaderRequest<Types<RT>>),
     /// A snapshot begins. It replaces an unfinished one from the same node.
     SnapshotBegin(SnapshotBegin),
     /// The next block of a snapshot.
@@ -72,16 +74,39 @@ pub(crate) enum PeerRequest<RT: AsyncRuntime> {
     },
     /// The sender's disk is nearly full.
     DiskLow,
+    /// Requests the leader's status of the cluster's upgrade. Only for programs that support cluster version 2.
+    UpgradeStatus,
+    /// An operator finalizes the upgrade. Only for programs that support cluster version 2.
+    FinalizeUpgrade {
+        /// The next version.
+        to: ClusterVersion,
+        /// How long the requesting node continues to wait.
+        within_ms: u64,
+    },
+    /// An operator changes a member. Only for programs that support cluster version 2, like the requests below.
+    ChangeMember {
+        /// The change.
+        request: MemberRequest,
+        /// How long the requesting node continues to wait.
+        within_ms: u64,
+    },
+    /// Requests the leader's list of the members.
+    MembersView,
+    /// A node joins, through another node.
+    Join(JoinRequest),
 }
 
 /// The head of a snapshot's transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SnapshotBegin {
     /// The vote with which the sender leads.
+    #[serde(with = "encoding")]
     pub(crate) vote: Vote<LeaderId>,
     /// The last log entry that the snapshot covers.
+    #[serde(with = "encoding")]
     pub(crate) last_log_id: Option<LogId>,
     /// The membership at that entry.
+    #[serde(with = "encoding")]
     pub(crate) members: Members,
     /// How many blocks follow.
     pub(crate) blocks: u32,
@@ -101,15 +126,15 @@ pub(crate) enum HandedOver {
 #[serde(bound = "RT: AsyncRuntime")]
 pub(crate) enum PeerReply<RT: AsyncRuntime> {
     /// To `Append`.
-    Append(AppendEntriesResponse<Types<RT>>),
+    Append(#[serde(with = "encoding")] AppendEntriesResponse<Types<RT>>),
     /// To `Vote` and `PreVote`.
-    Vote(VoteResponse<Types<RT>>),
+    Vote(#[serde(with = "encoding")] VoteResponse<Types<RT>>),
     /// To `TransferLeader`.
-    TransferLeader(TransferLeaderResponse<Types<RT>>),
+    TransferLeader(#[serde(with = "encoding")] TransferLeaderResponse<Types<RT>>),
     /// To `SnapshotBegin` and `SnapshotBlock`.
     SnapshotAccepted,
     /// To `SnapshotEnd`.
-    SnapshotInstalled(SnapshotResponse<Types<RT>>),
+    SnapshotInstalled(#[serde(with = "encoding")] SnapshotResponse<Types<RT>>),
     /// To `Propose`: one for each command, in the same order.
     Proposed(Vec<Result<Answer, ProposeError>>),
     /// To `ReadIndex`.
@@ -122,6 +147,16 @@ pub(crate) enum PeerReply<RT: AsyncRuntime> {
     HandedOver(Result<HandedOver, HandoverError>),
     /// To `DiskLow`.
     Recorded,
+    /// To `UpgradeStatus`.
+    UpgradeStatus(UpgradeStatus),
+    /// To `FinalizeUpgrade`.
+    UpgradeFinalized(Result<(), FinalizeError>),
+    /// To `ChangeMember`.
+    MemberChanged(Result<(), MembershipError>),
+    /// To `MembersView`.
+    MembersView(MembersView),
+    /// To `Join`.
+    Joined(Result<Joined, JoinRefusal>),
 }
 
 /// Why a request was not processed. It had no effect.
@@ -168,10 +203,18 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::{error::UnknownReason, lost_entries::LostEntries};
+    use crate::base::{
+        error::UnknownReason,
+        join_token::JoinSecret,
+        lost_entries::LostEntries,
+        membership::{JoinPhase, JoinRow, MemberRow, RemovedRow},
+        types::Batch,
+    };
     use fairhold_state::command::Outcome;
-    use fairhold_types::Revision;
-    use openraft::Membership;
+    use fairhold_types::{
+        ClusterId, GrantId, Incarnation, JoinTokenNumber, MemberRole, Revision, SupportedVersions, time::WallMillis,
+    };
+    use openraft::{EntryPayload, Membership, alias::EntryOf, raft::TransferLeaderError};
     use openraft_rt_tokio::TokioRuntime;
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -179,15 +222,20 @@ mod tests {
         format!("{:?}", decode::<T>(&encode(message).unwrap()).unwrap())
     }
 
-    #[test]
-    fn requests_come_back_as_they_were_sent() {
+    fn requests() -> Vec<PeerRequest<TokioRuntime>> {
         let leader_id = LeaderId { term: 3, node_id: 2 };
         let log_id = Some(LogId { leader_id, index: 7 });
         let vote = Vote { leader_id, committed: false };
-        let append = AppendEntriesRequest { vote, prev_log_id: log_id, entries: vec![], leader_commit: log_id };
         let nodes = BTreeMap::from([(1, crate::base::types::Member::default())]);
-        let members = Members::new(log_id, Membership::new(vec![BTreeSet::from([1])], nodes).unwrap());
-        let requests: Vec<PeerRequest<TokioRuntime>> = vec![
+        let membership = Membership::new(vec![BTreeSet::from([1])], nodes).unwrap();
+        let members = Members::new(log_id, membership.clone());
+        let batch = Batch::new(vec![Command::Forget { through: Revision(7) }]).unwrap();
+        let payloads = [EntryPayload::Blank, EntryPayload::Normal(batch), EntryPayload::Membership(membership)];
+        let entries = (8..)
+            .zip(payloads)
+            .map(|(index, payload)| EntryOf::<Types<TokioRuntime>> { log_id: LogId { leader_id, index }, payload });
+        let append = AppendEntriesRequest { vote, prev_log_id: log_id, entries: entries.collect(), leader_commit: log_id };
+        vec![
             PeerRequest::Append(append),
             PeerRequest::Vote(VoteRequest::new(vote, log_id)),
             PeerRequest::PreVote(VoteRequest::new(vote, None)),
@@ -200,21 +248,95 @@ mod tests {
             PeerRequest::CallLeader(vec![1, 2, 3]),
             PeerRequest::HandOver { to: 2, key: None, within_ms: 10 },
             PeerRequest::DiskLow,
-        ];
-        for request in &requests {
-            assert_eq!(round_trip(request), format!("{request:?}"));
+            PeerRequest::UpgradeStatus,
+            PeerRequest::FinalizeUpgrade { to: ClusterVersion(2), within_ms: 10 },
+            PeerRequest::MembersView,
+            PeerRequest::Join(join_request()),
+        ]
+        .into_iter()
+        .chain(member_requests().map(|request| PeerRequest::ChangeMember { request, within_ms: 10 }))
+        .collect()
+    }
+
+    fn member_requests() -> [MemberRequest; 4] {
+        let key = Some(WriteKey { key: GrantId::from_ulid(7), fingerprint: [8; 16] });
+        let by = "a".to_owned();
+        let set = MemberRequest::Set {
+            node: 2,
+            key: None,
+            url: Some("http://n2:1".to_owned()),
+            peer: Some("n2:2".to_owned()),
+            force: true,
+            priority: Some(80),
+            zone: Some("b".to_owned()),
+            by: by.clone(),
+        };
+        let promote = MemberRequest::Promote { node: 2, key, by: by.clone() };
+        let demote = MemberRequest::Demote { node: 2, key, by: by.clone() };
+        [MemberRequest::Remove { node: 2, by }, promote, demote, set]
+    }
+
+    fn join_request() -> JoinRequest {
+        JoinRequest {
+            token: JoinTokenNumber(7),
+            secret: JoinSecret::new([9; 32]),
+            cluster: ClusterId(1),
+            incarnation: Incarnation(2),
+            url: "http://n4:1".to_owned(),
+            address: "n4:2".to_owned(),
+            version: Some("0.1.0".to_owned()),
+            supports: SupportedVersions(ClusterVersion(1), ClusterVersion(2)),
         }
     }
 
-    #[test]
-    fn replies_come_back_as_they_were_sent() {
+    fn joined() -> Joined {
+        let member = (1, "http://n1:1".to_owned(), "n1:2".to_owned());
+        Joined { id: 4, cluster: ClusterId(1), role: MemberRole::Voter, members: vec![member] }
+    }
+
+    fn members_view() -> MembersView {
+        let member = MemberRow {
+            id: 1,
+            url: "http://n1:1".to_owned(),
+            peer: "n1:2".to_owned(),
+            voter: true,
+            leader: true,
+            priority: 50,
+            zone: Some("a".to_owned()),
+            lag: Some(0),
+            silent_ms: None,
+            removal: None,
+        };
+        let join = JoinRow {
+            id: 4,
+            url: "http://n4:1".to_owned(),
+            peer: "n4:2".to_owned(),
+            role: MemberRole::Voter,
+            replaces: Some(2),
+            phase: JoinPhase::CatchingUp,
+            lag: Some(300),
+            waits_for: Some("it is 300 log entries behind the leader".to_owned()),
+            requested_at: WallMillis(5),
+        };
+        let removed = RemovedRow { id: 3, revision: Revision(9), by: "a".to_owned(), at: WallMillis(6) };
+        MembersView { members: vec![member], joins: vec![join], removed: vec![removed], is_joint: false, from_leader: true }
+    }
+
+    fn replies() -> Vec<PeerReply<TokioRuntime>> {
         let vote = Vote { leader_id: LeaderId { term: 3, node_id: 2 }, committed: true };
         let answer = Answer { result: Ok(Outcome::Done), revision: Revision(9) };
         let lost = LostEntries { node: 2, leader: 1, acknowledged: 57, has: None };
-        let replies: Vec<PeerReply<TokioRuntime>> = vec![
+        let last = Some(LogId { leader_id: vote.leader_id, index: 7 });
+        let not_flushed = TransferLeaderError::LogNotFlushed { expected: last, actual: None };
+        vec![
+            PeerReply::Append(AppendEntriesResponse::Success),
+            PeerReply::Append(AppendEntriesResponse::PartialSuccess(last)),
+            PeerReply::Append(AppendEntriesResponse::Conflict),
             PeerReply::Append(AppendEntriesResponse::HigherVote(vote)),
             PeerReply::Vote(VoteResponse::new(vote, None, true)),
             PeerReply::TransferLeader(Ok(())),
+            PeerReply::TransferLeader(Err(not_flushed)),
+            PeerReply::TransferLeader(Err(TransferLeaderError::VoteChanged { expected: vote, actual: vote })),
             PeerReply::SnapshotAccepted,
             PeerReply::SnapshotInstalled(SnapshotResponse::new(vote)),
             PeerReply::Proposed(vec![Ok(answer), Err(NotProposed::Overloaded.into()), Err(UnknownReason::Deposed.into())]),
@@ -227,10 +349,43 @@ mod tests {
             PeerReply::HandedOver(Ok(HandedOver::Now)),
             PeerReply::HandedOver(Err(HandoverError::NotMember { to: 9, members: vec![1, 2] })),
             PeerReply::Recorded,
-        ];
-        for reply in &replies {
+            PeerReply::UpgradeStatus(UpgradeStatus { version: ClusterVersion(1), next: None, members: vec![], blockers: vec![] }),
+            PeerReply::UpgradeFinalized(Err(FinalizeError::NoLeader)),
+            PeerReply::MemberChanged(Ok(())),
+            PeerReply::MemberChanged(Err(MembershipError::WouldLoseQuorum { voters: 2, healthy: 1, needed: 2 })),
+            PeerReply::MembersView(members_view()),
+            PeerReply::Joined(Ok(joined())),
+            PeerReply::Joined(Err(JoinRefusal::TooManyJoins { max: 10 })),
+        ]
+    }
+
+    #[test]
+    fn messages_come_back_as_they_were_sent() {
+        for request in &requests() {
+            assert_eq!(round_trip(request), format!("{request:?}"));
+        }
+        for reply in &replies() {
             assert_eq!(round_trip(reply), format!("{reply:?}"));
         }
+    }
+
+    /// `FAIRHOLD_GOLDEN=write` rewrites the file. A new variant adds a line; any other change needs a new format version.
+    #[test]
+    fn the_bytes_of_messages_are_stable() {
+        let line = |number: usize, bytes: Bytes| {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{number} {digits}\n")
+        };
+        let sent =
+            requests().iter().enumerate().map(|(number, request)| line(number, encode(request).unwrap())).collect::<String>();
+        let answered =
+            replies().iter().enumerate().map(|(number, reply)| line(number, encode(reply).unwrap())).collect::<String>();
+        let text = format!("requests\n{sent}replies\n{answered}");
+        let path = std::path::Path::new("../../proto/golden/wire_messages.hex");
+        if std::env::var("FAIRHOLD_GOLDEN").is_ok_and(|value| value == "write") {
+            std::fs::write(path, &text).unwrap();
+        }
+        assert_eq!(text, std::fs::read_to_string(path).unwrap(), "{} has other bytes", path.display());
     }
 
     #[test]

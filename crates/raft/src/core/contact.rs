@@ -5,7 +5,7 @@ use openraft::{Instant, Vote};
 use parking_lot::Mutex;
 use std::time::Duration;
 
-/// Maximum election delay.
+/// Maximum election delay in one data centre. It and the next one are longer with nodes far apart.
 const ELECTION_DELAY_MAX: Duration = Duration::from_secs(5);
 /// A leadership that lasted this long settles its term: elections after it start with the shortest delays again.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
@@ -42,32 +42,42 @@ impl<I> ContactInner<I> {
 }
 
 /// The contact with leaders. `I` is the type of the clock's instants.
-pub(crate) struct Contact<I>(Mutex<ContactInner<I>>);
+pub(crate) struct Contact<I> {
+    inner: Mutex<ContactInner<I>>,
+    settled_after: Duration,
+    election_delay_max: Duration,
+}
 
 impl<I: Instant> Contact<I> {
-    /// No contact yet. `term` is the term in which the node starts.
-    pub(crate) fn new(term: u64) -> Self {
-        Contact(Mutex::new(ContactInner {
+    /// No contact yet. `term` is the term in which the node starts. Everything takes `time_scale` times longer than in
+    /// one data centre.
+    pub(crate) fn new(term: u64, time_scale: u32) -> Self {
+        let inner = ContactInner {
             highest: None,
             leader: None,
             suspected: None,
             voted_at: None,
             write_time: Duration::ZERO,
             settled: term,
-        }))
+        };
+        Contact {
+            inner: Mutex::new(inner),
+            settled_after: SETTLED_AFTER * time_scale,
+            election_delay_max: ELECTION_DELAY_MAX * time_scale,
+        }
     }
 
     /// Records a message from a leader when it arrives, even if Raft handles it later because it is writing to the
     /// disk.
     pub(crate) fn record_message(&self, vote: Vote<LeaderId>, now: I) {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         if inner.is_older(vote) {
             return;
         }
         inner.highest = Some(vote);
         inner.suspected = None;
         let first = inner.leader.as_ref().filter(|leader| leader.vote == vote).map_or(now, |leader| leader.first);
-        if now.saturating_duration_since(first) >= SETTLED_AFTER {
+        if now.saturating_duration_since(first) >= self.settled_after {
             inner.settled = vote.leader_id.term;
         }
         inner.leader = Some(LeaderContact { vote, first, last: now });
@@ -75,19 +85,19 @@ impl<I: Instant> Contact<I> {
 
     /// Marks this leader as seemingly dead, until it sends something.
     pub(crate) fn suspect(&self, vote: Vote<LeaderId>) {
-        self.0.lock().suspected = Some(vote);
+        self.inner.lock().suspected = Some(vote);
     }
 
     /// Whether a leader has sent a message within its lease. If so, this node votes for no other node.
     pub(crate) fn has_live_leader(&self, lease: Duration, now: I) -> bool {
-        let inner = self.0.lock();
+        let inner = self.inner.lock();
         let is_current = |leader: &&LeaderContact<I>| Some(leader.vote) == inner.highest && Some(leader.vote) != inner.suspected;
         inner.leader.as_ref().filter(is_current).is_some_and(|leader| now < leader.last + lease)
     }
 
     /// Records that this node granted its vote, requested at `requested_at`.
     pub(crate) fn voted(&self, vote: Vote<LeaderId>, requested_at: I, now: I) {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         if !inner.is_older(vote) {
             inner.highest = Some(vote);
         }
@@ -98,45 +108,45 @@ impl<I: Instant> Contact<I> {
 
     /// Records how long writing a vote took, or another write that Raft waits for.
     pub(crate) fn wrote_within(&self, within: Duration) {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         inner.write_time = within.max(inner.write_time / 2);
     }
 
     /// Records that this node led in a term for this long.
     pub(crate) fn led(&self, term: u64, lasted: Duration) {
-        if lasted >= SETTLED_AFTER {
-            let mut inner = self.0.lock();
+        if lasted >= self.settled_after {
+            let mut inner = self.inner.lock();
             inner.settled = inner.settled.max(term);
         }
     }
 
     /// The time from which nothing prevents an election: the end of a leader's lease, or this node's last vote.
     pub(crate) fn quiet_since(&self, lease: Duration) -> Option<I> {
-        let inner = self.0.lock();
+        let inner = self.inner.lock();
         inner.leader.as_ref().map(|leader| leader.last + lease).max(inner.voted_at)
     }
 
     /// How long this node waits after that, given a random time.
     pub(crate) fn election_delay(&self, random: Duration, term: u64) -> Duration {
-        let inner = self.0.lock();
-        election_delay(random, term.saturating_sub(inner.settled), inner.write_time)
+        let inner = self.inner.lock();
+        election_delay(random, term.saturating_sub(inner.settled), inner.write_time, self.election_delay_max)
     }
 
     /// The last settled term.
     pub(crate) fn settled_term(&self) -> u64 {
-        self.0.lock().settled
+        self.inner.lock().settled
     }
 
     /// How long writing a vote takes.
     pub(crate) fn write_time(&self) -> Duration {
-        self.0.lock().write_time
+        self.inner.lock().write_time
     }
 }
 
-/// The random time, doubled with each failed term but the first, plus the time to write a vote.
-fn election_delay(random: Duration, failed_terms: u64, write_time: Duration) -> Duration {
+/// The random time, doubled with each failed term but the first, plus the time to write a vote, up to a maximum.
+fn election_delay(random: Duration, failed_terms: u64, write_time: Duration, max: Duration) -> Duration {
     let doublings = u32::try_from(failed_terms.saturating_sub(1)).unwrap_or(DOUBLINGS_MAX).min(DOUBLINGS_MAX);
-    (random * (1 << doublings) + write_time * WRITES_OF_A_VOTE).min(ELECTION_DELAY_MAX)
+    (random * (1 << doublings) + write_time * WRITES_OF_A_VOTE).min(max)
 }
 
 #[cfg(test)]
@@ -158,15 +168,15 @@ mod tests {
     #[test]
     fn each_failed_term_doubles_the_delay_up_to_a_limit() {
         let random = Duration::from_millis(200);
-        let of = |failed_terms| election_delay(random, failed_terms, Duration::ZERO).as_millis();
+        let of = |failed_terms| election_delay(random, failed_terms, Duration::ZERO, ELECTION_DELAY_MAX).as_millis();
         assert_eq!([0, 1, 2, 3, 4, 9].map(of), [200, 200, 400, 800, 1_600, 5_000]);
-        assert_eq!(election_delay(random, u64::MAX, Duration::ZERO), ELECTION_DELAY_MAX);
-        assert_eq!(election_delay(random, 1, Duration::from_millis(250)), Duration::from_millis(700));
+        assert_eq!(of(u64::MAX), ELECTION_DELAY_MAX.as_millis());
+        assert_eq!(election_delay(random, 1, Duration::from_millis(250), ELECTION_DELAY_MAX), Duration::from_millis(700));
     }
 
     #[test]
     fn messages_of_a_deposed_leader_do_not_count() {
-        let contact = Contact::new(0);
+        let contact = Contact::new(0, 1);
         let start = start();
         assert_eq!(contact.quiet_since(LEASE), None);
         contact.record_message(vote(2, 1), start);
@@ -183,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_leader_is_live_for_its_lease_unless_it_seems_dead_or_has_a_successor() {
-        let contact = Contact::new(0);
+        let contact = Contact::new(0, 1);
         let start = start();
         assert!(!contact.has_live_leader(LEASE, start));
         contact.record_message(vote(2, 1), start);
@@ -198,7 +208,7 @@ mod tests {
 
     #[test]
     fn only_a_leader_that_lasts_settles_a_term() {
-        let contact = Contact::new(4);
+        let contact = Contact::new(4, 1);
         let start = start();
         contact.record_message(vote(5, 1), start);
         contact.record_message(vote(6, 2), start + SETTLED_AFTER / 2);
@@ -210,5 +220,17 @@ mod tests {
         assert_eq!(contact.settled_term(), 6);
         contact.led(7, SETTLED_AFTER);
         assert_eq!(contact.settled_term(), 7);
+    }
+
+    #[test]
+    fn with_nodes_far_apart_everything_takes_longer() {
+        let contact = Contact::<<TokioRuntime as AsyncRuntime>::Instant>::new(4, 16);
+        contact.led(5, SETTLED_AFTER * 15);
+        assert_eq!(contact.settled_term(), 4);
+        contact.led(5, SETTLED_AFTER * 16);
+        assert_eq!(contact.settled_term(), 5);
+        let random = Duration::from_secs(6);
+        assert_eq!(contact.election_delay(random, 6), random, "longer than the maximum in one data centre");
+        assert_eq!(contact.election_delay(random, 99), ELECTION_DELAY_MAX * 16);
     }
 }

@@ -7,14 +7,45 @@ use crate::base::peer::Lane;
 use fairhold_types::NodeId;
 use openraft::{Instant, RPCTypes};
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Weight of the mean: each answer moves it by this fraction of the difference.
 const MEAN_OF: u32 = 8;
+/// How long a window lasts. `round_trip_watch` begins the next one.
+pub(crate) const WINDOW: Duration = Duration::from_secs(5);
+/// The number of windows from which the percentiles are taken: one minute.
+const WINDOWS: usize = 12;
+/// Maximum number of round trips kept for each window: more than there are heartbeats.
+const WINDOW_HEARTBEATS_MAX: usize = 256;
 
-/// The mean round trips of the last heartbeats, by node. Clones share them.
+/// The round trips of the heartbeats to one node.
+struct Measured {
+    mean: Duration,
+    /// The round trips of the last minute, the newest window last.
+    windows: VecDeque<Vec<Duration>>,
+}
+
+/// The median and the 99th percentile of the round trips of the last minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Percentiles {
+    pub(crate) p50: Duration,
+    pub(crate) p99: Duration,
+}
+
+#[derive(Default)]
+struct RoundTripsInner {
+    measured: BTreeMap<NodeId, Measured>,
+    /// How long this node has led.
+    led_for: Duration,
+}
+
+/// The round trips of the last heartbeats, by node. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct RoundTrips(Arc<Mutex<BTreeMap<NodeId, Duration>>>);
+pub(crate) struct RoundTrips(Arc<Mutex<RoundTripsInner>>);
 
 impl RoundTrips {
     /// Starts a timer for a request, if it is a heartbeat.
@@ -25,8 +56,16 @@ impl RoundTrips {
 
     /// The mean round trip to a node, in whole milliseconds, rounded up.
     pub(crate) fn of(&self, id: NodeId) -> Option<Duration> {
-        let mean = self.0.lock().get(&id).copied()?;
+        let mean = self.0.lock().measured.get(&id)?.mean;
         Some(Duration::from_millis(u64::try_from(mean.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)))
+    }
+
+    /// The percentiles of the round trips to a node in the last minute.
+    pub(crate) fn percentiles(&self, id: NodeId) -> Option<Percentiles> {
+        let mut sorted: Vec<Duration> = self.0.lock().measured.get(&id)?.windows.iter().flatten().copied().collect();
+        sorted.sort_unstable();
+        let at = |percent: usize| sorted.get((sorted.len() * percent).div_ceil(100).checked_sub(1)?).copied();
+        Some(Percentiles { p50: at(50)?, p99: at(99)? })
     }
 
     /// How long a majority takes to answer this node as the leader; `None` if too few nodes have been measured.
@@ -39,10 +78,47 @@ impl RoundTrips {
         others.get(last_needed).copied()
     }
 
+    /// Begins the next window of every node.
+    pub(crate) fn next_window(&self) {
+        for measured in self.0.lock().measured.values_mut() {
+            if measured.windows.len() >= WINDOWS {
+                measured.windows.pop_front();
+            }
+            measured.windows.push_back(Vec::new());
+        }
+    }
+
+    /// Forgets everything: this node no longer leads.
+    pub(crate) fn clear(&self) {
+        *self.0.lock() = RoundTripsInner::default();
+    }
+
+    /// Forgets the nodes that are no members any more.
+    pub(crate) fn retain(&self, is_member: impl Fn(NodeId) -> bool) {
+        self.0.lock().measured.retain(|id, _| is_member(*id));
+    }
+
+    /// Records how long this node has led.
+    pub(crate) fn set_led_for(&self, led_for: Duration) {
+        self.0.lock().led_for = led_for;
+    }
+
+    /// How long this node has led, as the reconciler last measured it: no member can have been silent for longer, as
+    /// far as this node knows.
+    pub(crate) fn led_for(&self) -> Duration {
+        self.0.lock().led_for
+    }
+
     fn record(&self, id: NodeId, took: Duration) {
-        let mut means = self.0.lock();
-        let mean = means.entry(id).or_insert(took);
-        *mean = (*mean * (MEAN_OF - 1) + took) / MEAN_OF;
+        let mut inner = self.0.lock();
+        let first = || Measured { mean: took, windows: VecDeque::from([Vec::new()]) };
+        let measured = inner.measured.entry(id).or_insert_with(first);
+        measured.mean = (measured.mean * (MEAN_OF - 1) + took) / MEAN_OF;
+        if let Some(window) = measured.windows.back_mut()
+            && window.len() < WINDOW_HEARTBEATS_MAX
+        {
+            window.push(took);
+        }
     }
 }
 
@@ -59,7 +135,7 @@ impl<I: Instant> Timer<I> {
     /// Discards the measurement: the connection failed, so neither this time nor the mean means anything.
     pub(crate) fn fail(mut self) {
         self.failed = true;
-        self.round_trips.0.lock().remove(&self.to);
+        self.round_trips.0.lock().measured.remove(&self.to);
     }
 }
 
@@ -119,6 +195,22 @@ mod tests {
         assert!(round_trips.of(2).is_some());
         heartbeat().fail();
         assert_eq!(round_trips.of(2), None);
+    }
+
+    #[test]
+    fn the_percentiles_are_those_of_the_last_minute() {
+        let round_trips = RoundTrips::default();
+        assert_eq!(round_trips.percentiles(2), None);
+        round_trips.record(2, ms(500));
+        round_trips.next_window();
+        (1..=100).for_each(|took| round_trips.record(2, ms(took)));
+        let slow = round_trips.percentiles(2).unwrap();
+        assert_eq!((slow.p50, slow.p99), (ms(51), ms(100)));
+        (1..WINDOWS).for_each(|_| round_trips.next_window());
+        let later = round_trips.percentiles(2).unwrap();
+        assert_eq!((later.p50, later.p99), (ms(50), ms(99)), "the first heartbeat is more than a minute old");
+        round_trips.retain(|id| id != 2);
+        assert_eq!(round_trips.percentiles(2), None);
     }
 
     #[test]

@@ -80,6 +80,11 @@ pub struct MemberStatus {
     /// The mean round trip of its heartbeats, rounded up to a millisecond. Known only to the leader, about other
     /// members.
     pub round_trip: Option<Duration>,
+    /// The median of these round trips in the last minute.
+    pub round_trip_p50: Option<Duration>,
+    /// Their 99th percentile. openraft waits for an answer for one heartbeat interval at most: longer ones count as
+    /// that.
+    pub round_trip_p99: Option<Duration>,
 }
 
 pub(crate) fn status<RT: AsyncRuntime>(
@@ -91,19 +96,19 @@ pub(crate) fn status<RT: AsyncRuntime>(
     let index = |id: &Option<LogId>| id.map(|id| id.index);
     let membership = &metrics.membership_config;
     let member = |(&id, member): (&NodeId, &Member)| {
-        let known = metrics.replication.as_ref().and_then(|replication| replication.get(&id));
-        let lost = losses.of(id);
-        // openraft never lowers an acknowledged index, so a reported loss takes precedence.
-        let matched = lost.as_ref().map_or_else(|| known.and_then(index), |lost| lost.has);
+        let matched = matched(metrics, losses, id);
+        let percentiles = round_trips.percentiles(id).filter(|_| metrics.state == ServerState::Leader);
         MemberStatus {
             id,
             member: addresses.of(id, member),
             voter: membership.voter_ids().any(|voter| voter == id),
-            matched,
+            matched: matched.flatten(),
             silent: silent_for(metrics, id),
             round_trip: round_trips.of(id).filter(|_| metrics.state == ServerState::Leader),
-            lag: known.map(|_| entry_count(metrics.last_log_index).saturating_sub(entry_count(matched))),
-            lost_entries: lost.map(|lost| lost.count()),
+            round_trip_p50: percentiles.map(|percentiles| percentiles.p50),
+            round_trip_p99: percentiles.map(|percentiles| percentiles.p99),
+            lag: lag_of(metrics, losses, id),
+            lost_entries: losses.of(id).map(|lost| lost.count()),
         }
     };
     let (role, leader) = match (&metrics.running_state, metrics.state) {
@@ -126,6 +131,24 @@ pub(crate) fn status<RT: AsyncRuntime>(
         revision,
         members: membership.nodes().map(member).collect(),
     }
+}
+
+/// The last entry that a member has, if any; `None` if this node does not replicate to it.
+fn matched<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, losses: &Losses, id: NodeId) -> Option<Option<u64>> {
+    let known = metrics.replication.as_ref()?.get(&id)?;
+    // openraft never lowers an acknowledged index, so a reported loss takes precedence.
+    Some(losses.of(id).map_or_else(|| known.map(|log_id| log_id.index), |lost| lost.has))
+}
+
+/// How many entries a member is behind this leader; `None` if this node does not replicate to it.
+pub(crate) fn lag_of<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, losses: &Losses, id: NodeId) -> Option<u64> {
+    let matched = matched(metrics, losses, id)?;
+    Some(entry_count(metrics.last_log_index).saturating_sub(entry_count(matched)))
+}
+
+/// The same, but `None` if the member has no entry yet: what it lacks may come as a large snapshot.
+pub(crate) fn lag_of_some_log<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, losses: &Losses, id: NodeId) -> Option<u64> {
+    matched(metrics, losses, id).flatten().and_then(|_| lag_of(metrics, losses, id))
 }
 
 /// The time since a member's last acknowledgement; `None` if unknown, for example if it has acknowledged nothing yet.

@@ -4,48 +4,52 @@ use crate::{
     base::{
         config::ReplicaConfig,
         log_limit::LogLimit,
-        peer::{Introduction, Lane, Refusal, Service},
+        peer::{ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Refusal, Service},
+        program::Program,
         types::Types,
         wire::{self, Declined, PeerReply, PeerRequest},
     },
     core::{
         Core, LeaderRoute,
         ballots::grants,
-        status::{incarnations, is_uninitialized, is_wiped},
+        status::{incarnations, is_uninitialized},
     },
     inbound::{
-        append::Appenders, forwarded, heartbeat, incoming_snapshot::IncomingSnapshot, refusal_log::RefusalLog, term_limit,
+        admission::{Admission, Refused},
+        append::Appenders,
+        forwarded, heartbeat,
+        incoming_snapshot::IncomingSnapshot,
+        refusal_log::RefusalLog,
+        term_limit,
     },
-    leadership::{fast_election, handover},
+    leadership::{fast_election, handover, membership_calls, upgrade},
     propose::queue::ProposalQueue,
     queues::Queues,
 };
 use bytes::Bytes;
 use fairhold_state::command::Command;
-use fairhold_types::{ClusterId, Incarnation, NodeId, failpoint};
+use fairhold_types::{Incarnation, NodeId, failpoint};
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use openraft::{AsyncRuntime, Instant, raft::VoteRequest};
-use parking_lot::Mutex;
 use std::{
-    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
+
+/// How long a node that joins waits for the leader. It tries again after that, and gets the same answer.
+const JOIN_LIMIT: Duration = Duration::from_secs(5);
 
 /// Serves the requests of other nodes. It exists before the replica, because the transport needs it; it serves requests
 /// once the replica has started.
 pub struct PeerService<RT: AsyncRuntime> {
     id: NodeId,
     incarnation: Incarnation,
-    /// The cluster to which the data directory was bound at the start.
-    bound_to: Option<ClusterId>,
-    /// The nodes that may connect until this node knows a membership.
-    configured: BTreeSet<NodeId>,
+    program: Program,
+    boot: u64,
+    admission: Admission,
     /// The replica, once it has started.
     replica: OnceLock<StartedReplica<RT>>,
-    /// The data directory with which each node last introduced itself.
-    introduced: Mutex<BTreeMap<NodeId, Incarnation>>,
     refused: RefusalLog,
     appenders: Appenders<RT>,
     incoming: IncomingSnapshot,
@@ -67,10 +71,10 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         Arc::new(PeerService {
             id: config.id,
             incarnation: config.incarnation,
-            bound_to: config.cluster,
-            configured: config.members.keys().copied().collect(),
+            program: config.program.clone(),
+            boot: config.boot,
+            admission: Admission::new(config),
             replica: OnceLock::new(),
-            introduced: Mutex::new(BTreeMap::new()),
             refused: RefusalLog::default(),
             appenders: Appenders::default(),
             incoming: IncomingSnapshot::default(),
@@ -99,44 +103,8 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         self.replica().map(|(core, _)| core)
     }
 
-    /// The cluster of this node, if it has one.
-    fn cluster(&self, core: &Core<RT>) -> Option<ClusterId> {
-        core.shared.read().cluster().or(self.bound_to)
-    }
-
-    fn check_introduction(&self, core: &Core<RT>, other: &Introduction) -> Result<(), Refusal> {
-        if let (Some(ours), Some(theirs)) = (self.cluster(core), other.cluster)
-            && ours != theirs
-        {
-            return Err(Refusal::Cluster { theirs, ours });
-        }
-        // Before the cluster has formed, the configured nodes may connect.
-        self.check_member(core, other.id, other.incarnation).unwrap_or_else(|| {
-            if self.configured.contains(&other.id) { Ok(()) } else { Err(Refusal::NotAMember { id: other.id }) }
-        })
-    }
-
-    /// Checks a sender again: its connection may be older than this node's knowledge of the members.
-    fn check_sender(&self, core: &Core<RT>, from: NodeId) -> Result<(), Refusal> {
-        let introduced = self.introduced.lock().get(&from).copied().ok_or(Refusal::NotAMember { id: from })?;
-        self.check_member(core, from, introduced).unwrap_or(Ok(()))
-    }
-
-    /// Whether a node is a member with its own data directory; `None` before the cluster has formed.
-    fn check_member(&self, core: &Core<RT>, id: NodeId, found: Incarnation) -> Option<Result<(), Refusal>> {
-        core.with_metrics(|metrics| {
-            let members = &metrics.membership_config;
-            members.nodes().next()?;
-            Some(match members.get_node(&id).map(|member| member.incarnation) {
-                Some(expected) if is_wiped(expected, found) => Err(Refusal::Incarnation { id, expected, found }),
-                Some(_) => Ok(()),
-                None => Err(Refusal::NotAMember { id }),
-            })
-        })
-    }
-
     fn log_refusal(&self, other: NodeId, refusal: &Refusal) {
-        if self.refused.should_log(&self.configured, other, refusal) {
+        if self.refused.should_log(self.admission.configured(), other, refusal) {
             tracing::warn!(node = other, "refused node {other}: {refusal}");
         }
     }
@@ -144,42 +112,65 @@ impl<RT: AsyncRuntime> PeerService<RT> {
 
 impl<RT: AsyncRuntime> Service for PeerService<RT> {
     fn introduction(&self) -> Introduction {
-        let PeerService { id, incarnation, .. } = *self;
-        match self.core() {
-            // Not `empty`: that is unknown yet, and a cluster must not form on a guess.
-            None => Introduction { id, cluster: None, incarnation, empty: false, members: Vec::new() },
-            Some(core) => Introduction {
-                id,
-                cluster: self.cluster(&core),
-                incarnation,
-                empty: core.with_metrics(is_uninitialized),
-                members: core.with_metrics(incarnations).into_iter().collect(),
-            },
+        let core = self.core();
+        Introduction {
+            id: self.id,
+            cluster: core.as_ref().and_then(|core| self.admission.cluster(core)),
+            incarnation: self.incarnation,
+            // Before the replica has started it is unknown, and a cluster must not form on a guess. A node that belongs
+            // to a cluster forms no other one.
+            empty: !self.admission.is_bound() && core.as_ref().is_some_and(|core| core.with_metrics(is_uninitialized)),
+            members: core.map_or_else(Vec::new, |core| core.with_metrics(incarnations).into_iter().collect()),
+            program: self.program.version.clone(),
+            supports: self.program.supports,
+            boot: self.boot,
         }
     }
 
-    fn admit(&self, other: &Introduction) -> Result<(), Refusal> {
-        let decision = match self.core() {
-            Some(core) => check_no_lost_entries(&core).and_then(|()| self.check_introduction(&core, other)),
-            None => Err(Refusal::Starting),
-        };
-        match &decision {
+    fn admit(&self, other: &Introduction, side: ConnectionSide) -> Result<(), Refusal> {
+        let Some(core) = self.core() else { return Err(Refusal::Starting) };
+        check_no_lost_entries(&core)?;
+        match self.admission.check_introduction(&core, other, side) {
             Ok(()) => {
-                self.introduced.lock().insert(other.id, other.incarnation);
+                core.programs.record(other);
                 self.refused.forget(other.id);
+                Ok(())
             }
-            Err(refusal) => self.log_refusal(other.id, refusal),
+            Err(Refused { reason, sent }) => {
+                self.log_refusal(other.id, &reason);
+                Err(sent)
+            }
         }
-        decision
+    }
+
+    fn join(&self, request: JoinRequest) -> BoxFuture<'static, Result<Joined, JoinRefusal>> {
+        let Some((core, queues)) = self.replica() else { return ready(Err(JoinRefusal::NoLeader)).boxed() };
+        match self.admission.cluster(&core) {
+            _ if core.lost.get().is_some() => return ready(Err(JoinRefusal::NoLeader)).boxed(),
+            None => return ready(Err(JoinRefusal::NoLeader)).boxed(),
+            Some(ours) if ours != request.cluster => {
+                return ready(Err(JoinRefusal::OtherCluster { theirs: request.cluster, ours })).boxed();
+            }
+            Some(_) => {}
+        }
+        let queues = queues.clone();
+        async move {
+            let deadline = RT::Instant::now() + JOIN_LIMIT;
+            membership_calls::join(&core, &queues, request, deadline).await
+        }
+        .boxed()
     }
 
     fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
         let Some((core, queues)) = self.replica() else {
             return ready(reply::<RT>(&PeerReply::Declined(Declined::NotRunning))).boxed();
         };
-        if let Err(refusal) = check_no_lost_entries(&core).and_then(|()| self.check_sender(&core, from)) {
-            self.log_refusal(from, &refusal);
+        if let Err(refusal) = check_no_lost_entries(&core) {
             return ready(reply::<RT>(&PeerReply::Declined(Declined::Refused(refusal)))).boxed();
+        }
+        if let Err(Refused { reason, sent }) = self.admission.check_sender(&core, from) {
+            self.log_refusal(from, &reason);
+            return ready(reply::<RT>(&PeerReply::Declined(Declined::Refused(sent)))).boxed();
         }
         let request = match wire::decode::<PeerRequest<RT>>(&request) {
             Ok(request) => request,
@@ -256,6 +247,23 @@ impl<RT: AsyncRuntime> PeerService<RT> {
             PeerRequest::HandOver { to, key, within_ms } => async move {
                 let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
                 PeerReply::HandedOver(handover::serve(&core, &queues, to, key, deadline).await)
+            }
+            .boxed(),
+            PeerRequest::UpgradeStatus => ready(PeerReply::UpgradeStatus(upgrade::own_status(&core))).boxed(),
+            PeerRequest::FinalizeUpgrade { to, within_ms } => async move {
+                let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
+                PeerReply::UpgradeFinalized(upgrade::serve(&core, &queues, to, deadline).await)
+            }
+            .boxed(),
+            PeerRequest::ChangeMember { request, within_ms } => async move {
+                let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
+                PeerReply::MemberChanged(membership_calls::serve_change(&core, &queues, request, deadline).await)
+            }
+            .boxed(),
+            PeerRequest::MembersView => ready(PeerReply::MembersView(membership_calls::serve_view(&core))).boxed(),
+            PeerRequest::Join(request) => async move {
+                let deadline = RT::Instant::now() + JOIN_LIMIT;
+                PeerReply::Joined(membership_calls::serve_join(&core, &queues, request, deadline).await)
             }
             .boxed(),
             PeerRequest::DiskLow => {

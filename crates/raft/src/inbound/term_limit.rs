@@ -33,7 +33,12 @@ fn highest<RT: AsyncRuntime>(request: &PeerRequest<RT>) -> Option<u64> {
         | PeerRequest::ReadIndex
         | PeerRequest::CallLeader(_)
         | PeerRequest::HandOver { .. }
-        | PeerRequest::DiskLow => return None,
+        | PeerRequest::DiskLow
+        | PeerRequest::UpgradeStatus
+        | PeerRequest::FinalizeUpgrade { .. }
+        | PeerRequest::ChangeMember { .. }
+        | PeerRequest::MembersView
+        | PeerRequest::Join(_) => return None,
     };
     Some(vote.leader_id.term.max(logged))
 }

@@ -17,8 +17,8 @@ use fairhold_types::NodeId;
 use openraft::{AsyncRuntime, alias::VoteOf, raft::TransferLeaderRequest};
 use std::{sync::Arc, time::Duration};
 
-/// Delay between ranks. The voter with the lowest id starts first: two candidates at the same time would split the
-/// votes.
+/// Delay between ranks in one data centre; more with nodes far apart. The voter with the lowest id starts first: two
+/// candidates at the same time would split the votes.
 const RANK_DELAY: Duration = Duration::from_millis(25);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -38,7 +38,7 @@ pub(crate) async fn on_leader_dead<RT: AsyncRuntime>(core: Arc<Core<RT>>, dead: 
     let Some(rank) = rank(&core, dead) else { return };
     for _ in 0..ATTEMPTS {
         if core.links.peer.is_refused(&leader).await {
-            RT::sleep(RANK_DELAY * rank).await;
+            RT::sleep(RANK_DELAY * rank * core.time_scale).await;
             if !campaign(&core, led, dead).await {
                 return;
             }

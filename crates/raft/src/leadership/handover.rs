@@ -89,7 +89,7 @@ async fn record_key<RT: AsyncRuntime>(
     match outcome {
         Ok(answer) => match answer.result {
             Ok(outcome) => Ok(outcome == Outcome::Done),
-            Err(Rejection::MemoryFull { .. }) => Err(HandoverError::TooManyKeys),
+            Err(Rejection::MemoryFull { .. } | Rejection::StateFull { .. }) => Err(HandoverError::TooManyKeys),
             Err(_) => Err(HandoverError::OtherRequest),
         },
         Err(ProposeError::NotProposed(_)) => Err(HandoverError::NoLeader),
@@ -126,7 +126,7 @@ fn matched<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> u6
 }
 
 /// Starts the handover and waits until another node leads; returns whether one does.
-async fn transfer_to<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId) -> bool {
+pub(crate) async fn transfer_to<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId) -> bool {
     if failpoint!(RaftTransferBegin, RT).is_err() || core.raft.trigger().transfer_leader(to).await.is_err() {
         return false;
     }

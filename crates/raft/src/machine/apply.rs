@@ -4,6 +4,9 @@
 use crate::{
     base::{
         aliases::{LogId, Members},
+        config::ReplicaConfig,
+        error::{FatalReason, StartError},
+        program::UnsupportedVersion,
         types::{BatchResults, Types},
     },
     machine::{
@@ -18,7 +21,7 @@ use fairhold_state::{
     command::{Answer, Applied, Command, Event, Rejection},
 };
 use fairhold_types::{
-    Revision, failpoint, limits,
+    ClusterVersion, Revision, SupportedVersions, failpoint, limits,
     planted::{self, Bug},
 };
 use futures_util::{Stream, StreamExt};
@@ -68,6 +71,8 @@ pub(crate) struct Machine<RT: AsyncRuntime> {
     writer: Arc<SnapshotWriter>,
     last_applied: Option<LogId>,
     members: Members,
+    /// The cluster versions that the program supports.
+    supports: SupportedVersions,
     /// The work applied since the start.
     work: u64,
     /// Whether the disk had no space for the last due snapshot.
@@ -80,18 +85,25 @@ impl<RT: AsyncRuntime> Machine<RT> {
         snapshots: Arc<dyn SnapshotStore>,
         observer: Arc<dyn ApplyObserver>,
         defects: Defects,
-        log_kept_bytes: u64,
-    ) -> io::Result<Machine<RT>> {
-        failpoint!(RaftStartLoad, RT)?;
+        config: &ReplicaConfig,
+    ) -> Result<Machine<RT>, StartError> {
+        failpoint!(RaftStartLoad, RT).map_err(StartError::Snapshot)?;
         let writer = SnapshotWriter { store: snapshots, newest: tokio::sync::Mutex::new(None) };
-        let (state, bytes, meta) = match writer.load::<RT>().await? {
+        let (state, bytes, meta) = match writer.load::<RT>().await.map_err(StartError::Snapshot)? {
             // Without `run_blocking`: nothing else runs yet that this could delay.
-            Some(snapshot) => (state_of(&*snapshot.snapshot)?, snapshot.snapshot.bytes(), snapshot.meta),
+            Some(snapshot) => {
+                let state = state_of(&*snapshot.snapshot).map_err(StartError::Snapshot)?;
+                (state, snapshot.snapshot.bytes(), snapshot.meta)
+            }
             None => (State::default(), 0, SnapshotMetaOf::<Types<RT>>::default()),
         };
         *writer.newest.lock().await = meta.last_log_id;
         let applied = meta.last_log_id.map(|id| id.index);
-        let shared = Shared::new(state, applied, bytes, log_kept_bytes, defects);
+        let (version, supports) = (state.cluster_version(), config.program.supports);
+        if !supports.includes(version) {
+            return Err(UnsupportedVersion { version, supports }.into());
+        }
+        let shared = Shared::new(state, applied, bytes, config.log_kept_bytes, defects);
         observer.replaced(&shared.read());
         Ok(Machine {
             shared: Arc::new(shared),
@@ -99,6 +111,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             writer: Arc::new(writer),
             last_applied: meta.last_log_id,
             members: meta.last_membership,
+            supports,
             work: 0,
             has_no_room: false,
         })
@@ -180,7 +193,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             if let Err(what) = run_blocking(&*self.writer.store, move || state.check()).await? {
                 let text = format!("the state before log entry {index} is inconsistent: {what}");
                 // Only the first reason is reported.
-                let _already_reported = self.shared.inconsistency.set(text.clone());
+                let _already_reported = self.shared.failure.set(FatalReason::Inconsistent(text.clone()));
                 return Err(io::Error::other(text));
             }
             self.shared.defects.record_checked(index, position)?;
@@ -188,14 +201,28 @@ impl<RT: AsyncRuntime> Machine<RT> {
         Ok(Answer { result: Err(Rejection::Defect { fingerprint }), revision })
     }
 
-    fn advance(&mut self, log_id: LogId) {
+    /// Publishes the progress. Fails if the cluster has got a version that this program does not support.
+    fn advance(&mut self, log_id: LogId) -> io::Result<()> {
         self.last_applied = Some(log_id);
-        let (revision, weight) = {
+        let (revision, weight, version) = {
             let state = self.shared.read();
-            (state.revision(), state.snapshot_weight())
+            (state.revision(), state.snapshot_weight(), state.cluster_version())
         };
         let log_bytes = self.shared.log_bytes.lock().total();
         self.shared.progress.set(Progress { applied: Some(log_id.index), revision, work: self.work, weight, log_bytes });
+        self.check_version(version)
+    }
+
+    /// Fails if the program does not support the cluster's version: it would apply later commands in another way than the
+    /// other nodes.
+    fn check_version(&self, version: ClusterVersion) -> io::Result<()> {
+        if self.supports.includes(version) {
+            return Ok(());
+        }
+        let unsupported = UnsupportedVersion { version, supports: self.supports };
+        // Only the first reason is reported.
+        let _already_reported = self.shared.failure.set(FatalReason::Unsupported(unsupported));
+        Err(io::Error::other(unsupported))
     }
 
     fn builder(&self) -> Builder<RT> {
@@ -245,7 +272,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                     BatchResults(Vec::new())
                 }
             };
-            self.advance(log_id);
+            self.advance(log_id)?;
             failpoint!(RaftApplyDone, RT)?;
             if let Some(responder) = responder {
                 responder.send(answers);
@@ -291,7 +318,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
         tracing::info!(index = meta.last_log_id.map(|id| id.index), "installed a snapshot from the leader");
         self.members = meta.last_membership.clone();
         match meta.last_log_id {
-            Some(log_id) => self.advance(log_id),
+            Some(log_id) => self.advance(log_id)?,
             None => self.last_applied = None,
         }
         self.shared.record_snapshot(self.shared.progress.get(), snapshot.bytes());

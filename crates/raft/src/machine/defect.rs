@@ -321,6 +321,8 @@ fn is_verdict(command: &Command) -> bool {
         | Command::Sweep { .. }
         | Command::ContinuePendingWork { .. } => true,
         Command::FormCluster { .. }
+        | Command::RaiseClusterVersion { .. }
+        | Command::FormClusterAt { .. }
         | Command::OpenSession(_)
         | Command::CloseSession { .. }
         | Command::ExpireSession { .. }
@@ -339,7 +341,15 @@ fn is_verdict(command: &Command) -> bool {
         | Command::SetLock(_)
         | Command::Revoke(_)
         | Command::RecordKey { .. }
-        | Command::RecordCapacity { .. } => false,
+        | Command::RecordCapacity { .. }
+        | Command::CreateJoinToken(_)
+        | Command::RevokeJoinToken { .. }
+        | Command::AdmitNode(_)
+        | Command::SettleJoin { .. }
+        | Command::RequestRemoval(_)
+        | Command::RecordRemoval { .. }
+        | Command::SetMember(_)
+        | Command::SetTiming { .. } => false,
     }
 }
 

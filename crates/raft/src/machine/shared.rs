@@ -1,7 +1,7 @@
 //! The state of this node, shared by all parts that read it, and its progress.
 
 use crate::{
-    base::watched::Watched,
+    base::{error::FatalReason, watched::Watched},
     machine::{counters::ReplicaMetrics, defect::Defects, log_bytes::LogBytes},
 };
 use fairhold_state::{
@@ -50,8 +50,8 @@ pub(crate) struct Shared<RT: AsyncRuntime> {
     pub(crate) metrics: ReplicaMetrics,
     /// The commands at which the state machine panicked.
     pub(crate) defects: Defects,
-    /// Why the replica cannot continue, if its state is inconsistent.
-    pub(crate) inconsistency: OnceLock<String>,
+    /// Why the replica cannot continue, if the state is the reason.
+    pub(crate) failure: OnceLock<FatalReason>,
 }
 
 impl<RT: AsyncRuntime> Shared<RT> {
@@ -70,7 +70,7 @@ impl<RT: AsyncRuntime> Shared<RT> {
             log_bytes: Mutex::new(log_bytes),
             metrics: ReplicaMetrics::default(),
             defects,
-            inconsistency: OnceLock::new(),
+            failure: OnceLock::new(),
         }
     }
 

@@ -42,7 +42,14 @@ pub(crate) struct Network<RT: AsyncRuntime> {
 
 impl<RT: AsyncRuntime> Network<RT> {
     fn client(&self, id: NodeId, member: &Member, lane: Lane) -> RaftClient<RT> {
-        RaftClient { from: self.id, to: self.addresses.target(id, member), lane, links: Arc::clone(&self.links) }
+        RaftClient {
+            from: self.id,
+            to: id,
+            member: member.clone(),
+            addresses: self.addresses.clone(),
+            lane,
+            links: Arc::clone(&self.links),
+        }
     }
 }
 
@@ -89,7 +96,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
         failpoint!(RaftVoteAsk, RT).map_err(unreachable_error)?;
         let vote = rpc.vote;
         let last_log_id = rpc.last_log_id;
-        let to = self.to.id;
+        let to = self.to;
         let request = wire::encode(&PeerRequest::Vote(rpc)).map_err(unreachable_error)?;
         let answer = self.send(Lane::Heartbeat, request, RPCTypes::Vote, VOTE_LIMIT);
         let links = Arc::clone(&self.links);
@@ -115,7 +122,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
         let request = PeerRequest::PreVote(rpc);
         let response = vote_in(self.call(Lane::Heartbeat, request, RPCTypes::Vote, option.hard_ttl()).await?)?;
         if response.vote_granted {
-            self.links.ballots.would_grant(vote, self.to.id);
+            self.links.ballots.would_grant(vote, self.to);
         }
         Ok(response)
     }

@@ -176,10 +176,11 @@ mod tests {
     use crate::{
         base::{
             aliases::LeaderId,
+            member_addresses::MemberAddresses,
             peer::{Introduction, Lane, Peer, PeerError, Target},
-            types::{Batch, Types},
+            types::{Batch, Member, Types},
         },
-        core::Links,
+        core::{Links, removal_notice::RemovalNotice},
     };
     use fairhold_state::command::{Command, Lifetime, Operation, Transact};
     use fairhold_types::{Path, time::WallMillis};
@@ -255,8 +256,14 @@ mod tests {
         check: impl AsyncFnOnce(&ManualPeer, BoxStream<'_, Output<TokioRuntime>>),
     ) {
         let peer = Arc::new(ManualPeer::default());
-        let to = Target { id: 2, address: String::new(), incarnation: None };
-        let client = RaftClient::<TokioRuntime> { from: 1, to, lane: Lane::Append, links: Arc::new(Links::new(peer.clone())) };
+        let client = RaftClient::<TokioRuntime> {
+            from: 1,
+            to: 2,
+            member: Member::default(),
+            addresses: MemberAddresses::default(),
+            lane: Lane::Append,
+            links: Arc::new(Links::new(peer.clone(), Arc::new(RemovalNotice::new(1, ANSWER_LIMIT)))),
+        };
         let mut answers = run(&client, stream::iter(requests).chain(stream::pending()));
         assert!(answers.next().now_or_never().is_none(), "nothing is answered yet");
         assert_eq!(peer.0.lock().unwrap().len(), N, "all requests are in flight");

@@ -3,8 +3,9 @@
 use crate::{
     base::{
         aliases::LogId,
-        peer::{Lane, PeerError, Target},
-        types::Types,
+        member_addresses::MemberAddresses,
+        peer::{Lane, PeerError},
+        types::{Member, Types},
         wire::{self, Declined, PeerReply, PeerRequest, SnapshotBegin},
     },
     core::Links,
@@ -29,7 +30,10 @@ pub(super) type RpcError<RT> = RPCError<Types<RT>>;
 /// Sends requests to one node on one lane.
 pub(crate) struct RaftClient<RT: AsyncRuntime> {
     pub(super) from: NodeId,
-    pub(super) to: Target,
+    pub(super) to: NodeId,
+    /// The other node, as it was when openraft created this client. Its address may change later.
+    pub(super) member: Member,
+    pub(super) addresses: MemberAddresses,
     pub(super) lane: Lane,
     pub(super) links: Arc<Links<RT>>,
 }
@@ -44,9 +48,9 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         action: RPCTypes,
         limit: Duration,
     ) -> impl Future<Output = Result<PeerReply<RT>, RpcError<RT>>> + Send + 'static {
-        let timer = self.links.round_trips.timer::<RT::Instant>(self.to.id, lane, &action);
-        let answer = self.links.peer.call(&self.to, lane, request);
-        let to = self.to.id;
+        let to = self.to;
+        let timer = self.links.round_trips.timer::<RT::Instant>(to, lane, &action);
+        let answer = self.links.peer.call(&self.addresses.newest_target(to, &self.member), lane, request);
         let links = Arc::clone(&self.links);
         let timeout = Timeout { action, id: self.from, target: to, timeout: limit };
         async move {
@@ -60,7 +64,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
                         timer.fail();
                     }
                     if let PeerError::Refused(refusal) = &error {
-                        links.losses.record(refusal);
+                        links.record_refusal(to, refusal);
                     }
                     return Err(peer_error(error));
                 }
@@ -69,11 +73,12 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
             match wire::decode(&bytes) {
                 Ok(PeerReply::Declined(declined)) => {
                     if let Declined::Refused(refusal) = &declined {
-                        links.losses.record(refusal);
+                        links.record_refusal(to, refusal);
                     }
                     Err(unreachable_error(declined))
                 }
                 Ok(reply) => {
+                    links.notice.record_answer(to);
                     if lane == Lane::Heartbeat {
                         links.losses.forget(to);
                     }

@@ -76,9 +76,9 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
             let ready = if core.shared.read().cluster().is_some() {
                 batch
             } else {
-                // Until the cluster has an id here, only `FormCluster` may enter the log. After a start the id may be in
-                // the log and not applied yet; the callers retry.
-                refuse(batch, NotProposed::NoLeader, |proposal| !matches!(proposal.command, Command::FormCluster { .. }))
+                // Until the cluster has an id here, only the command that gives it one may enter the log. After a start the
+                // id may be in the log and not applied yet; the callers retry.
+                refuse(batch, NotProposed::NoLeader, |proposal| !proposal.command.forms_cluster())
             };
             let ready = refuse_without_space(&core, ready);
             let ready = refuse_defects(&core, ready);

@@ -6,8 +6,8 @@ use fairhold_state::command::Command;
 /// own text.
 const FREEING_BYTES_MAX: usize = 64 * 1024;
 
-/// Whether a command is urgent: it ends something, or sets how long something lives. All other commands begin or write
-/// something.
+/// Whether a command is urgent: it ends something, sets how long something lives, or concerns the cluster itself. All
+/// other commands begin or write something.
 pub(crate) fn is_urgent(command: &Command) -> bool {
     match command {
         Command::Release { .. }
@@ -26,6 +26,16 @@ pub(crate) fn is_urgent(command: &Command) -> bool {
         | Command::SetLock(_)
         | Command::Revoke(_)
         | Command::RecordCapacity { .. }
+        | Command::CreateJoinToken(_)
+        | Command::RevokeJoinToken { .. }
+        | Command::AdmitNode(_)
+        | Command::SettleJoin { .. }
+        | Command::RequestRemoval(_)
+        | Command::RecordRemoval { .. }
+        | Command::SetMember(_)
+        | Command::SetTiming { .. }
+        | Command::RaiseClusterVersion { .. }
+        | Command::FormClusterAt { .. }
         | Command::FormCluster { .. } => true,
         Command::OpenSession(_)
         | Command::Acquire(_)

@@ -6,23 +6,24 @@ mod figures;
 mod large_values;
 mod log;
 mod lost_entries;
+mod membership;
 mod net;
 mod slow_disks;
 mod stale;
 
 use bytes::Bytes;
 use fairhold_raft::{
-    ApplyObserver, FatalReason, FormationError, LeaderHandler, MemberAddress, PeerService, Replica, ReplicaConfig, Role,
+    ApplyObserver, FatalReason, FormationError, Joined, LeaderHandler, MemberAddress, PeerService, Replica, ReplicaConfig, Role,
     defect::NoDefectStore,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
-    peer::{Introduction, Lane, Refusal},
+    peer::{ConnectionSide, Introduction, Lane, Refusal},
     snapshot::{ImageStore, SnapshotImage},
 };
 use fairhold_state::{
     State,
     command::{Answer, Command, Event, Meta, OpenSession, Outcome, WriteKey},
 };
-use fairhold_types::{ClusterId, GrantId, Incarnation, NodeId, Revision, SessionId, time::WallMillis};
+use fairhold_types::{ClusterId, GrantId, Incarnation, NodeId, Revision, SessionId, SupportedVersions, time::WallMillis};
 use futures_util::{
     FutureExt,
     future::{BoxFuture, join_all},
@@ -145,6 +146,8 @@ struct Cluster {
     snapshot_every: u64,
     election_timeout_ms: Option<(u64, u64)>,
     tune: fn(&mut ReplicaConfig),
+    /// What the nodes learned that joined later.
+    joined: BTreeMap<NodeId, Joined>,
 }
 
 impl Cluster {
@@ -183,6 +186,7 @@ impl Cluster {
             snapshot_every,
             election_timeout_ms,
             tune,
+            joined: BTreeMap::new(),
         };
         for id in 1..=size {
             cluster.start(id).await;
@@ -200,6 +204,14 @@ impl Cluster {
         config.snapshot_every = self.snapshot_every;
         config.log_kept = 5;
         config.election_timeout_ms = self.election_timeout_ms.unwrap_or(config.election_timeout_ms);
+        if let Some(joined) = self.joined.get(&id) {
+            let address = |(id, url, address): &(NodeId, String, String)| {
+                (*id, MemberAddress { url: url.clone(), address: address.clone() })
+            };
+            config.members = joined.members.iter().map(address).collect();
+            config.cluster = Some(joined.cluster);
+            config.joined = true;
+        }
         (self.tune)(&mut config);
         let peer_service = PeerService::new(&config);
         let recorder = Arc::new(Recorder::default());
@@ -550,6 +562,7 @@ async fn no_cluster_forms_before_every_member_has_started() {
         snapshot_every: 1_000,
         tune: |_| (),
         election_timeout_ms: None,
+        joined: BTreeMap::new(),
     };
     cluster.start(1).await;
     cluster.start(2).await;
@@ -607,7 +620,17 @@ async fn a_node_that_is_not_a_member_is_refused_before_its_first_request() {
     let service = cluster.node(1).service();
     let other = |id, incarnation, cluster| {
         let incarnation = Incarnation(incarnation);
-        service.admit(&Introduction { id, cluster, incarnation, empty: false, members: Vec::new() })
+        let introduction = Introduction {
+            id,
+            cluster,
+            incarnation,
+            empty: false,
+            members: Vec::new(),
+            program: None,
+            supports: SupportedVersions::OWN,
+            boot: 1,
+        };
+        service.admit(&introduction, ConnectionSide::Dialled)
     };
 
     assert_eq!(other(2, 200, ours), Ok(()));
@@ -617,12 +640,13 @@ async fn a_node_that_is_not_a_member_is_refused_before_its_first_request() {
     let found = Incarnation(7);
     assert_eq!(other(2, 7, None), Err(Refusal::Incarnation { id, expected, found }));
     assert_eq!(other(9, 900, None), Err(Refusal::NotAMember { id: 9 }));
+    assert_eq!(other(9, 900, ours), Ok(()), "it belongs to this cluster, and may have joined a moment ago");
     let theirs = ClusterId(ours.unwrap().0 ^ 1);
     assert_eq!(other(2, 200, Some(theirs)), Err(Refusal::Cluster { theirs, ours: ours.unwrap() }));
 
     let config = ReplicaConfig::new(4, BTreeMap::new(), Incarnation(4));
     let starting = PeerService::<TokioRuntime>::new(&config).service();
-    assert_eq!(starting.admit(&service.introduction()), Err(Refusal::Starting));
+    assert_eq!(starting.admit(&service.introduction(), ConnectionSide::Accepted), Err(Refusal::Starting));
     assert!(!starting.introduction().empty, "a starting node must not let a cluster form");
 }
 

@@ -2,7 +2,9 @@
 //! be held in flight.
 
 use bytes::Bytes;
-use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Service, Target};
+use fairhold_raft::peer::{
+    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Peer, PeerError, Refusal, Service, Target,
+};
 use fairhold_types::NodeId;
 use futures_util::{
     FutureExt,
@@ -22,6 +24,8 @@ pub(crate) struct Net(Arc<Mutex<Cables>>);
 
 struct Cables {
     services: BTreeMap<NodeId, Arc<dyn Service>>,
+    /// The nodes at addresses other than their first one.
+    moved: BTreeMap<String, NodeId>,
     isolated: BTreeSet<NodeId>,
     /// Pairs of nodes: the second one receives nothing from the first.
     blocked: BTreeSet<(NodeId, NodeId)>,
@@ -61,6 +65,7 @@ impl Net {
         let (cut, _) = broadcast::channel(64);
         Net(Arc::new(Mutex::new(Cables {
             services: BTreeMap::new(),
+            moved: BTreeMap::new(),
             isolated: BTreeSet::new(),
             blocked: BTreeSet::new(),
             rejecting: BTreeSet::new(),
@@ -82,6 +87,17 @@ impl Net {
         let mut cables = self.0.lock().unwrap();
         cables.services.insert(id, service);
         cables.isolated.remove(&id);
+    }
+
+    /// A node answers at this address too.
+    pub(crate) fn add_address(&self, id: NodeId, address: &str) {
+        self.0.lock().unwrap().moved.insert(address.to_owned(), id);
+    }
+
+    /// A node that is no member yet asks another one to let it join.
+    pub(crate) async fn join(&self, at: NodeId, request: JoinRequest) -> Result<Joined, JoinRefusal> {
+        let service = self.0.lock().unwrap().services[&at].clone();
+        service.join(request).await
     }
 
     pub(crate) fn unplug(&self, id: NodeId) {
@@ -227,11 +243,18 @@ struct Cable {
 }
 
 impl Cable {
-    fn dial(&self, to: NodeId) -> Result<(Arc<dyn Service>, broadcast::Receiver<NodeId>), PeerError> {
+    fn dial(&self, to: &Target) -> Result<(Arc<dyn Service>, broadcast::Receiver<NodeId>), PeerError> {
         let own = self.own.introduction();
-        let (service, cut) = self.net.find(own.id, to)?;
-        service.admit(&own).map_err(PeerError::Refused)?;
-        self.own.admit(&service.introduction()).map_err(PeerError::Refused)?;
+        let at = self.net.0.lock().unwrap().moved.get(&to.address).copied();
+        let at = at.or_else(|| to.address.strip_prefix('n')?.split_once(':')?.0.parse().ok());
+        let at = at.ok_or_else(|| PeerError::Unreachable(format!("no node has the address {}", to.address)))?;
+        let (service, cut) = self.net.find(own.id, at)?;
+        service.admit(&own, ConnectionSide::Accepted).map_err(PeerError::Refused)?;
+        let found = service.introduction();
+        if found.id != to.id {
+            return Err(PeerError::Refused(Refusal::Identity { expected: to.id, found: found.id }));
+        }
+        self.own.admit(&found, ConnectionSide::Dialled).map_err(PeerError::Refused)?;
         Ok((service, cut))
     }
 }
@@ -243,13 +266,13 @@ fn lost(error: impl ToString) -> PeerError {
 impl Peer for Cable {
     fn call(&self, to: &Target, lane: Lane, request: Bytes) -> BoxFuture<'static, Result<Bytes, PeerError>> {
         let from = self.own.introduction().id;
-        let to = to.id;
         let net = self.net.clone();
-        let path = (from, to, lane);
         let (service, mut cut) = match self.dial(to) {
             Ok(dialled) => dialled,
             Err(error) => return ready(Err(error)).boxed(),
         };
+        let to = to.id;
+        let path = (from, to, lane);
         let served = if net.arrives(path) { service.serve(from, lane, request) } else { pending().boxed() };
         let answer = TokioRuntime::spawn(async move {
             let answer = served.await;
@@ -282,7 +305,7 @@ impl Peer for Cable {
     }
 
     fn greet(&self, to: &Target) -> BoxFuture<'static, Result<Introduction, PeerError>> {
-        ready(self.dial(to.id).map(|(service, _)| service.introduction())).boxed()
+        ready(self.dial(to).map(|(service, _)| service.introduction())).boxed()
     }
 
     fn is_refused(&self, to: &Target) -> BoxFuture<'static, bool> {

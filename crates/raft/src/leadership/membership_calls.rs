@@ -1,0 +1,106 @@
+//! The calls about members: a node joins, an operator changes a member, and the list of the members.
+//!
+//! Any node accepts them and passes them to the leader. The leader checks them, records the request in the state, and
+//! leaves the rest to the reconciler. So a request that was accepted survives the leader.
+
+mod addresses;
+mod admission;
+mod changes;
+mod member_request;
+mod ready;
+mod rows;
+
+pub(crate) use admission::serve as serve_join;
+pub(crate) use changes::serve as serve_change;
+pub(crate) use ready::check_version;
+pub(crate) use rows::own_view as serve_view;
+
+use crate::{
+    base::{
+        membership::{MemberRequest, MembersView, MembershipError},
+        peer::{JoinRefusal, JoinRequest, Joined},
+        wire::{PeerReply, PeerRequest},
+    },
+    core::{CallError, Core, LeaderRoute},
+    leadership::upgrade::tells,
+    queues::Queues,
+};
+use fairhold_types::duration;
+use openraft::{AsyncRuntime, Instant};
+use std::time::Duration;
+
+/// The leader answers this much earlier than the requesting node gives up, so that its reason arrives.
+const ANSWER_MARGIN: Duration = Duration::from_millis(200);
+
+/// Lets a node join, from whichever node leads.
+pub(crate) async fn join<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    queues: &Queues,
+    request: JoinRequest,
+    deadline: RT::Instant,
+) -> Result<Joined, JoinRefusal> {
+    loop {
+        let result = match core.route() {
+            LeaderRoute::Local => serve_join(core, queues, request.clone(), deadline).await,
+            LeaderRoute::Remote(leader) if !tells(core, leader.id) => {
+                Err(JoinRefusal::NeedsUpgrade { version: core.shared.read().cluster_version() })
+            }
+            LeaderRoute::Remote(leader) => {
+                match RT::timeout_at(deadline, core.call(&leader, &PeerRequest::Join(request.clone()))).await {
+                    Ok(Ok(PeerReply::Joined(result))) => result,
+                    // A repeated request gets the same id.
+                    Ok(Ok(_) | Err(CallError::NotDelivered(_) | CallError::Lost)) | Err(_) => Err(JoinRefusal::NoLeader),
+                }
+            }
+            LeaderRoute::Unknown => Err(JoinRefusal::NoLeader),
+        };
+        match result {
+            Err(JoinRefusal::NoLeader) if core.pause(deadline).await => {}
+            result => return result,
+        }
+    }
+}
+
+/// Changes a member, from whichever node leads.
+pub(crate) async fn change<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    queues: &Queues,
+    request: MemberRequest,
+    deadline: RT::Instant,
+) -> Result<(), MembershipError> {
+    loop {
+        let result = match core.route() {
+            LeaderRoute::Local => serve_change(core, queues, request.clone(), deadline).await,
+            LeaderRoute::Remote(leader) if !tells(core, leader.id) => {
+                Err(MembershipError::NeedsUpgrade { version: core.shared.read().cluster_version() })
+            }
+            LeaderRoute::Remote(leader) => {
+                let within = deadline.saturating_duration_since(RT::Instant::now());
+                let within_ms = duration::millis(within.saturating_sub(ANSWER_MARGIN.min(within / 4)));
+                let request = PeerRequest::ChangeMember { request: request.clone(), within_ms };
+                match RT::timeout_at(deadline, core.call(&leader, &request)).await {
+                    Ok(Ok(PeerReply::MemberChanged(result))) => result,
+                    // Every change says what the member becomes, so trying again is safe.
+                    Ok(Ok(_) | Err(CallError::NotDelivered(_) | CallError::Lost)) | Err(_) => Err(MembershipError::NoLeader),
+                }
+            }
+            LeaderRoute::Unknown => Err(MembershipError::NoLeader),
+        };
+        match result {
+            Err(MembershipError::NoLeader) if core.pause(deadline).await => {}
+            result => return result,
+        }
+    }
+}
+
+/// The members as the leader knows them. Without a reachable leader, as this node knows them.
+pub(crate) async fn view<RT: AsyncRuntime>(core: &Core<RT>, deadline: RT::Instant) -> MembersView {
+    if let LeaderRoute::Remote(leader) = core.route()
+        && tells(core, leader.id)
+        && let Ok(Ok(PeerReply::MembersView(view))) =
+            RT::timeout_at(deadline, core.call(&leader, &PeerRequest::MembersView)).await
+    {
+        return view;
+    }
+    serve_view(core)
+}

@@ -1,0 +1,120 @@
+//! The settings and the addresses of a member.
+
+use crate::{
+    base::{
+        membership::MembershipError,
+        peer::{PeerError, Refusal, Target},
+        types::Member,
+    },
+    leadership::{
+        membership_calls::member_request::{Request, require_member},
+        reconciler::view::Sight,
+    },
+};
+use fairhold_state::command::{Command, SetMember};
+use fairhold_types::{
+    NodeId,
+    call::{NodeUrl, PeerAddress},
+};
+use openraft::{AsyncRuntime, ChangeMembers, Instant};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Time limit for the greeting at a new address, with the timing profile of one data centre.
+const GREETING_LIMIT: Duration = Duration::from_secs(2);
+/// Pause between two greetings.
+const GREETING_PAUSE: Duration = Duration::from_millis(200);
+
+impl<RT: AsyncRuntime> Request<'_, RT> {
+    pub(super) async fn set(
+        &self,
+        settings: SetMember,
+        url: Option<String>,
+        peer: Option<String>,
+        force: bool,
+    ) -> Result<(), MembershipError> {
+        let SetMember { key, node, .. } = settings;
+        let url = url.map(|url| url.parse().map(NodeUrl::into_string).map_err(bad_address(&url))).transpose()?;
+        let peer = peer.map(|peer| peer.parse().map(PeerAddress::into_string).map_err(bad_address(&peer))).transpose()?;
+        let command = Command::SetMember(settings);
+        command.validate().map_err(|rejection| MembershipError::BadRequest(rejection.to_string()))?;
+        if self.was_done(key)? {
+            return Ok(());
+        }
+        let sight = self.sight();
+        let member = require_member(&sight, node)?;
+        if url.is_some() || peer.is_some() {
+            self.check_unused(&sight, node, url.as_deref(), peer.as_deref())?;
+            if let Some(peer) = &peer {
+                self.check_answering(node, member, peer, force).await?;
+            }
+            self.change_members(node, |sight| {
+                let known = require_member(sight, node)?;
+                let mut member = known.clone();
+                member.url = url.clone().unwrap_or(member.url);
+                member.address = peer.clone().unwrap_or(member.address);
+                Ok((member != *known).then(|| ChangeMembers::SetNodes(BTreeMap::from([(node, member)]))))
+            })
+            .await?;
+            tracing::info!(node, ?url, ?peer, "node {node} has another address");
+        }
+        self.propose(command).await
+    }
+
+    /// Fails if another member, or a node that joins, has one of these addresses.
+    fn check_unused(&self, sight: &Sight, node: NodeId, url: Option<&str>, peer: Option<&str>) -> Result<(), MembershipError> {
+        let state = self.core.shared.read().clone();
+        let joins = state.membership().joins().map(|(id, join)| (id, join.url.clone(), join.address.clone()));
+        let members = sight.nodes.iter().map(|(id, member)| {
+            let Member { url, address, .. } = self.core.addresses.of(*id, member);
+            (*id, url, address)
+        });
+        for (other, other_url, other_peer) in members.chain(joins).filter(|(other, ..)| *other != node) {
+            let pairs = [(url, other_url), (peer, other_peer)];
+            if let Some((_, address)) = pairs.into_iter().find(|(ours, theirs)| *ours == Some(theirs.as_str())) {
+                return Err(MembershipError::AddressInUse { address, node: other });
+            }
+        }
+        Ok(())
+    }
+
+    /// Greets a member at its new address, until it answers or the deadline is near: it may be starting. No other
+    /// node may answer there.
+    async fn check_answering(&self, node: NodeId, member: &Member, peer: &str, force: bool) -> Result<(), MembershipError> {
+        let target = Target { id: node, address: peer.to_owned(), incarnation: Some(member.incarnation) };
+        let limit = GREETING_LIMIT * self.core.time_scale;
+        loop {
+            let found = match RT::timeout(limit, self.core.links.peer.greet(&target)).await {
+                Ok(Ok(found)) if (found.id, found.incarnation) == (node, member.incarnation) => return Ok(()),
+                Ok(Ok(introduction)) => Some(introduction.id),
+                Ok(Err(PeerError::Refused(refusal))) => found_by(&refusal),
+                Ok(Err(PeerError::Unreachable(_) | PeerError::Lost(_))) | Err(_) if force => return Ok(()),
+                Ok(Err(PeerError::Unreachable(_) | PeerError::Lost(_))) | Err(_) => {
+                    if RT::Instant::now() + GREETING_PAUSE + limit >= self.deadline {
+                        return Err(MembershipError::NotAnswering { address: peer.to_owned() });
+                    }
+                    RT::sleep(GREETING_PAUSE).await;
+                    continue;
+                }
+            };
+            return Err(MembershipError::WrongNode { address: peer.to_owned(), found });
+        }
+    }
+}
+
+fn bad_address<E: std::fmt::Display>(text: &str) -> impl FnOnce(E) -> MembershipError {
+    let text = text.to_owned();
+    move |error| MembershipError::BadRequest(format!("the address {text:?} is not usable: {error}"))
+}
+
+/// The node that answered a greeting with a refusal, if the refusal tells.
+fn found_by(refusal: &Refusal) -> Option<NodeId> {
+    match refusal {
+        Refusal::Identity { found, .. } => Some(*found),
+        Refusal::Incarnation { id, .. }
+        | Refusal::NotAMember { id }
+        | Refusal::Removed { id, .. }
+        | Refusal::Duplicate { id } => Some(*id),
+        Refusal::LostEntries(lost) => Some(lost.node),
+        Refusal::Version { .. } | Refusal::Cluster { .. } | Refusal::Starting | Refusal::Key(_) => None,
+    }
+}

@@ -1,0 +1,243 @@
+//! Whether the leader admits a node that joins, and which member it replaces.
+
+use crate::{
+    base::{
+        peer::{JoinRefusal, JoinRequest, Joined},
+        program::UnsupportedVersion,
+        types::Member,
+        wall_clock::wall_now,
+    },
+    core::{Core, status::silent_for},
+    leadership::{
+        membership_calls::ready::{allows_membership, leading},
+        reconciler::{
+            plan::View,
+            view::{Sight, look},
+        },
+    },
+    queues::Queues,
+};
+use fairhold_state::{
+    command::{AdmitNode, Command, JoinTokenFault, Outcome, Rejection},
+    membership::{JoinToken, Membership},
+};
+use fairhold_types::{
+    ClusterId, MemberRole, NodeId,
+    call::{NodeUrl, PeerAddress},
+    failpoint,
+    limits::{LEARNERS_MAX, VOTERS_MAX},
+    time::WallMillis,
+};
+use openraft::AsyncRuntime;
+use std::{collections::BTreeMap, time::Duration};
+
+/// How long a member must be silent before a node with a standing join token and the same address replaces it.
+const REPLACE_AFTER: Duration = Duration::from_secs(60);
+
+/// What the leader knows when a node wants to join.
+struct Admission<'a> {
+    view: &'a View,
+    /// The members, with the addresses that this node uses.
+    nodes: BTreeMap<NodeId, Member>,
+    membership: &'a Membership,
+    /// How long each member has been silent, as far as this leader can know.
+    silent: BTreeMap<NodeId, Duration>,
+    at: WallMillis,
+}
+
+/// Admits a node if this node leads. A node that was admitted before gets the same answer.
+pub(crate) async fn serve<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    queues: &Queues,
+    request: JoinRequest,
+    deadline: RT::Instant,
+) -> Result<Joined, JoinRefusal> {
+    leading(core, queues, deadline).await.ok_or(JoinRefusal::NoLeader)?;
+    let state = core.shared.read().clone();
+    let version = state.cluster_version();
+    let cluster = state.cluster().ok_or(JoinRefusal::NoLeader)?;
+    if !allows_membership(version) {
+        return Err(JoinRefusal::NeedsUpgrade { version });
+    }
+    if !request.supports.includes(version) {
+        return Err(UnsupportedVersion { version, supports: request.supports }.into());
+    }
+    let request = with_plain_addresses(request)?;
+    let membership = state.membership();
+    let sight = look(core, membership, false, |_, is_close| is_close);
+    let admission = Admission {
+        view: &sight.view,
+        nodes: sight.nodes.iter().map(|(id, member)| (*id, core.addresses.of(*id, member))).collect(),
+        membership,
+        silent: silent(core, &sight),
+        at: wall_now(),
+    };
+    if let Some((id, _)) = admission.nodes.iter().find(|(_, member)| member.incarnation == request.incarnation) {
+        let voter = sight.view.voters.contains(id) || membership.join(*id).is_some_and(|join| join.role == MemberRole::Voter);
+        let role = if voter { MemberRole::Voter } else { MemberRole::Learner };
+        return Ok(admission.joined(cluster, *id, role));
+    }
+    let replaces = admission.replaces(&request)?;
+    if failpoint!(RaftJoinAdmit, RT).is_err() {
+        return Err(JoinRefusal::NoLeader);
+    }
+    let command = Command::AdmitNode(AdmitNode {
+        token: request.token,
+        secret_hash: request.secret.hash(),
+        incarnation: request.incarnation,
+        url: request.url,
+        address: request.address,
+        replaces,
+        ids_through: sight.ids_through(),
+        at: admission.at,
+    });
+    let (id, role) = admit::<RT>(queues, command, deadline).await?;
+    core.reconcile.notify_one();
+    tracing::info!(node = id, %role, ?replaces, "node {id} was admitted with join token {}", request.token);
+    Ok(admission.joined(cluster, id, role))
+}
+
+/// Checks the addresses of a node, and brings them into their one form.
+fn with_plain_addresses(request: JoinRequest) -> Result<JoinRequest, JoinRefusal> {
+    let url = request.url.parse::<NodeUrl>().map_err(|error| bad_address(&request.url, &error))?.into_string();
+    let address = request.address.parse::<PeerAddress>().map_err(|error| bad_address(&request.address, &error))?.into_string();
+    Ok(JoinRequest { url, address, ..request })
+}
+
+fn bad_address(text: &str, error: &dyn std::error::Error) -> JoinRefusal {
+    JoinRefusal::BadRequest(format!("the address {text:?} of the new node is not usable: {error}"))
+}
+
+async fn admit<RT: AsyncRuntime>(
+    queues: &Queues,
+    command: Command,
+    deadline: RT::Instant,
+) -> Result<(NodeId, MemberRole), JoinRefusal> {
+    // If its outcome is unknown, the node tries again and gets the same id.
+    let submitted = queues.proposals.submit(command, true).map_err(|_| JoinRefusal::NoLeader)?;
+    let answer = submitted.outcome::<RT>(deadline).await.map_err(|_| JoinRefusal::NoLeader)?;
+    match answer.result {
+        Ok(Outcome::Admitted { node, role, .. }) => Ok((node, role)),
+        Ok(other) => Err(JoinRefusal::BadRequest(format!("the cluster gave no id, but {other:?}"))),
+        Err(Rejection::JoinToken(fault)) => Err(fault.into()),
+        Err(Rejection::JoinsFull { max }) => Err(JoinRefusal::TooManyJoins { max }),
+        Err(rejection) => Err(JoinRefusal::BadRequest(rejection.to_string())),
+    }
+}
+
+/// How long each member has been silent. A new leader has heard nothing from a silent member, so its own time counts.
+fn silent<RT: AsyncRuntime>(core: &Core<RT>, sight: &Sight) -> BTreeMap<NodeId, Duration> {
+    let led_for = core.links.round_trips.led_for();
+    let of = |metrics: &_, id: NodeId| {
+        if id == core.id { Duration::ZERO } else { silent_for::<RT>(metrics, id).unwrap_or(led_for) }
+    };
+    core.with_metrics(|metrics| sight.nodes.keys().map(|id| (*id, of(metrics, *id))).collect())
+}
+
+impl Admission<'_> {
+    fn joined(&self, cluster: ClusterId, id: NodeId, role: MemberRole) -> Joined {
+        let member = |(id, member): (&NodeId, &Member)| (*id, member.url.clone(), member.address.clone());
+        Joined { id, cluster, role, members: self.nodes.iter().map(member).collect() }
+    }
+
+    /// The member that a new node replaces, if any.
+    fn replaces(&self, request: &JoinRequest) -> Result<Option<NodeId>, JoinRefusal> {
+        let unknown = JoinRefusal::Token(JoinTokenFault::Unknown);
+        let token = self.membership.token(request.token).filter(|token| token.secret_hash == request.secret.hash());
+        let token = token.ok_or(unknown)?;
+        // It was admitted before, and gets the same answer.
+        if let Some((_, join)) = self.membership.join_of(request.incarnation) {
+            return Ok(join.replaces);
+        }
+        match token.used_by {
+            Some((_, incarnation)) if incarnation == request.incarnation => return Ok(token.replaces),
+            Some((node, _)) => return Err(JoinTokenFault::Used { node }.into()),
+            None if token.is_expired(self.at) => return Err(JoinTokenFault::Expired.into()),
+            None => {}
+        }
+        let replaces = if token.standing { self.replaced_by_standing(token, request)? } else { self.replaced_by_token(token)? };
+        self.check_addresses(request, replaces)?;
+        self.check_room(token.role, replaces)?;
+        Ok(replaces)
+    }
+
+    fn replaced_by_token(&self, token: &JoinToken) -> Result<Option<NodeId>, JoinRefusal> {
+        match token.replaces {
+            Some(old) if !self.view.is_member(old) => Err(JoinTokenFault::NoReplacement.into()),
+            replaces => Ok(replaces),
+        }
+    }
+
+    /// A standing token replaces the member with the same address. Otherwise it may add voters up to a number.
+    fn replaced_by_standing(&self, token: &JoinToken, request: &JoinRequest) -> Result<Option<NodeId>, JoinRefusal> {
+        let same = self.nodes.iter().find(|(_, member)| member.address == request.address || member.url == request.url);
+        match same {
+            Some((old, _)) => {
+                self.check_replaceable(*old)?;
+                Ok(Some(*old))
+            }
+            None if token.up_to.is_some_and(|up_to| self.voters_to_be() < usize::from(up_to)) => Ok(None),
+            None => Err(JoinTokenFault::NoReplacement.into()),
+        }
+    }
+
+    /// Whether a standing token may replace this member.
+    fn check_replaceable(&self, node: NodeId) -> Result<(), JoinRefusal> {
+        let unreplaceable = |why: String| Err(JoinRefusal::Unreplaceable { node, why });
+        let silent = self.silent.get(&node).copied().unwrap_or_default();
+        if silent <= REPLACE_AFTER {
+            let seconds = REPLACE_AFTER.as_secs();
+            return unreplaceable(format!("it has not been silent for {seconds} seconds"));
+        }
+        if let Some((new, join)) = self.membership.joins().find(|(_, join)| join.replaces.is_some()) {
+            let old = join.replaces.unwrap_or_default();
+            return unreplaceable(format!("node {new} is replacing node {old}"));
+        }
+        let mut others = self.view.voters.iter().filter(|voter| **voter != node);
+        match others.find(|voter| !self.view.seen(**voter).healthy) {
+            Some(voter) => unreplaceable(format!("node {voter} does not answer the leader either")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_addresses(&self, request: &JoinRequest, replaces: Option<NodeId>) -> Result<(), JoinRefusal> {
+        let members = self.nodes.iter().map(|(id, member)| (*id, member.url.as_str(), member.address.as_str()));
+        let joins = self.membership.joins().map(|(id, join)| (id, join.url.as_str(), join.address.as_str()));
+        for (node, url, address) in members.chain(joins).filter(|(node, ..)| Some(*node) != replaces) {
+            let used = [(url, &request.url), (address, &request.address)].into_iter().find(|(theirs, ours)| theirs == ours);
+            if let Some((_, address)) = used {
+                return Err(JoinRefusal::AddressInUse { address: address.clone(), node });
+            }
+        }
+        Ok(())
+    }
+
+    /// The voters, and the nodes that will be voters in addition.
+    fn voters_to_be(&self) -> usize {
+        let added = self.membership.joins().filter(|(node, join)| {
+            let is_added = join.replaces.is_none_or(|old| !self.view.voters.contains(&old));
+            join.role == MemberRole::Voter && is_added && !self.view.voters.contains(node)
+        });
+        self.view.voters.len() + added.count()
+    }
+
+    /// The learners, and the nodes that will be learners in addition.
+    fn learners_to_be(&self) -> usize {
+        let will_vote = |node: &NodeId| self.membership.join(*node).is_some_and(|join| join.role == MemberRole::Voter);
+        let joins = self.membership.joins();
+        let added = joins.filter(|(node, join)| join.role == MemberRole::Learner && !self.view.is_member(*node));
+        self.view.learners.iter().filter(|node| !will_vote(node)).count() + added.count()
+    }
+
+    fn check_room(&self, role: MemberRole, replaces: Option<NodeId>) -> Result<(), JoinRefusal> {
+        let (now, replaced, max) = match role {
+            MemberRole::Voter => (self.voters_to_be(), &self.view.voters, VOTERS_MAX),
+            MemberRole::Learner => (self.learners_to_be(), &self.view.learners, LEARNERS_MAX),
+        };
+        let is_exchange = replaces.is_some_and(|old| replaced.contains(&old));
+        if is_exchange || now < usize::from(max) { Ok(()) } else { Err(JoinRefusal::TooManyMembers { max: u64::from(max) }) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

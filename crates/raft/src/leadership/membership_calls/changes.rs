@@ -1,0 +1,188 @@
+//! Changes of a member that an operator requests.
+//!
+//! A removal is recorded in the state, and the reconciler does it. The leader makes the other changes at once. Each
+//! says what the member becomes, so a repeated request does no harm. A key is recorded after the change: from then
+//! on, every late copy of the request does nothing.
+
+use crate::{
+    base::{
+        membership::{MemberRequest, MembershipError},
+        wall_clock::wall_now,
+    },
+    core::{Core, leadership_in},
+    leadership::{
+        handover,
+        membership_calls::{
+            member_request::{Request, in_progress, require_member},
+            ready::{check_version, leading},
+        },
+        reconciler::{
+            plan::{self, Health},
+            view::Sight,
+        },
+    },
+    queues::Queues,
+};
+use fairhold_state::command::{Command, RequestRemoval, SetMember};
+use fairhold_types::{
+    NodeId,
+    limits::{LEARNERS_MAX, VOTERS_MAX},
+};
+use openraft::{AsyncRuntime, ChangeMembers};
+use std::collections::BTreeSet;
+
+/// Changes a member if this node leads.
+pub(crate) async fn serve<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    queues: &Queues,
+    request: MemberRequest,
+    deadline: RT::Instant,
+) -> Result<(), MembershipError> {
+    let leadership = leading(core, queues, deadline).await.ok_or(MembershipError::NoLeader)?;
+    check_version(&core.shared.read())?;
+    let here = Request { core, queues, leadership, deadline };
+    match request {
+        MemberRequest::Remove { node, by } => here.remove(node, by).await,
+        MemberRequest::Promote { node, key, by } => {
+            tracing::info!(node, "making node {node} a voter, as {by} requested");
+            here.once(key, here.promote(node)).await
+        }
+        MemberRequest::Demote { node, key, by } => {
+            tracing::info!(node, "making node {node} a learner, as {by} requested");
+            here.once(key, here.demote(node)).await
+        }
+        MemberRequest::Set { node, key, url, peer, force, priority, zone, by } => {
+            let settings =
+                SetMember { key, node, priority, zone, address_set: url.is_some() || peer.is_some(), by, at: wall_now() };
+            here.set(settings, url, peer, force).await
+        }
+    }
+}
+
+impl<RT: AsyncRuntime> Request<'_, RT> {
+    async fn remove(&self, node: NodeId, by: String) -> Result<(), MembershipError> {
+        let state = self.core.shared.read().clone();
+        let membership = state.membership();
+        if membership.removed_node(node).is_some() {
+            return Ok(());
+        }
+        let sight = self.sight();
+        if membership.removal(node).is_none() {
+            if membership.join(node).is_none() {
+                require_member(&sight, node)?;
+            }
+            if let Some((new, _)) = membership.replacement_of(node) {
+                return Err(in_progress(format!("node {new} is replacing node {node}")));
+            }
+            if sight.view.voters.contains(&node) {
+                let mut voters = sight.view.voters.clone();
+                voters.retain(|voter| *voter != node && !sight.view.removals.contains(voter));
+                check_remaining(&sight, &voters, node)?;
+            }
+            tracing::info!(node, "removing node {node}, as {by} requested");
+            let request = RequestRemoval { node, ids_through: sight.ids_through(), by, at: wall_now() };
+            self.propose(Command::RequestRemoval(request)).await?;
+        }
+        self.core.reconcile.notify_one();
+        self.removed(node).await
+    }
+
+    /// Waits until a node is removed.
+    async fn removed(&self, node: NodeId) -> Result<(), MembershipError> {
+        let core = self.core;
+        let deposed = core.until(|metrics| (leadership_in(metrics) != Some(self.leadership)).then_some(()));
+        let removed = async {
+            loop {
+                // First the progress, then the state: no change in between is missed.
+                let progress = core.shared.progress.get();
+                if core.shared.read().membership().removed_node(node).is_some() {
+                    return Some(());
+                }
+                core.progressed(|now| now.revision > progress.revision).await?;
+            }
+        };
+        tokio::select! {
+            biased;
+            removed = RT::timeout_at(self.deadline, removed) => match removed {
+                Ok(Some(())) => Ok(()),
+                Ok(None) => Err(MembershipError::NoLeader),
+                Err(_) => {
+                    let why = plan::removal(&self.sight().view, node).err();
+                    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                    Err(MembershipError::Unfinished { what: format!("the removal of node {node}{why}") })
+                }
+            },
+            // The next leader goes on.
+            _ = deposed => Err(MembershipError::NoLeader),
+        }
+    }
+
+    async fn promote(&self, node: NodeId) -> Result<(), MembershipError> {
+        self.change_members(node, |sight| {
+            let view = &sight.view;
+            if view.voters.contains(&node) {
+                return Ok(None);
+            }
+            let seen = view.seen(node);
+            if !seen.is_close() {
+                return Err(MembershipError::NotCaughtUp { node, lag: seen.lag.filter(|_| seen.healthy) });
+            }
+            if view.voters.len() >= usize::from(VOTERS_MAX) {
+                return Err(MembershipError::TooMany { what: "voters".to_owned(), max: u64::from(VOTERS_MAX) });
+            }
+            let mut voters = view.voters.clone();
+            voters.insert(node);
+            require_health(view.health(&voters))?;
+            Ok(Some(ChangeMembers::AddVoterIds(BTreeSet::from([node]))))
+        })
+        .await
+    }
+
+    async fn demote(&self, node: NodeId) -> Result<(), MembershipError> {
+        if node == self.core.id && self.sight().view.voters.contains(&node) {
+            return self.step_down(node).await;
+        }
+        self.change_members(node, |sight| {
+            let view = &sight.view;
+            if !view.voters.contains(&node) {
+                return Ok(None);
+            }
+            if view.learners.len() >= usize::from(LEARNERS_MAX) {
+                return Err(MembershipError::TooMany { what: "learners".to_owned(), max: u64::from(LEARNERS_MAX) });
+            }
+            let mut voters = view.voters.clone();
+            voters.remove(&node);
+            check_remaining(sight, &voters, node)?;
+            Ok(Some(ChangeMembers::RemoveVoters(BTreeSet::from([node]))))
+        })
+        .await
+    }
+
+    /// The leader itself is to lose its vote: it hands over, and the next leader makes the change.
+    async fn step_down(&self, node: NodeId) -> Result<(), MembershipError> {
+        let sight = self.sight();
+        let mut voters = sight.view.voters.clone();
+        voters.remove(&node);
+        check_remaining(&sight, &voters, node)?;
+        let Some(to) = sight.view.successor() else {
+            let Health { voters, needed, .. } = sight.view.health(&voters);
+            return Err(MembershipError::WouldLoseQuorum { voters, healthy: 0, needed });
+        };
+        tracing::info!(node = to, "transferring the leadership to node {to}, because this node becomes a learner");
+        handover::transfer_to(self.core, to).await;
+        Err(MembershipError::NoLeader)
+    }
+}
+
+/// Fails if these voters, which remain without a node, could not decide.
+fn check_remaining(sight: &Sight, voters: &BTreeSet<NodeId>, node: NodeId) -> Result<(), MembershipError> {
+    if voters.is_empty() {
+        return Err(MembershipError::LastVoter { node });
+    }
+    require_health(sight.view.health(voters))
+}
+
+fn require_health(health: Health) -> Result<(), MembershipError> {
+    let Health { voters, healthy, needed } = health;
+    if health.is_enough() { Ok(()) } else { Err(MembershipError::WouldLoseQuorum { voters, healthy, needed }) }
+}

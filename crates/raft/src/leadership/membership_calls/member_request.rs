@@ -1,0 +1,131 @@
+//! One request about a member at the leader, and how it changes Raft's membership.
+
+use crate::{
+    base::{error::ProposeError, membership::MembershipError, types::Member},
+    core::{Core, Leadership},
+    leadership::reconciler::{
+        plan::Phase,
+        steps::{self, Changes, StepError},
+        view::{Sight, look},
+    },
+    queues::Queues,
+};
+use fairhold_state::command::{Command, Rejection, WriteKey};
+use fairhold_types::{NodeId, time::WallMillis};
+use openraft::AsyncRuntime;
+use std::time::Duration;
+
+/// Pause before another attempt while other changes are in progress.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// One request at the leader.
+pub(super) struct Request<'c, RT: AsyncRuntime> {
+    pub(super) core: &'c Core<RT>,
+    pub(super) queues: &'c Queues,
+    pub(super) leadership: Leadership,
+    pub(super) deadline: RT::Instant,
+}
+
+impl<RT: AsyncRuntime> Request<'_, RT> {
+    pub(super) fn sight(&self) -> Sight {
+        let state = self.core.shared.read().clone();
+        look(self.core, state.membership(), false, |_, is_close| is_close)
+    }
+
+    /// Makes a change of Raft's membership that `decide` chooses, once no other change is in progress. `None` if
+    /// there is nothing to change.
+    pub(super) async fn change_members(
+        &self,
+        node: NodeId,
+        decide: impl Fn(&Sight) -> Result<Option<Changes>, MembershipError>,
+    ) -> Result<(), MembershipError> {
+        let mut begun = false;
+        let what = || format!("the change of node {node}");
+        loop {
+            if self.core.leadership() != Some(self.leadership) {
+                return Err(MembershipError::NoLeader);
+            }
+            let sight = self.sight();
+            require_member(&sight, node)?;
+            if let Some(other) = other_change(&sight, node) {
+                return Err(in_progress(other));
+            }
+            if sight.view.phase == Phase::Uniform {
+                let Some(changes) = decide(&sight)? else { return Ok(()) };
+                begun = true;
+                let changed = steps::change(self.core, self.leadership, sight.set_by, changes, true);
+                match RT::timeout_at(self.deadline, changed).await {
+                    Ok(Ok(())) => return Ok(()),
+                    Ok(Err(StepError::Deposed)) => return Err(MembershipError::NoLeader),
+                    Ok(Err(error)) => tracing::debug!(node, "the change of node {node} is tried again: {error}"),
+                    Err(_) => return Err(MembershipError::Unfinished { what: what() }),
+                }
+            }
+            let pause = RT::sleep(RETRY_PAUSE);
+            if RT::timeout_at(self.deadline, pause).await.is_err() {
+                return Err(if begun {
+                    MembershipError::Unfinished { what: what() }
+                } else {
+                    in_progress("the voters are changing".to_owned())
+                });
+            }
+        }
+    }
+
+    /// Makes a change unless it was made before under the same key, and then records the key.
+    pub(super) async fn once(
+        &self,
+        key: Option<WriteKey>,
+        change: impl Future<Output = Result<(), MembershipError>>,
+    ) -> Result<(), MembershipError> {
+        if self.was_done(key)? {
+            return Ok(());
+        }
+        change.await?;
+        match key {
+            // The time is only for display, and this one is never shown.
+            Some(key) => self.propose(Command::RecordKey { key, at: WallMillis(0) }).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn was_done(&self, key: Option<WriteKey>) -> Result<bool, MembershipError> {
+        let Some(key) = key else { return Ok(false) };
+        self.core.shared.read().was_written(key).map_err(|_| MembershipError::OtherRequest)
+    }
+
+    pub(super) async fn propose(&self, command: Command) -> Result<(), MembershipError> {
+        let submitted = self.queues.proposals.submit(command, true).map_err(|_| MembershipError::NoLeader)?;
+        match submitted.outcome::<RT>(self.deadline).await {
+            Ok(answer) => match answer.result {
+                Ok(_) => Ok(()),
+                Err(Rejection::MemoryFull { .. } | Rejection::StateFull { .. }) => Err(MembershipError::TooManyKeys),
+                Err(Rejection::IdempotencyMismatch { .. }) => Err(MembershipError::OtherRequest),
+                Err(rejection) => Err(MembershipError::BadRequest(rejection.to_string())),
+            },
+            // A repeated request does nothing, so trying again is safe.
+            Err(ProposeError::NotProposed(_) | ProposeError::Unknown(_)) => Err(MembershipError::NoLeader),
+        }
+    }
+}
+
+pub(super) fn require_member(sight: &Sight, node: NodeId) -> Result<&Member, MembershipError> {
+    let members = || sight.nodes.keys().copied().collect();
+    sight.nodes.get(&node).ok_or_else(|| MembershipError::NotMember { node, members: members() })
+}
+
+/// The pending request that concerns a member.
+fn other_change(sight: &Sight, node: NodeId) -> Option<String> {
+    if sight.view.removals.contains(&node) {
+        return Some(format!("node {node} is being removed"));
+    }
+    if sight.view.joins.contains_key(&node) {
+        return Some(format!("node {node} is joining"));
+    }
+    let replacement = sight.view.joins.iter().find(|(_, join)| join.replaces == Some(node));
+    replacement.map(|(new, _)| format!("node {new} is replacing node {node}"))
+}
+
+pub(super) fn in_progress(what: String) -> MembershipError {
+    MembershipError::ChangeInProgress { what }
+}

@@ -1,0 +1,94 @@
+//! What the leader sees: Raft's membership, what it knows about the members, and the requests in the state.
+
+use crate::{
+    base::{
+        aliases::LogId,
+        types::{Member, Types},
+    },
+    core::{
+        Core,
+        status::{lag_of_some_log, silent_for},
+    },
+    leadership::reconciler::plan::{PendingJoin, Phase, Seen, View},
+};
+use fairhold_state::membership::Membership;
+use fairhold_types::NodeId;
+use openraft::{AsyncRuntime, RaftMetrics};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// A member that has acknowledged nothing for this many leases is not healthy.
+const HEALTHY_LEASES: u32 = 2;
+
+/// What the leader sees at one moment.
+pub(crate) struct Sight {
+    pub(crate) view: View,
+    /// The log entry that set the members.
+    pub(crate) set_by: Option<LogId>,
+    /// The members.
+    pub(crate) nodes: BTreeMap<NodeId, Member>,
+}
+
+impl Sight {
+    /// The highest id of a member.
+    pub(crate) fn ids_through(&self) -> NodeId {
+        self.nodes.last_key_value().map_or(0, |(id, _)| *id)
+    }
+}
+
+/// Looks around. `has_caught_up` gets each learner, and whether it is close behind now.
+pub(crate) fn look<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    membership: &Membership,
+    abandoned: bool,
+    mut has_caught_up: impl FnMut(NodeId, bool) -> bool,
+) -> Sight {
+    let mut sight = core.with_metrics(|metrics| sight(core, metrics, membership, abandoned));
+    for learner in &sight.view.learners {
+        if let Some(seen) = sight.view.seen.get_mut(learner) {
+            seen.caught_up = has_caught_up(*learner, seen.is_close());
+        }
+    }
+    sight
+}
+
+fn sight<RT: AsyncRuntime>(core: &Core<RT>, metrics: &RaftMetrics<Types<RT>>, membership: &Membership, abandoned: bool) -> Sight {
+    let members = metrics.membership_config.membership();
+    let configs = members.get_joint_config();
+    let voters: BTreeSet<NodeId> = configs.last().cloned().unwrap_or_default();
+    let nodes: BTreeMap<NodeId, Member> = members.nodes().map(|(id, member)| (*id, member.clone())).collect();
+    let learners = nodes.keys().copied().filter(|id| !voters.contains(id)).collect();
+    let set_by = *metrics.membership_config.log_id();
+    let phase = if set_by != *metrics.committed_membership_config.log_id() {
+        Phase::Uncommitted
+    } else if configs.len() > 1 {
+        Phase::Joint { abandoned }
+    } else {
+        Phase::Uniform
+    };
+    let seen = nodes.keys().map(|id| {
+        let healthy = is_healthy(core.lease, metrics, *id);
+        (*id, Seen { healthy, lag: lag_of_some_log(metrics, &core.links.losses, *id), caught_up: false })
+    });
+    let joins = membership.joins().map(|(node, join)| {
+        let is_replaced_recorded = join.replaces.is_none_or(|old| membership.removed_node(old).is_some());
+        (node, PendingJoin { role: join.role, replaces: join.replaces, is_replaced_recorded })
+    });
+    let view = View {
+        leader: core.id,
+        voters,
+        learners,
+        phase,
+        seen: seen.collect(),
+        joins: joins.collect(),
+        removals: membership.removals().map(|(node, _)| node).collect(),
+    };
+    Sight { view, set_by, nodes }
+}
+
+/// Whether a member answers this leader. The leader itself always does.
+pub(crate) fn is_healthy<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> bool {
+    id == metrics.id || silent_for(metrics, id).is_some_and(|silent| silent <= lease * HEALTHY_LEASES)
+}

@@ -1,0 +1,154 @@
+//! The upgrade of a running cluster to its next version, when every member runs a program that supports it.
+//!
+//! etcd raises its cluster version by itself, seconds after the last member restarts, and then an older program cannot
+//! start any more. Here an operator decides when the way back ends.
+
+use crate::{
+    base::{
+        error::{FinalizeError, ProposeError},
+        upgrade_status::{MemberProgram, UpgradeStatus},
+        wire::{PeerReply, PeerRequest},
+    },
+    core::{
+        CallError, Core, LeaderRoute,
+        status::{is_silent, silent_for},
+    },
+    queues::Queues,
+};
+use fairhold_state::command::Command;
+use fairhold_types::{ClusterVersion, NodeId, SupportedVersions, duration};
+use openraft::{AsyncRuntime, Instant};
+
+/// The first version whose programs can be asked about an upgrade and about members.
+const TELLS_SINCE: ClusterVersion = ClusterVersion(2);
+
+/// The status as the leader knows it. Without a reachable leader, as this node knows it.
+pub(crate) async fn status<RT: AsyncRuntime>(core: &Core<RT>, deadline: RT::Instant) -> UpgradeStatus {
+    if let LeaderRoute::Remote(leader) = core.route()
+        && tells(core, leader.id)
+        && let Ok(Ok(PeerReply::UpgradeStatus(status))) =
+            RT::timeout_at(deadline, core.call(&leader, &PeerRequest::UpgradeStatus)).await
+    {
+        return status;
+    }
+    own_status(core)
+}
+
+/// The status as this node knows it. Only the leader knows whether the others answer.
+pub(crate) fn own_status<RT: AsyncRuntime>(core: &Core<RT>) -> UpgradeStatus {
+    let version = core.shared.read().cluster_version();
+    let next = Some(version.next()).filter(|next| core.program.supports.includes(*next));
+    let leads = core.leadership().is_some();
+    let members = core.with_metrics(|metrics| {
+        let ids = metrics.membership_config.nodes().map(|(id, _)| *id);
+        ids.map(|id| {
+            let is_self = id == core.id;
+            let program = if is_self { Some(core.program.clone()) } else { core.programs.of(id) };
+            let is_silent = leads && !is_self && is_silent(core.lease, metrics, id);
+            (MemberProgram { id, program, silent: silent_for(metrics, id) }, is_silent)
+        })
+        .collect::<Vec<_>>()
+    });
+    let mut blockers: Vec<String> = match next {
+        Some(next) => members.iter().filter_map(|(member, is_silent)| blocker(member, *is_silent, next)).collect(),
+        None => Vec::new(),
+    };
+    if next.is_some() && !leads && blockers.is_empty() {
+        blockers.push("no leader answers: a majority of the nodes must be able to reach each other".to_owned());
+    }
+    UpgradeStatus { version, next, members: members.into_iter().map(|(member, _)| member).collect(), blockers }
+}
+
+/// Why a member stands in the way of a version.
+fn blocker(member: &MemberProgram, is_silent: bool, next: ClusterVersion) -> Option<String> {
+    let id = member.id;
+    match &member.program {
+        _ if is_silent => Some(format!("node {id} does not answer the leader: start it")),
+        None => Some(format!("node {id} has not introduced itself yet: try again in a second")),
+        Some(program) if !program.supports.includes(next) => {
+            let version = program.version.as_deref().unwrap_or("an older program");
+            let supports = program.supports;
+            Some(format!("node {id} runs {version}, which supports cluster version {supports}: restart it with a newer program"))
+        }
+        Some(_) => None,
+    }
+}
+
+/// Raises the cluster's version to the next one, from whichever node leads. If it is `to` already, nothing changes.
+pub(crate) async fn finalize<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    queues: &Queues,
+    to: ClusterVersion,
+    deadline: RT::Instant,
+) -> Result<(), FinalizeError> {
+    loop {
+        let result = match core.route() {
+            LeaderRoute::Local => serve(core, queues, to, deadline).await,
+            LeaderRoute::Remote(leader) if !tells(core, leader.id) => Err(FinalizeError::Blocked(own_status(core).blockers)),
+            LeaderRoute::Remote(leader) => {
+                let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
+                let request = PeerRequest::FinalizeUpgrade { to, within_ms };
+                match RT::timeout_at(deadline, core.call(&leader, &request)).await {
+                    Ok(Ok(PeerReply::UpgradeFinalized(result))) => result,
+                    Ok(Err(CallError::NotDelivered(_))) => Err(FinalizeError::NoLeader),
+                    // A repeated request does nothing, so trying again is safe.
+                    Ok(Ok(_) | Err(CallError::Lost)) | Err(_) => Err(FinalizeError::NoLeader),
+                }
+            }
+            LeaderRoute::Unknown => Err(FinalizeError::NoLeader),
+        };
+        match result {
+            Err(FinalizeError::NoLeader) if core.pause(deadline).await => {}
+            result => return result,
+        }
+    }
+}
+
+/// Raises the version if this node leads and every member supports it.
+pub(crate) async fn serve<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    queues: &Queues,
+    to: ClusterVersion,
+    deadline: RT::Instant,
+) -> Result<(), FinalizeError> {
+    if core.leadership().is_none() {
+        return Err(FinalizeError::NoLeader);
+    }
+    // A new leader may not have applied everything from the previous leader yet.
+    let caught_up = async { core.applied(queues.barriers.next(false).await.ok()?).await };
+    RT::timeout_at(deadline, caught_up).await.ok().flatten().ok_or(FinalizeError::NoLeader)?;
+    let status = own_status(core);
+    if status.version == to {
+        return Ok(());
+    }
+    match status.next {
+        Some(next) if next == to => {}
+        next => return Err(FinalizeError::NotNext { to, version: status.version, next }),
+    }
+    if !status.blockers.is_empty() {
+        return Err(FinalizeError::Blocked(status.blockers));
+    }
+    tracing::info!(version = %to, "raising the cluster's version to {to}, as requested");
+    let outcome = match queues.proposals.submit(Command::RaiseClusterVersion { to }, true) {
+        Ok(submitted) => submitted.outcome::<RT>(deadline).await,
+        Err(reason) => Err(reason.into()),
+    };
+    match outcome {
+        // The command refuses nothing. If it did nothing, another request was faster.
+        Ok(_) => Ok(()),
+        Err(ProposeError::NotProposed(_) | ProposeError::Unknown(_)) => Err(FinalizeError::NoLeader),
+    }
+}
+
+/// Whether a node's program knows the requests of cluster version 2.
+pub(crate) fn tells<RT: AsyncRuntime>(core: &Core<RT>, node: NodeId) -> bool {
+    core.programs.of(node).is_none_or(|program| program.supports.includes(TELLS_SINCE))
+}
+
+/// The highest version that all nodes support: a new cluster gets it. `None` while a node has not introduced itself.
+pub(crate) fn first_version<RT: AsyncRuntime>(core: &Core<RT>) -> Option<ClusterVersion> {
+    let programs = own_status(core).members.into_iter().map(|member| member.program);
+    let supported: Vec<SupportedVersions> =
+        programs.map(|program| program.map(|program| program.supports)).collect::<Option<_>>()?;
+    supported.into_iter().map(SupportedVersions::newest).min()
+}
