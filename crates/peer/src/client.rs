@@ -2,7 +2,7 @@
 
 use crate::{
     frame::PAYLOAD_BYTES_MAX,
-    handshake::{self, HANDSHAKE_TIMEOUT, HandshakeSettings, Purpose},
+    handshake::{self, HANDSHAKE_TIMEOUT, HandshakeSettings},
     key::PeerKeys,
     lane::{LaneQueue, LaneTask},
     lane_context::{LaneContext, NOT_READY, SHUTTING_DOWN},
@@ -123,7 +123,7 @@ impl Peer for TcpPeer {
             tokio::select! {
                 biased;
                 () = shared.closed() => Err(PeerError::Unreachable(SHUTTING_DOWN.to_owned())),
-                greeted = handshake::dial(&to, Purpose::Greet, &*service, &shared.settings) => {
+                greeted = handshake::dial(&to, None, &*service, &shared.settings) => {
                     if let Err(PeerError::Refused(refusal @ Refusal::Key(_))) = &greeted {
                         shared.log_refusal(&to, refusal);
                     }

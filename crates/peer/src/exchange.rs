@@ -1,13 +1,14 @@
 //! A connection during its handshake: what each side sends, proves and receives.
 
 use crate::{
+    compat::IntroductionV3,
     frame::{Frame, FrameCodec, FrameKind, HANDSHAKE_BYTES_MAX},
     handshake_error::HandshakeError,
     key::{Keys, PROOF_BYTES, Proof, Side, Transcript},
     reader::{FrameLimits, FrameReader},
 };
 use bytes::{Bytes, BytesMut};
-use fairhold_raft::peer::{KeyMismatch, Refusal, WIRE_VERSION};
+use fairhold_raft::peer::{Introduction, KeyMismatch, Refusal, WIRE_VERSION, WIRE_VERSION_OLDEST};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
@@ -40,6 +41,8 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct Exchange {
     connection: Connection,
+    /// The wire version of the connection.
+    version: u16,
     transcript: Transcript,
     keys: Arc<Keys>,
     side: Side,
@@ -59,29 +62,78 @@ impl Message {
 }
 
 impl Exchange {
-    pub(crate) fn new(stream: TcpStream, side: Side, keys: Arc<Keys>, frame_limits: &FrameLimits) -> io::Result<Self> {
+    /// Begins in a dialler. `version` is the wire version that it offers.
+    pub(crate) async fn dial(
+        stream: TcpStream,
+        version: u16,
+        keys: Arc<Keys>,
+        frame_limits: &FrameLimits,
+    ) -> Result<Self, HandshakeError> {
+        let mut exchange = Exchange::new(stream, version, Side::Dialler, keys, frame_limits)?;
+        exchange.write(&preamble(version)).await?;
+        Ok(exchange)
+    }
+
+    /// The wire version of the connection.
+    pub(crate) fn version(&self) -> u16 {
+        self.version
+    }
+
+    /// Receives the acceptor's preamble. The inner error: it speaks another version.
+    pub(crate) async fn receive_version(&mut self) -> Result<Result<(), Refusal>, HandshakeError> {
+        let theirs = self.receive_preamble().await?;
+        Ok(if theirs == self.version { Ok(()) } else { Err(Refusal::Version { theirs, ours: self.version }) })
+    }
+
+    /// Begins in an acceptor, with the preambles. Without a common version, the inner error has its refusal.
+    pub(crate) async fn accept(
+        stream: TcpStream,
+        keys: Arc<Keys>,
+        frame_limits: &FrameLimits,
+    ) -> Result<(Self, Result<(), Refusal>), HandshakeError> {
+        let mut exchange = Exchange::new(stream, WIRE_VERSION, Side::Acceptor, keys, frame_limits)?;
+        // Only a node learns anything: this node sends its preamble only after it has received the magic.
+        let theirs = exchange.receive_preamble().await?;
+        let is_spoken = (WIRE_VERSION_OLDEST..=WIRE_VERSION).contains(&theirs);
+        if is_spoken {
+            exchange.version = theirs;
+            exchange.transcript = Transcript::new(theirs);
+        }
+        exchange.write(&preamble(exchange.version)).await?;
+        Ok((exchange, if is_spoken { Ok(()) } else { Err(Refusal::Version { theirs, ours: WIRE_VERSION }) }))
+    }
+
+    fn new(stream: TcpStream, version: u16, side: Side, keys: Arc<Keys>, frame_limits: &FrameLimits) -> io::Result<Self> {
         crate::socket::configure(&stream)?;
         let (reader, writer) = stream.into_split();
         let connection = Connection { reader: FrameReader::new(reader, frame_limits), writer };
-        Ok(Exchange { connection, transcript: Transcript::new(), keys, side })
+        Ok(Exchange { connection, version, transcript: Transcript::new(version), keys, side })
     }
 
     /// Sends bytes that are not a frame.
-    pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), HandshakeError> {
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), HandshakeError> {
         Ok(self.connection.writer.write_all(bytes).await?)
     }
 
-    /// Receives the peer's preamble. The inner error is a refusal of its version.
-    pub(crate) async fn receive_preamble(&mut self) -> Result<Result<(), Refusal>, HandshakeError> {
+    /// Receives the peer's preamble, and returns its version.
+    async fn receive_preamble(&mut self) -> Result<u16, HandshakeError> {
         let mut bytes = [0; PREAMBLE_BYTES];
         self.connection.reader.read_exact(&mut bytes).await?;
         let [magic @ .., low, high] = bytes;
-        if magic != MAGIC {
-            return Err(HandshakeError::NotANode);
-        }
-        match u16::from_le_bytes([low, high]) {
-            WIRE_VERSION => Ok(Ok(())),
-            theirs => Ok(Err(Refusal::Version { theirs, ours: WIRE_VERSION })),
+        if magic == MAGIC { Ok(u16::from_le_bytes([low, high])) } else { Err(HandshakeError::NotANode) }
+    }
+
+    /// Sends this node's introduction, with a proof that a member sent it.
+    pub(crate) async fn send_introduction(&mut self, kind: FrameKind, own: &Introduction) -> Result<(), HandshakeError> {
+        let frame = frame_with_introduction(kind, self.version, own, &mut self.transcript, &self.keys, self.side)?;
+        self.send(frame).await
+    }
+
+    /// Reads the peer's introduction.
+    pub(crate) fn read_introduction(&self, message: &Message) -> Result<Introduction, HandshakeError> {
+        match self.version {
+            WIRE_VERSION => message.read(),
+            _ => message.read::<IntroductionV3>().map(Introduction::from),
         }
     }
 
@@ -180,6 +232,14 @@ impl Exchange {
     }
 }
 
+/// The first bytes of a connection of this wire version.
+#[must_use]
+pub fn preamble(version: u16) -> [u8; PREAMBLE_BYTES] {
+    let [low, high] = version.to_le_bytes();
+    let [a, b, c, d, e, f, g, h] = MAGIC;
+    [a, b, c, d, e, f, g, h, low, high]
+}
+
 /// Makes a frame without a proof, and adds it to the transcript.
 pub(crate) fn frame_without_proof(
     kind: FrameKind,
@@ -203,6 +263,21 @@ pub(crate) fn frame_with_proof(
     transcript.add(kind, &value);
     let proof = keys.own().prove(side, transcript);
     Ok(Frame { kind, number: 0, payload: [&proof[..], &value].concat().into() })
+}
+
+/// Makes a frame with this node's introduction, in the form of the wire version.
+pub(crate) fn frame_with_introduction(
+    kind: FrameKind,
+    version: u16,
+    own: &Introduction,
+    transcript: &mut Transcript,
+    keys: &Keys,
+    side: Side,
+) -> Result<Frame, HandshakeError> {
+    match version {
+        WIRE_VERSION => frame_with_proof(kind, own, transcript, keys, side),
+        _ => frame_with_proof(kind, &IntroductionV3::from(own), transcript, keys, side),
+    }
 }
 
 fn sealed(value: &impl Serialize) -> Result<Bytes, HandshakeError> {

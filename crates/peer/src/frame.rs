@@ -59,6 +59,10 @@ pub enum FrameKind {
     Introduction,
     /// The acceptor admits the dialler.
     Admitted,
+    /// The dialler wants to join the acceptor's cluster.
+    Join,
+    /// The cluster's decision on the join.
+    Joined,
 }
 
 impl FrameKind {
@@ -73,6 +77,8 @@ impl FrameKind {
             FrameKind::Proof => 7,
             FrameKind::Introduction => 8,
             FrameKind::Admitted => 9,
+            FrameKind::Join => 10,
+            FrameKind::Joined => 11,
         }
     }
 
@@ -87,6 +93,8 @@ impl FrameKind {
             7 => Ok(FrameKind::Proof),
             8 => Ok(FrameKind::Introduction),
             9 => Ok(FrameKind::Admitted),
+            10 => Ok(FrameKind::Join),
+            11 => Ok(FrameKind::Joined),
             unknown => Err(FrameError::UnknownKind(unknown)),
         }
     }
@@ -374,7 +382,7 @@ mod tests {
 
     #[test]
     fn an_unknown_kind_with_a_valid_checksum_is_refused() {
-        for kind in (0..=u8::MAX).filter(|kind| !(1..=9).contains(kind)) {
+        for kind in (0..=u8::MAX).filter(|kind| !(1..=11).contains(kind)) {
             let mut bytes = written(request());
             bytes[LENGTH_BYTES] = kind;
             let end = bytes.len() - CHECKSUM_BYTES;

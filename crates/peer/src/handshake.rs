@@ -1,20 +1,26 @@
 //! The handshake of two nodes: preambles, proofs, introductions and refusals, before any request.
 //!
 //! Until the other side has proved that it is a member (`key`), each side reveals only its node id and its purpose. The
-//! preamble is the same in all versions, so that nodes of different versions can exchange their versions.
+//! preamble is the same in all versions. A dialler offers its newest version; if the acceptor answers with an older one
+//! that the dialler speaks too, the dialler dials again with that one. A node that wants to join dials only with the
+//! newest one.
 
 pub use crate::{
-    exchange::{MAGIC, PREAMBLE_BYTES},
+    exchange::{MAGIC, PREAMBLE_BYTES, preamble},
     handshake_error::HandshakeError,
 };
 
 use crate::{
+    compat::refusal_in,
     exchange::{self, Connection, Exchange},
     frame::{Frame, FrameError, FrameKind},
     key::{Keys, PeerKeys, Side, Transcript},
     reader::FrameLimits,
 };
-use fairhold_raft::peer::{Introduction, KeyMismatch, Lane, PeerError, Refusal, Service, Target, WIRE_VERSION};
+use fairhold_raft::peer::{
+    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, KeyMismatch, Lane, PeerError, Refusal, Service, Target,
+    WIRE_VERSION, WIRE_VERSION_OLDEST,
+};
 use fairhold_types::NodeId;
 use serde::{Deserialize, Serialize};
 use std::{io, time::Duration};
@@ -26,15 +32,18 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The connect timeout: after this time the host counts as unreachable.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The oldest wire version in which a node can join.
+pub const JOIN_WIRE_VERSION: u16 = 4;
+
 /// Random bytes that make each handshake unique.
 pub type Nonce = [u8; 32];
 
 /// The dialler's first message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The dialler's node id.
+    /// The dialler's node id; 0 if it wants to join, because then it has none.
     pub from: NodeId,
-    /// The node id that it expects to reach.
+    /// The node id that it expects to reach; 0 if it wants to join, because then it knows only addresses.
     pub to: NodeId,
     /// The purpose of the connection.
     pub purpose: Purpose,
@@ -56,6 +65,8 @@ pub enum Purpose {
     Greet,
     /// To carry the requests of one lane.
     Lane(Lane),
+    /// To join the peer's cluster, nothing else.
+    Join,
 }
 
 /// The result of an accepted connection's handshake.
@@ -69,14 +80,15 @@ pub(crate) enum Accepted {
     Admitted { connection: Connection, from: NodeId, lane: Lane },
     /// A member that received a refusal with its reason, or a node of another version.
     Refused { from: Option<NodeId>, refusal: Refusal },
+    /// A node that waits for the cluster's decision.
+    Joining(Box<Joining>),
 }
 
-/// This node's preamble.
-#[must_use]
-pub fn preamble() -> [u8; PREAMBLE_BYTES] {
-    let [low, high] = WIRE_VERSION.to_le_bytes();
-    let [a, b, c, d, e, f, g, h] = MAGIC;
-    [a, b, c, d, e, f, g, h, low, high]
+/// A node that wants to join. It has proved that it has the cluster's peer key, but it is no member.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    pub(crate) exchange: Exchange,
+    pub(crate) request: JoinRequest,
 }
 
 /// The dialler's hello.
@@ -100,13 +112,13 @@ pub fn proof(transcript: &mut Transcript, keys: &Keys) -> Result<Frame, Handshak
 }
 
 /// The acceptor's proof and introduction.
-pub fn welcome(own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    exchange::frame_with_proof(FrameKind::Welcome, own, transcript, keys, Side::Acceptor)
+pub fn welcome(version: u16, own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
+    exchange::frame_with_introduction(FrameKind::Welcome, version, own, transcript, keys, Side::Acceptor)
 }
 
 /// The dialler's introduction.
-pub fn introduction(own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    exchange::frame_with_proof(FrameKind::Introduction, own, transcript, keys, Side::Dialler)
+pub fn introduction(version: u16, own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
+    exchange::frame_with_introduction(FrameKind::Introduction, version, own, transcript, keys, Side::Dialler)
 }
 
 /// The frame that admits a dialler.
@@ -119,6 +131,16 @@ pub fn refused(refusal: &Refusal, transcript: &mut Transcript, keys: &Keys) -> R
     exchange::frame_with_proof(FrameKind::Refused, refusal, transcript, keys, Side::Acceptor)
 }
 
+/// The request of a node that wants to join.
+pub fn join(request: &JoinRequest, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
+    exchange::frame_with_proof(FrameKind::Join, request, transcript, keys, Side::Dialler)
+}
+
+/// The cluster's decision on a join.
+pub fn joined(decision: &Result<Joined, JoinRefusal>, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
+    exchange::frame_with_proof(FrameKind::Joined, decision, transcript, keys, Side::Acceptor)
+}
+
 /// The parameters of one side of a handshake.
 #[derive(Debug, Clone)]
 pub(crate) struct HandshakeSettings {
@@ -127,25 +149,34 @@ pub(crate) struct HandshakeSettings {
     pub(crate) time_limit: Duration,
 }
 
-/// Dials a node and performs the handshake. No request can reach the peer before this returns.
+/// Dials a node and performs the handshake. No request can reach the peer before this returns. Without a lane, the
+/// handshake ends with the peer's introduction.
 pub(crate) async fn dial(
     to: &Target,
-    purpose: Purpose,
+    lane: Option<Lane>,
     service: &dyn Service,
     settings: &HandshakeSettings,
 ) -> Result<(Connection, Introduction), PeerError> {
     let unreachable = |reason: String| PeerError::Unreachable(format!("node {} at {}: {reason}", to.id, to.address));
     let time_limit = settings.time_limit;
-    let connect_limit = CONNECT_TIMEOUT.min(time_limit);
-    let stream = match timeout(connect_limit, TcpStream::connect(&to.address)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(unreachable(error.to_string())),
-        Err(_) => return Err(unreachable(format!("no connection within {connect_limit:?}"))),
-    };
-    let answered = timeout(time_limit, introduce(stream, to, purpose, service, settings)).await;
-    match answered.unwrap_or(Err(HandshakeError::TimedOut(time_limit))) {
-        Ok(answer) => answer.map_err(PeerError::Refused),
-        Err(error) => Err(unreachable(error.to_string())),
+    let mut version = WIRE_VERSION;
+    loop {
+        let stream = connect(&to.address, CONNECT_TIMEOUT.min(time_limit)).await.map_err(unreachable)?;
+        let answered = timeout(time_limit, introduce(stream, version, to, lane, service, settings)).await;
+        match answered.unwrap_or(Err(HandshakeError::TimedOut(time_limit))) {
+            // An older program.
+            Ok(Err(Refusal::Version { theirs, .. })) if (WIRE_VERSION_OLDEST..version).contains(&theirs) => version = theirs,
+            Ok(answer) => return answer.map_err(PeerError::Refused),
+            Err(error) => return Err(unreachable(error.to_string())),
+        }
+    }
+}
+
+/// Opens a connection, or returns the reason why there is none.
+pub(crate) async fn connect(address: &str, within: Duration) -> Result<TcpStream, String> {
+    match timeout(within, TcpStream::connect(address)).await {
+        Ok(connected) => connected.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no connection within {within:?}")),
     }
 }
 
@@ -155,7 +186,7 @@ pub(crate) async fn is_refused(to: &Target, service: &dyn Service, settings: &Ha
         match TcpStream::connect(&to.address).await {
             Ok(stream) => {
                 // The result does not matter: the machine accepted the connection.
-                drop(introduce(stream, to, Purpose::Greet, service, settings).await);
+                drop(introduce(stream, WIRE_VERSION, to, None, service, settings).await);
                 false
             }
             Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
@@ -167,37 +198,57 @@ pub(crate) async fn is_refused(to: &Target, service: &dyn Service, settings: &Ha
 /// The dialler's side of the handshake. The inner error is the refusal.
 async fn introduce(
     stream: TcpStream,
+    version: u16,
     to: &Target,
-    purpose: Purpose,
+    lane: Option<Lane>,
     service: &dyn Service,
     settings: &HandshakeSettings,
 ) -> Result<Result<(Connection, Introduction), Refusal>, HandshakeError> {
-    let mut exchange = Exchange::new(stream, Side::Dialler, settings.keys.now(), &settings.frame_limits)?;
     let own = service.introduction();
-    exchange.write(&preamble()).await?;
-    exchange.send_without_proof(FrameKind::Hello, &Hello { from: own.id, to: to.id, purpose, nonce: rand::random() }).await?;
-    if let Err(refusal) = exchange.receive_preamble().await? {
+    let purpose = lane.map_or(Purpose::Greet, Purpose::Lane);
+    let hello = Hello { from: own.id, to: to.id, purpose, nonce: rand::random() };
+    let (mut exchange, other) = match begin(stream, version, &hello, settings).await? {
+        Ok(welcomed) => welcomed,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    if lane.is_none() {
+        return Ok(check_target(to, &other).map(|()| (exchange.admit(), other)));
+    }
+    exchange.send_introduction(FrameKind::Introduction, &own).await?;
+    // Wait for the peer's verdict before checking the peer: then the peer also logs why the nodes cannot communicate.
+    let answer = receive_answer(&mut exchange, FrameKind::Admitted).await?;
+    let verdict = answer.and_then(|_| check_target(to, &other)).and_then(|()| service.admit(&other, ConnectionSide::Dialled));
+    Ok(verdict.map(|()| (exchange.admit(), other)))
+}
+
+/// The dialler's side of every handshake, up to the acceptor's introduction. The inner error is the refusal.
+pub(crate) async fn begin(
+    stream: TcpStream,
+    version: u16,
+    hello: &Hello,
+    settings: &HandshakeSettings,
+) -> Result<Result<(Exchange, Introduction), Refusal>, HandshakeError> {
+    let mut exchange = Exchange::dial(stream, version, settings.keys.now(), &settings.frame_limits).await?;
+    exchange.send_without_proof(FrameKind::Hello, hello).await?;
+    if let Err(refusal) = exchange.receive_version().await? {
         return Ok(Err(refusal));
     }
     let _: Challenge = exchange.receive(FrameKind::Challenge).await?.read()?;
     exchange.send_with_proof(FrameKind::Proof, &()).await?;
-    let other: Introduction = match receive_answer(&mut exchange, FrameKind::Welcome).await? {
-        Ok(message) => message.read()?,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
-    match purpose {
-        Purpose::Greet => return Ok(check_target(to, &other).map(|()| (exchange.admit(), other))),
-        Purpose::Lane(_) => {}
+    match receive_answer(&mut exchange, FrameKind::Welcome).await? {
+        Ok(message) => {
+            let other = exchange.read_introduction(&message)?;
+            Ok(Ok((exchange, other)))
+        }
+        Err(refusal) => Ok(Err(refusal)),
     }
-    exchange.send_with_proof(FrameKind::Introduction, &own).await?;
-    // Wait for the peer's verdict before checking the peer: then the peer also logs why the nodes cannot communicate.
-    let answer = receive_answer(&mut exchange, FrameKind::Admitted).await?;
-    let verdict = answer.and_then(|_| check_target(to, &other)).and_then(|()| service.admit(&other));
-    Ok(verdict.map(|()| (exchange.admit(), other)))
 }
 
 /// Receives a member's answer. The inner error is a refusal by either side.
-async fn receive_answer(exchange: &mut Exchange, kind: FrameKind) -> Result<Result<exchange::Message, Refusal>, HandshakeError> {
+pub(crate) async fn receive_answer(
+    exchange: &mut Exchange,
+    kind: FrameKind,
+) -> Result<Result<exchange::Message, Refusal>, HandshakeError> {
     let message = match exchange.receive_with_proof().await? {
         Ok(message) => message,
         Err(mismatch) => return Ok(Err(Refusal::Key(mismatch))),
@@ -212,7 +263,9 @@ async fn receive_answer(exchange: &mut Exchange, kind: FrameKind) -> Result<Resu
         | FrameKind::Challenge
         | FrameKind::Proof
         | FrameKind::Introduction
-        | FrameKind::Admitted => Err(FrameError::UnexpectedKind(message.kind).into()),
+        | FrameKind::Admitted
+        | FrameKind::Join
+        | FrameKind::Joined => Err(FrameError::UnexpectedKind(message.kind).into()),
     }
 }
 
@@ -240,42 +293,48 @@ pub(crate) async fn accept(
 }
 
 async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSettings) -> Result<Accepted, HandshakeError> {
-    let mut exchange = Exchange::new(stream, Side::Acceptor, settings.keys.now(), &settings.frame_limits)?;
-    // Only a node learns anything: this node sends its preamble only after it has received the magic.
-    let version = exchange.receive_preamble().await?;
-    exchange.write(&preamble()).await?;
+    let (mut exchange, version) = Exchange::accept(stream, settings.keys.now(), &settings.frame_limits).await?;
     if let Err(refusal) = version {
         exchange.close_gracefully().await?;
         return Ok(Accepted::Refused { from: None, refusal });
     }
     let hello: Hello = exchange.receive(FrameKind::Hello).await?.read()?;
+    if hello.purpose == Purpose::Join && exchange.version() < JOIN_WIRE_VERSION {
+        return Err(HandshakeError::JoinTooOld { version: exchange.version() });
+    }
     exchange.send_without_proof(FrameKind::Challenge, &Challenge { nonce: rand::random() }).await?;
     if let Err(mismatch) = receive_member(&mut exchange, FrameKind::Proof).await? {
         return refuse_key(exchange, mismatch).await;
     }
-    // From here on, the peer is a member. Its node id is not confirmed until it introduces itself.
+    // From here on, the peer has the key of the members. Its node id is not confirmed until it introduces itself.
     let own = service.introduction();
     let from = hello.from;
-    if hello.to != own.id {
+    if hello.purpose != Purpose::Join && hello.to != own.id {
         return refuse(exchange, from, Refusal::Identity { expected: hello.to, found: own.id }).await;
     }
     // Any member receives the introduction: a node that will be refused must be able to learn why.
-    exchange.send_with_proof(FrameKind::Welcome, &own).await?;
+    exchange.send_introduction(FrameKind::Welcome, &own).await?;
     let lane = match hello.purpose {
         Purpose::Greet => {
             exchange.close_gracefully().await?;
             return Ok(Accepted::Greeted);
         }
         Purpose::Lane(lane) => lane,
+        Purpose::Join => {
+            return match receive_member(&mut exchange, FrameKind::Join).await? {
+                Ok(message) => Ok(Accepted::Joining(Box::new(Joining { request: message.read()?, exchange }))),
+                Err(mismatch) => refuse_key(exchange, mismatch).await,
+            };
+        }
     };
     let other: Introduction = match receive_member(&mut exchange, FrameKind::Introduction).await? {
-        Ok(message) => message.read()?,
+        Ok(message) => exchange.read_introduction(&message)?,
         Err(mismatch) => return refuse_key(exchange, mismatch).await,
     };
     if other.id != from {
         return Err(HandshakeError::IdChanged { first: from, introduced: other.id });
     }
-    match service.admit(&other) {
+    match service.admit(&other, ConnectionSide::Accepted) {
         Ok(()) => {
             exchange.send_with_proof(FrameKind::Admitted, &()).await?;
             Ok(Accepted::Admitted { connection: exchange.admit(), from, lane })
@@ -302,7 +361,7 @@ async fn refuse_key(mut exchange: Exchange, mismatch: KeyMismatch) -> Result<Acc
 }
 
 async fn refuse(mut exchange: Exchange, from: NodeId, refusal: Refusal) -> Result<Accepted, HandshakeError> {
-    exchange.send_with_proof(FrameKind::Refused, &refusal).await?;
+    exchange.send_with_proof(FrameKind::Refused, &refusal_in(exchange.version(), &refusal)).await?;
     exchange.close_gracefully().await?;
     Ok(Accepted::Refused { from: Some(from), refusal })
 }

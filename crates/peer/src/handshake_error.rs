@@ -28,14 +28,20 @@ pub enum HandshakeError {
         /// The id in its introduction.
         introduced: NodeId,
     },
+    /// The peer wants to join over a connection of an older wire version.
+    #[error("the other side wants to join, which is not possible with peer protocol {version}")]
+    JoinTooOld {
+        /// The wire version of the connection.
+        version: u16,
+    },
     /// A frame is invalid.
     #[error("{0}")]
     Frame(#[from] FrameError),
     /// A frame has the wrong content.
-    #[error("the introduction cannot be decoded: {0}")]
+    #[error("the message cannot be decoded: {0}")]
     Unreadable(#[from] DecodeError),
-    /// This node's own introduction cannot be encoded.
-    #[error("this node's introduction cannot be sent: {0}")]
+    /// This node's own message cannot be encoded.
+    #[error("this node's message cannot be sent: {0}")]
     Unwritable(#[from] EncodeError),
 }
 

@@ -4,7 +4,6 @@
 //! handshake, for another lane, or in the other direction.
 
 use crate::frame::FrameKind;
-use fairhold_raft::peer::WIRE_VERSION;
 use hmac::{Hmac, KeyInit, Mac};
 use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
@@ -116,10 +115,10 @@ impl fmt::Debug for Key {
 pub struct Transcript(Sha256);
 
 impl Transcript {
-    /// A transcript with only the version.
+    /// A transcript with only the wire version of the connection.
     #[must_use]
-    pub fn new() -> Transcript {
-        Transcript(Sha256::new_with_prefix(WIRE_VERSION.to_le_bytes()))
+    pub fn new(version: u16) -> Transcript {
+        Transcript(Sha256::new_with_prefix(version.to_le_bytes()))
     }
 
     /// Adds a message that one side sent.
@@ -127,12 +126,6 @@ impl Transcript {
         self.0.update([kind.byte()]);
         self.0.update((value.len() as u64).to_le_bytes());
         self.0.update(value);
-    }
-}
-
-impl Default for Transcript {
-    fn default() -> Self {
-        Transcript::new()
     }
 }
 
@@ -220,7 +213,7 @@ mod tests {
     const NEW: &[u8] = b"a new key of more than thirty-two bytes!";
 
     fn transcript_of(words: &[u8]) -> Transcript {
-        let mut transcript = Transcript::new();
+        let mut transcript = Transcript::new(4);
         transcript.add(FrameKind::Hello, words);
         transcript
     }
@@ -237,7 +230,7 @@ mod tests {
         assert!(!old.verify(&proof, Side::Acceptor, &transcript_of(b"words")), "the other side");
         assert!(!old.verify(&proof, Side::Dialler, &transcript_of(b"other")), "another transcript");
         assert!(!new.verify(&proof, Side::Dialler, &transcript_of(b"words")), "another key");
-        let (mut one, mut two) = (Transcript::new(), Transcript::new());
+        let (mut one, mut two) = (Transcript::new(4), Transcript::new(4));
         one.add(FrameKind::Hello, b"ab");
         one.add(FrameKind::Hello, b"c");
         two.add(FrameKind::Hello, b"a");

@@ -7,7 +7,7 @@
 use crate::{
     exchange::Connection,
     frame::{Frame, FrameError, FrameKind, PAYLOAD_BYTES_MAX, WriteBuffer},
-    handshake::{self, Purpose},
+    handshake,
     lane_context::{LaneContext, NOT_READY, SHUTTING_DOWN},
     metrics::Flow,
     reader::FrameReader,
@@ -169,7 +169,7 @@ impl LaneTask {
         let Some(service) = self.shared.service() else {
             return Err(PeerError::Unreachable(NOT_READY.to_owned()));
         };
-        let dialled = handshake::dial(&self.to, Purpose::Lane(self.lane), &*service, &self.shared.settings).await;
+        let dialled = handshake::dial(&self.to, Some(self.lane), &*service, &self.shared.settings).await;
         let (connection, _) = dialled?;
         self.shared.forget_refusal(self.to.id);
         tracing::debug!(peer = self.to.id, lane = ?self.lane, "connected to a peer");
@@ -323,7 +323,9 @@ async fn read_answers(socket: &mut FrameReader, in_flight: &CallsInFlight, flow:
             | FrameKind::Challenge
             | FrameKind::Proof
             | FrameKind::Introduction
-            | FrameKind::Admitted => return LaneEnd::Broken(FrameError::UnexpectedKind(frame.kind)),
+            | FrameKind::Admitted
+            | FrameKind::Join
+            | FrameKind::Joined => return LaneEnd::Broken(FrameError::UnexpectedKind(frame.kind)),
         }
     }
 }

@@ -13,6 +13,7 @@ pub struct PeerMetrics {
     pub(crate) evicted: Counter,
     pub(crate) not_nodes: Counter,
     refused: Refused,
+    joins: Joins,
 }
 
 /// The traffic of the connections that one side opened.
@@ -37,6 +38,16 @@ struct Refused {
     not_a_member: Counter,
     lost_entries: Counter,
     key: Counter,
+    removed: Counter,
+    duplicate: Counter,
+}
+
+/// Joins that this node received, by result.
+#[derive(Debug, Clone, Default)]
+struct Joins {
+    admitted: Counter,
+    refused: Counter,
+    busy: Counter,
 }
 
 /// Counts an open connection until it is dropped.
@@ -87,8 +98,21 @@ impl PeerMetrics {
             Refusal::NotAMember { .. } => &refused.not_a_member,
             Refusal::LostEntries(_) => &refused.lost_entries,
             Refusal::Key(_) => &refused.key,
+            Refusal::Removed { .. } => &refused.removed,
+            Refusal::Duplicate { .. } => &refused.duplicate,
         }
         .inc();
+    }
+
+    /// Counts a join that the cluster has decided.
+    pub(crate) fn decide_join(&self, is_admitted: bool) {
+        let decided = if is_admitted { &self.joins.admitted } else { &self.joins.refused };
+        decided.inc();
+    }
+
+    /// Counts a join that was not passed on, because too many others were in progress.
+    pub(crate) fn turn_join_away(&self) {
+        self.joins.busy.inc();
     }
 
     /// Registers all metrics.
@@ -126,8 +150,14 @@ impl PeerMetrics {
             ("not_a_member", refused.not_a_member.clone()),
             ("lost_entries", refused.lost_entries.clone()),
             ("key", refused.key.clone()),
+            ("removed", refused.removed.clone()),
+            ("duplicate", refused.duplicate.clone()),
         ];
         let help = "Refused handshakes between nodes, by reason";
         registry.register("peer_handshakes_refused", help, ByLabel::new("reason", reasons));
+        let joins = &self.joins;
+        let results = [("admitted", joins.admitted.clone()), ("refused", joins.refused.clone()), ("busy", joins.busy.clone())];
+        let help = "Joins that this node received, by result";
+        registry.register("peer_joins", help, ByLabel::new("result", results));
     }
 }

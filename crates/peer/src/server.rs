@@ -1,15 +1,15 @@
 //! The accepting side: it admits nodes, passes their requests to the service in order, and sends the answers.
 
 use crate::{
+    acceptor::Acceptor,
     exchange::Connection,
     frame::{Frame, FrameError, FrameKind, WriteBuffer},
     handshake::{self, Accepted, HANDSHAKE_TIMEOUT, HandshakeSettings},
     key::PeerKeys,
-    log_limit::{LogLimit, LogLimitByAddress},
     metrics::{Flow, PeerMetrics},
-    pending::{PendingConnections, PendingSlot},
+    pending::PendingSlot,
     reader::{FrameLimits, FrameReader},
-    slots::ConnectionSlots,
+    serve_join::{self, JOIN_TIMEOUT},
 };
 use bytes::Bytes;
 use fairhold_raft::peer::{Lane, Refusal, Service};
@@ -48,6 +48,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct PeerServer {
     listener: TcpListener,
     settings: HandshakeSettings,
+    join_timeout: Duration,
     metrics: PeerMetrics,
 }
 
@@ -61,6 +62,7 @@ impl PeerServer {
                 frame_limits: FrameLimits::default(),
                 time_limit: HANDSHAKE_TIMEOUT,
             },
+            join_timeout: JOIN_TIMEOUT,
             metrics: PeerMetrics::default(),
         })
     }
@@ -69,6 +71,12 @@ impl PeerServer {
     #[must_use]
     pub fn with_handshake_timeout(self, time_limit: Duration) -> Self {
         PeerServer { settings: HandshakeSettings { time_limit, ..self.settings }, ..self }
+    }
+
+    /// Sets how long the cluster's decision on a join may take.
+    #[must_use]
+    pub fn with_join_timeout(self, join_timeout: Duration) -> Self {
+        PeerServer { join_timeout, ..self }
     }
 
     /// Sets the keys with which nodes authenticate. Without keys, the server accepts every node.
@@ -96,7 +104,7 @@ impl PeerServer {
 
     /// Serves until `shutdown` is ready, then closes every connection and waits for the tasks.
     pub async fn serve(self, service: Arc<dyn Service>, shutdown: impl Future<Output = ()> + Send) {
-        let acceptor = Arc::new(Acceptor::new(service, self.settings, self.metrics.clone()));
+        let acceptor = Arc::new(Acceptor::new(service, self.settings, self.join_timeout, self.metrics));
         let mut connections = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
@@ -106,14 +114,7 @@ impl PeerServer {
                 Some(ended) = connections.join_next() => log_panic(ended),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, from)) => {
-                        let (slot, evicted) = acceptor.pending.enter(from.ip());
-                        if evicted {
-                            acceptor.metrics.evicted.inc();
-                            acceptor.eviction_log.log(|suppressed| {
-                                let message = "too many unauthenticated connections to the peer port: closed the oldest";
-                                tracing::warn!(%from, suppressed, "{message}");
-                            });
-                        }
+                        let slot = acceptor.enter_pending(from);
                         connections.spawn(handle_connection(stream, from, acceptor.clone(), slot));
                     }
                     Err(error) => {
@@ -129,39 +130,6 @@ impl PeerServer {
     }
 }
 
-/// The state that all accepted connections share.
-struct Acceptor {
-    service: Arc<dyn Service>,
-    settings: HandshakeSettings,
-    pending: PendingConnections,
-    slots: ConnectionSlots,
-    not_node_log: LogLimit,
-    unauthenticated_log: LogLimitByAddress,
-    refusal_log: LogLimit,
-    eviction_log: LogLimit,
-    accept_error_log: LogLimit,
-    broken_connection_log: LogLimit,
-    metrics: PeerMetrics,
-}
-
-impl Acceptor {
-    fn new(service: Arc<dyn Service>, settings: HandshakeSettings, metrics: PeerMetrics) -> Self {
-        Acceptor {
-            service,
-            settings,
-            pending: PendingConnections::default(),
-            slots: ConnectionSlots::default(),
-            not_node_log: LogLimit::default(),
-            unauthenticated_log: LogLimitByAddress::default(),
-            refusal_log: LogLimit::default(),
-            eviction_log: LogLimit::default(),
-            accept_error_log: LogLimit::default(),
-            broken_connection_log: LogLimit::default(),
-            metrics,
-        }
-    }
-}
-
 /// Handles one connection, from its first byte to its end.
 async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc<Acceptor>, slot: PendingSlot) {
     let outcome = tokio::select! {
@@ -172,7 +140,9 @@ async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc
     match &outcome {
         Ok(Accepted::Refused { refusal, .. }) => acceptor.metrics.refuse(refusal),
         Ok(Accepted::Unauthenticated(mismatch)) => acceptor.metrics.refuse(&Refusal::Key(*mismatch)),
-        Ok(Accepted::Admitted { .. } | Accepted::Greeted) => acceptor.unauthenticated_log.forget(address.ip()),
+        Ok(Accepted::Admitted { .. } | Accepted::Greeted | Accepted::Joining(_)) => {
+            acceptor.unauthenticated_log.forget(address.ip());
+        }
         Err(_) => {
             acceptor.metrics.not_nodes.inc();
         }
@@ -180,6 +150,7 @@ async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc
     match outcome {
         Ok(Accepted::Admitted { connection, from, lane }) => serve(connection, from, lane, address, &acceptor).await,
         Ok(Accepted::Greeted) => tracing::debug!(%address, "a member fetched this node's identity"),
+        Ok(Accepted::Joining(joining)) => serve_join::serve(*joining, address, &acceptor).await,
         Ok(Accepted::Unauthenticated(mismatch)) => acceptor.unauthenticated_log.log(address.ip(), |suppressed| {
             tracing::warn!(%address, suppressed, "refused a connection to the peer port without an answer: {mismatch}");
         }),
@@ -333,7 +304,9 @@ fn start_request(
         | FrameKind::Challenge
         | FrameKind::Proof
         | FrameKind::Introduction
-        | FrameKind::Admitted => Err(FrameError::UnexpectedKind(request.kind)),
+        | FrameKind::Admitted
+        | FrameKind::Join
+        | FrameKind::Joined => Err(FrameError::UnexpectedKind(request.kind)),
     }
 }
 

@@ -15,7 +15,7 @@ use fairhold_peer::{
     server::{PeerServer, UNANSWERED_BYTES_MAX, UNANSWERED_MAX},
     slots::CONNECTIONS_PER_LANE_MAX,
 };
-use fairhold_raft::peer::{Lane, PeerError};
+use fairhold_raft::peer::{Lane, PeerError, WIRE_VERSION};
 use std::{
     net::SocketAddr,
     sync::{Arc, atomic::Ordering::SeqCst},
@@ -38,7 +38,7 @@ fn frame(kind: FrameKind, number: u64, payload: &'static [u8]) -> Vec<u8> {
     bytes.to_vec()
 }
 
-fn announce(length: usize) -> Vec<u8> {
+pub(crate) fn announce(length: usize) -> Vec<u8> {
     [&u32::try_from(length).unwrap().to_le_bytes()[..], &[0; 100]].concat()
 }
 
@@ -49,7 +49,7 @@ fn flipped(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Reads until the other side closes the connection. A reset also counts.
-async fn read_to_close(stream: &mut TcpStream) -> Vec<u8> {
+pub(crate) async fn read_to_close(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     match timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("the connection was not closed") {
         Ok(_) => {}
@@ -91,15 +91,15 @@ async fn a_connection_that_is_not_from_a_node_is_closed_without_an_answer() {
 async fn an_invalid_introduction_closes_the_connection() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
-    let unsealed = [&preamble()[..], &frame(FrameKind::Hello, 0, b"no introduction")].concat();
+    let unsealed = [&preamble(WIRE_VERSION)[..], &frame(FrameKind::Hello, 0, b"no introduction")].concat();
     for (story, bytes) in [
-        ("a giant length", [&preamble()[..], &announce(u32::MAX as usize)].concat()),
-        ("too long for a handshake", [&preamble()[..], &announce(HANDSHAKE_BYTES_MAX + 1)].concat()),
-        ("a flipped byte", [&preamble()[..], &flipped(hello()[PREAMBLE_BYTES..].to_vec())].concat()),
-        ("a request instead", [&preamble()[..], &frame(FrameKind::Request, 1, b"let me in")].concat()),
+        ("a giant length", [&preamble(WIRE_VERSION)[..], &announce(u32::MAX as usize)].concat()),
+        ("too long for a handshake", [&preamble(WIRE_VERSION)[..], &announce(HANDSHAKE_BYTES_MAX + 1)].concat()),
+        ("a flipped byte", [&preamble(WIRE_VERSION)[..], &flipped(hello()[PREAMBLE_BYTES..].to_vec())].concat()),
+        ("a request instead", [&preamble(WIRE_VERSION)[..], &frame(FrameKind::Request, 1, b"let me in")].concat()),
         ("a frame with other content", unsealed),
     ] {
-        assert_eq!(assert_closed(server.address, story, &bytes).await, preamble(), "{story}");
+        assert_eq!(assert_closed(server.address, story, &bytes).await, preamble(WIRE_VERSION), "{story}");
     }
     assert!(node.requests().iter().all(|request| request == "still there?"));
 }
@@ -185,7 +185,7 @@ async fn a_new_connection_of_a_node_closes_the_oldest_of_its_lane_and_no_other()
 }
 
 /// Sends a request and reads until its echo arrives. After that, the server has admitted the connection.
-async fn assert_serves_on(stream: &mut TcpStream) {
+pub(crate) async fn assert_serves_on(stream: &mut TcpStream) {
     stream.write_all(&frame(FrameKind::Request, 1, b"let in?")).await.unwrap();
     let (mut bytes, mut buffer) = (Vec::new(), [0; 256]);
     while !bytes.windows(7).any(|window| window == b"let in?") {

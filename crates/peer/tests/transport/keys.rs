@@ -12,7 +12,7 @@ use fairhold_peer::{
     key::{PeerKeys, Transcript},
     server::PeerServer,
 };
-use fairhold_raft::peer::{Introduction, KeyMismatch, Lane, Peer, PeerError, Refusal};
+use fairhold_raft::peer::{Introduction, KeyMismatch, Lane, Peer, PeerError, Refusal, WIRE_VERSION};
 use fairhold_types::Incarnation;
 use std::{
     net::SocketAddr,
@@ -86,9 +86,9 @@ async fn nodes_connect_only_with_the_same_key() {
 }
 
 #[tokio::test]
-async fn a_peer_without_the_key_learns_nothing_from_a_greeting_or_a_lane() {
+async fn a_peer_without_the_key_learns_nothing_from_a_greeting_a_lane_or_a_join() {
     let server = start(Arc::new(Node::new(2)), keys(&[OLD])).await;
-    for purpose in [Purpose::Greet, Purpose::Lane(Lane::Heartbeat)] {
+    for purpose in [Purpose::Greet, Purpose::Lane(Lane::Heartbeat), Purpose::Join] {
         for stranger in [PeerKeys::none(), keys(&[NEW])] {
             let mut raw = Raw::dial(server.address, &Hello { purpose, ..hello(Lane::Append) }, &stranger).await;
             raw.prove().await;
@@ -278,7 +278,7 @@ async fn two_handshakes_of_a_node_differ() {
         challenges.push(timeout(PATIENCE, read_frame(&mut stream)).await.unwrap().unwrap());
     }
     assert_ne!(challenges[0], challenges[1], "the same challenge twice");
-    let fixed = handshake::challenge(&Challenge { nonce: [9; 32] }, &mut Transcript::new()).unwrap();
+    let fixed = handshake::challenge(&Challenge { nonce: [9; 32] }, &mut Transcript::new(WIRE_VERSION)).unwrap();
     assert_eq!(raw::bytes(fixed).len(), challenges[0].len());
 }
 

@@ -3,8 +3,10 @@
 #![cfg(test)]
 
 mod hostile;
+mod joins;
 mod keys;
 mod node;
 mod raw;
 mod refusals;
 mod requests;
+mod versions;

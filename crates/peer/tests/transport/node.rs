@@ -1,9 +1,16 @@
 //! A node for these tests: a service that records its requests, and a server that can stop and restart.
 
 use bytes::Bytes;
-use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};
-use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Refusal, Service, Target};
-use fairhold_types::{ClusterId, Incarnation, NodeId};
+use fairhold_peer::{
+    client::TcpPeer,
+    join::{self, JoinError},
+    key::PeerKeys,
+    server::PeerServer,
+};
+use fairhold_raft::peer::{
+    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Peer, PeerError, Refusal, Service, Target,
+};
+use fairhold_types::{ClusterId, Incarnation, MemberRole, NodeId, SupportedVersions};
 use futures_util::future::BoxFuture;
 use std::{
     net::SocketAddr,
@@ -34,7 +41,18 @@ pub(crate) struct Node {
     pub(crate) frame_limits: Semaphore,
     pub(crate) release: Arc<Semaphore>,
     pub(crate) admits: AtomicUsize,
+    /// The nodes that have introduced themselves.
+    pub(crate) introduced: Mutex<Vec<Introduction>>,
+    /// Which side dialled, for each of them.
+    pub(crate) sides: Mutex<Vec<ConnectionSide>>,
+    /// The joins that it received, and its decision on each.
+    pub(crate) joins: Mutex<Vec<JoinRequest>>,
+    pub(crate) decision: Result<Joined, JoinRefusal>,
+    /// Whether a join waits for `release`.
+    pub(crate) holds_joins: bool,
     pub(crate) starting: AtomicBool,
+    /// It refuses every node with this.
+    pub(crate) refuses: Option<Refusal>,
     pub(crate) holding: Arc<AtomicUsize>,
     pub(crate) holding_peak: AtomicUsize,
     /// The node and lane of each connection that ended.
@@ -49,7 +67,16 @@ pub(crate) fn introduction(id: NodeId) -> Introduction {
         incarnation,
         empty: false,
         members: vec![(1, Incarnation(1)), (2, Incarnation(2))],
+        program: Some("0.1.0".to_owned()),
+        supports: SupportedVersions::OWN,
+        boot: id * 100,
     }
+}
+
+/// The decision that admits a node as node 3.
+pub(crate) fn joined() -> Joined {
+    let member = |id: NodeId| (id, format!("http://n{id}:7171"), format!("n{id}:7271"));
+    Joined { id: 3, cluster: CLUSTER, role: MemberRole::Voter, members: vec![member(1), member(2)] }
 }
 
 impl Node {
@@ -61,7 +88,13 @@ impl Node {
             frame_limits: Semaphore::new(0),
             release: Arc::new(Semaphore::new(0)),
             admits: AtomicUsize::new(0),
+            introduced: Mutex::default(),
+            sides: Mutex::default(),
+            joins: Mutex::default(),
+            decision: Ok(joined()),
+            holds_joins: false,
             starting: AtomicBool::new(false),
+            refuses: None,
             holding: Arc::default(),
             holding_peak: AtomicUsize::new(0),
             disconnected: watch::Sender::default(),
@@ -83,10 +116,15 @@ impl Service for Node {
         self.introduction.clone()
     }
 
-    fn admit(&self, other: &Introduction) -> Result<(), Refusal> {
+    fn admit(&self, other: &Introduction, side: ConnectionSide) -> Result<(), Refusal> {
         self.admits.fetch_add(1, SeqCst);
+        self.sides.lock().unwrap().push(side);
+        self.introduced.lock().unwrap().push(other.clone());
         if self.starting.load(SeqCst) {
             return Err(Refusal::Starting);
+        }
+        if let Some(refusal) = &self.refuses {
+            return Err(refusal.clone());
         }
         match (self.introduction.cluster, other.cluster) {
             (Some(ours), Some(theirs)) if ours != theirs => return Err(Refusal::Cluster { theirs, ours }),
@@ -115,9 +153,35 @@ impl Service for Node {
         })
     }
 
+    fn join(&self, request: JoinRequest) -> BoxFuture<'static, Result<Joined, JoinRefusal>> {
+        self.joins.lock().unwrap().push(request);
+        self.frame_limits.add_permits(1);
+        let (decision, release, holds) = (self.decision.clone(), self.release.clone(), self.holds_joins);
+        Box::pin(async move {
+            if holds {
+                release.acquire().await.unwrap().forget();
+            }
+            decision
+        })
+    }
+
     fn disconnected(&self, from: NodeId, lane: Lane) {
         self.disconnected.send_modify(|disconnected| disconnected.push((from, lane)));
     }
+}
+
+/// Waits until a server has room for further joins, which is soon after the decision on the earlier ones.
+pub(crate) async fn join_when_free(address: SocketAddr, request: JoinRequest) -> Joined {
+    let joined = async {
+        loop {
+            match join::join(&address.to_string(), request.clone(), &PeerKeys::none()).await {
+                Ok(decision) => return decision.unwrap(),
+                Err(JoinError::NoAnswer(_)) => tokio::task::yield_now().await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    timeout(PATIENCE, joined).await.expect("no slot became free")
 }
 
 /// A running server.

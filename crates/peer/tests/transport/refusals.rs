@@ -92,7 +92,7 @@ async fn a_dialler_of_another_version_learns_only_our_version() {
     stream.write_all(&[&MAGIC[..], &[low, high], &[0; 1_000]].concat()).await.unwrap();
     let mut answer = Vec::new();
     timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
-    assert_eq!(answer, preamble());
+    assert_eq!(answer, preamble(WIRE_VERSION));
     // The server keeps reading, so the first write causes no reset that the second would report: a reset could overtake
     // the answer.
     stream.write_all(&[0; 1_000]).await.unwrap();
