@@ -1,8 +1,20 @@
 //! The data directory: one process, one node, one identity.
+//!
+//! A node that joins a running cluster gets its id from the cluster. Until then, `IDENTITY` has the id 0: the
+//! incarnation is durable before the cluster sees it, so a repeated join gets the same id. The file with the id is
+//! written last, after `MEMBERS`.
 
-use crate::durable;
-use fairhold_codec::DecodeError;
-use fairhold_types::{ClusterId, Incarnation, NodeId, failpoint};
+mod error;
+
+pub use error::DataDirError;
+
+use crate::{
+    durable,
+    known_members::{self, KnownMembers},
+    timing_file,
+};
+use error::LOST_ENTRIES;
+use fairhold_types::{ClusterId, Incarnation, NodeId, Timing, failpoint};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -17,12 +29,15 @@ pub const IDENTITY_FORMAT: u8 = 1;
 
 const LOCK: &str = "LOCK";
 const IDENTITY: &str = "IDENTITY";
-const LOST_ENTRIES: &str = "LOST-ENTRIES";
+const REMOVED: &str = "REMOVED";
 const LOG: &str = "log";
 const SNAPSHOT: &str = "snapshot";
 
 /// The files allowed in an unused directory: leftovers of an interrupted first start, and those of a new file system.
 const ALLOWED_NAMES: [&str; 3] = [LOCK, "IDENTITY.new", "lost+found"];
+
+/// The id in `IDENTITY` until the cluster has given the node one. Real ids start at 1.
+const JOINING: NodeId = 0;
 
 /// A data directory that this process uses exclusively, and its identity.
 #[derive(Debug)]
@@ -44,89 +59,51 @@ pub(crate) struct Identity {
     pub(crate) has_log: bool,
 }
 
-/// Why a data directory cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum DataDirError {
-    /// Another process has the directory open.
-    #[error("{path} is in use by another fairhold process{}: stop that one first", pid_text(*pid))]
-    InUse {
-        /// The directory.
-        path: PathBuf,
-        /// The other process, if known.
-        pid: Option<u32>,
-    },
-    /// The directory belongs to another node.
-    #[error("{path} belongs to node {recorded}, but this is node {own}: start the node with its own data directory")]
-    OtherNode {
-        /// The directory.
-        path: PathBuf,
-        /// The node that created it.
-        recorded: NodeId,
-        /// The node that tried to open it.
-        own: NodeId,
-    },
-    /// The directory belongs to another cluster.
-    #[error("{path} belongs to cluster {recorded}, not to {own}")]
-    OtherCluster {
-        /// The directory.
-        path: PathBuf,
-        /// The cluster that it belongs to.
-        recorded: ClusterId,
-        /// The cluster of the node that tried to open it.
-        own: ClusterId,
-    },
-    /// The directory has files but no identity.
-    #[error(
-        "{path} is not empty ({found}) and has no IDENTITY file. If it was this node's, the file was lost: restore it, or remove \
-         the node from the cluster and add it again with an empty directory. If it was not, give fairhold an empty directory"
-    )]
-    NoIdentity {
-        /// The directory.
-        path: PathBuf,
-        /// A file that is in it.
-        found: String,
-    },
-    /// The directory has lost entries that its node had acknowledged.
-    #[error(
-        "{path} must not be used any more: {why}. Remove the file {LOST_ENTRIES} from it only when you have put the newest files \
-         of this node back"
-    )]
-    LostEntries {
-        /// The directory.
-        path: PathBuf,
-        /// What was lost, and what to do.
-        why: String,
-    },
-    /// The `IDENTITY` file is damaged.
-    #[error("{path} is damaged: {source}")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: DecodeError,
-    },
-    /// An operation of the operating system failed.
-    #[error("{0}")]
-    Io(#[from] io::Error),
+/// What a data directory knows about its node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedNode {
+    /// The node's id; `None` while it joins its cluster.
+    pub id: Option<NodeId>,
+    /// Its cluster, once it is set.
+    pub cluster: Option<ClusterId>,
+    /// The members that it knew last. A directory of an older program has none.
+    pub members: Option<KnownMembers>,
+    /// The cluster's timing profile, if it was ever another one than the default.
+    pub timing: Option<Timing>,
 }
 
 impl DataDir {
     /// Opens a directory for one node, or creates it.
     pub fn open(path: &Path, node: NodeId) -> Result<DataDir, DataDirError> {
+        let directory = DataDir::open_for(path, node)?;
+        let recorded = directory.identity.node;
+        if recorded == node {
+            return Ok(directory);
+        }
+        let path = path.to_owned();
+        match recorded {
+            JOINING => Err(DataDirError::NotJoined { path }),
+            recorded => Err(DataDirError::OtherNode { path, recorded, own: node }),
+        }
+    }
+
+    /// Opens a directory for a node that joins a cluster, or creates it. Its incarnation is durable afterwards.
+    pub fn open_to_join(path: &Path) -> Result<DataDir, DataDirError> {
+        DataDir::open_for(path, JOINING)
+    }
+
+    /// Opens a directory, or creates it for this node.
+    fn open_for(path: &Path, node: NodeId) -> Result<DataDir, DataDirError> {
         create_directory(path)?;
         let lock = lock(path)?;
-        refuse_lost_entries(path)?;
-        let file = path.join(IDENTITY);
-        let (identity, is_new) = match durable::read(&file)? {
-            Some(bytes) => (decode(&file, &bytes)?, false),
+        refuse_unusable(path)?;
+        let (identity, is_new) = match read_identity(path)? {
+            Some(identity) => (identity, false),
             None => {
                 refuse_other_files(path)?;
                 (Identity { node, incarnation: Incarnation(rand::random()), cluster: None, has_log: false }, true)
             }
         };
-        if identity.node != node {
-            return Err(DataDirError::OtherNode { path: path.to_owned(), recorded: identity.node, own: node });
-        }
         let mut directory = DataDir { path: path.to_owned(), identity, is_new, _lock: lock };
         if is_new {
             directory.write(identity)?;
@@ -135,6 +112,17 @@ impl DataDir {
             create_directory(&path.join(name))?;
         }
         Ok(directory)
+    }
+
+    /// Reads what a directory knows about its node, without opening it; `None` if it has no identity yet.
+    pub fn recorded(path: &Path) -> Result<Option<RecordedNode>, DataDirError> {
+        let Some(identity) = read_identity(path)? else { return Ok(None) };
+        Ok(Some(RecordedNode {
+            id: (identity.node != JOINING).then_some(identity.node),
+            cluster: identity.cluster,
+            members: known_members::read(path)?,
+            timing: timing_file::read(path)?,
+        }))
     }
 
     /// Whether the directory exists and has an identity.
@@ -148,7 +136,7 @@ impl DataDir {
         self.identity.incarnation
     }
 
-    /// The node that it belongs to.
+    /// The node that it belongs to; 0 until the cluster has given it an id.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.identity.node
@@ -179,6 +167,27 @@ impl DataDir {
             Some(recorded) => Err(DataDirError::OtherCluster { path: self.path.clone(), recorded, own: cluster }),
             None => self.write(Identity { cluster: Some(cluster), ..self.identity }),
         }
+    }
+
+    /// Records durably that the node has joined: its id, its cluster, and the members that it knows.
+    ///
+    /// If the process crashes before the id is durable, the node joins again and gets the same id.
+    pub fn set_joined(&mut self, node: NodeId, cluster: ClusterId, members: &KnownMembers) -> Result<(), DataDirError> {
+        let recorded = self.identity.node;
+        if recorded != JOINING && recorded != node {
+            return Err(DataDirError::OtherNode { path: self.path.clone(), recorded, own: node });
+        }
+        self.set_members(members)?;
+        self.write(Identity { node, cluster: Some(cluster), ..self.identity })
+    }
+
+    /// Records the members that the node knows, for a start without a list of members. Writes nothing if they are the
+    /// recorded ones.
+    pub fn set_members(&self, members: &KnownMembers) -> Result<(), DataDirError> {
+        if known_members::read(&self.path)?.as_ref() != Some(members) {
+            known_members::write(&self.path, members)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn log_path(&self) -> PathBuf {
@@ -216,10 +225,30 @@ pub fn mark_lost_entries(path: &Path, why: &str) -> io::Result<()> {
     durable::write(&path.join(LOST_ENTRIES), &[why.as_bytes(), b"\n"])
 }
 
-fn refuse_lost_entries(directory: &Path) -> Result<(), DataDirError> {
-    let Some(why) = durable::read(&directory.join(LOST_ENTRIES))? else { return Ok(()) };
-    let why = String::from_utf8_lossy(&why).trim().to_owned();
-    Err(DataDirError::LostEntries { path: directory.to_owned(), why })
+/// Marks a directory durably as that of a node that was removed from its cluster. `why` is for people. The caller holds
+/// the directory's lock.
+pub fn mark_removed(path: &Path, why: &str) -> io::Result<()> {
+    durable::write(&path.join(REMOVED), &[why.as_bytes(), b"\n"])
+}
+
+fn refuse_unusable(directory: &Path) -> Result<(), DataDirError> {
+    if let Some(why) = read_mark(directory, REMOVED)? {
+        return Err(DataDirError::Removed { path: directory.to_owned(), why });
+    }
+    match read_mark(directory, LOST_ENTRIES)? {
+        Some(why) => Err(DataDirError::LostEntries { path: directory.to_owned(), why }),
+        None => Ok(()),
+    }
+}
+
+fn read_mark(directory: &Path, name: &str) -> io::Result<Option<String>> {
+    let text = durable::read(&directory.join(name))?;
+    Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
+}
+
+fn read_identity(directory: &Path) -> Result<Option<Identity>, DataDirError> {
+    let file = directory.join(IDENTITY);
+    durable::read(&file)?.map(|bytes| decode(&file, &bytes)).transpose()
 }
 
 /// The bytes of an `IDENTITY` file.
@@ -276,8 +305,4 @@ fn lock(directory: &Path) -> Result<File, DataDirError> {
 fn refuse_other_files(directory: &Path) -> Result<(), DataDirError> {
     let found = durable::names(directory)?.into_iter().find(|name| !ALLOWED_NAMES.contains(&name.as_str()));
     found.map_or(Ok(()), |found| Err(DataDirError::NoIdentity { path: directory.to_owned(), found }))
-}
-
-fn pid_text(pid: Option<u32>) -> String {
-    pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
 }

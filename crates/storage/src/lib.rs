@@ -3,7 +3,10 @@
 //! ```text
 //! <data directory>/
 //!   LOCK          held by the process that uses the directory
-//!   IDENTITY      whose directory it is: node, incarnation, cluster
+//!   IDENTITY      whose directory it is: node (0 while it joins its cluster), incarnation, cluster
+//!   MEMBERS       the addresses of the node and of the members, for a start without a list of members
+//!   TIMING        the cluster's timing profile for the next start; absent if it was always the default
+//!   REMOVED       only if the node was removed from its cluster: the directory is not used again
 //!   LOST-ENTRIES  only if the node lost entries that it had acknowledged: the directory is not used again
 //!   DEFECTS       only if a command panicked on this node: the commands
 //!   log/          RocksDB: entries, vote, committed
@@ -19,6 +22,7 @@ pub mod defect_file;
 mod durable;
 pub mod fault;
 pub mod free_space;
+pub mod known_members;
 mod log_db;
 mod log_shared;
 pub mod log_store;
@@ -32,6 +36,7 @@ pub mod snapshot_files;
 mod snapshot_thread;
 #[cfg(test)]
 mod tests;
+pub mod timing_file;
 mod type_config;
 
 pub use log_db::LOG_STORE_FORMAT;

@@ -22,6 +22,7 @@ use crate::{
 };
 use failure::{damaged_value, failed};
 use fairhold_codec::DecodeError;
+use fairhold_raft::encoding::{Encodable, Encode};
 use fairhold_types::failpoint;
 use openraft::entry::RaftEntry;
 use rocksdb::{
@@ -83,7 +84,7 @@ impl LogDb {
             (None, true) => return Err(durable::damaged(path, "the log's format is not recorded")),
             (None, false) => {
                 let mut write = LogWrite { sync: true, ..LogWrite::default() };
-                write.put(FORMAT, &LOG_STORE_FORMAT)?;
+                write.put_number(FORMAT, &LOG_STORE_FORMAT)?;
                 log.write(write)?;
             }
         }
@@ -121,11 +122,11 @@ impl LogDb {
 
     fn pointers(&self) -> io::Result<LogPointers> {
         Ok(LogPointers {
-            vote: self.get(VOTE)?,
-            committed: self.get::<Option<LogId>>(COMMITTED)?.flatten(),
-            purged: self.get(PURGED)?,
+            vote: self.get_encoded(VOTE)?,
+            committed: self.get_encoded::<Option<LogId>>(COMMITTED)?.flatten(),
+            purged: self.get_encoded(PURGED)?,
             first: self.get(FIRST)?.unwrap_or(0),
-            last: self.get::<Option<LogId>>(LAST)?.flatten(),
+            last: self.get_encoded::<Option<LogId>>(LAST)?.flatten(),
         })
     }
 
@@ -185,6 +186,10 @@ impl LogDb {
         let value = unseal(&value).map_err(|error| damaged_value(self.db.path(), key, &error))?;
         Ok(Some(value))
     }
+
+    fn get_encoded<T: Encode>(&self, key: &[u8]) -> io::Result<Option<T>> {
+        Ok(self.get(key)?.map(|Encodable(value)| value))
+    }
 }
 
 /// A consistent view of entries on disk.
@@ -220,7 +225,7 @@ impl Entries<'_> {
                     return Err(durable::damaged(self.path, format_args!("entry {index} is missing")));
                 }
             };
-            let entry: Entry =
+            let Encodable(entry): Encodable<Entry> =
                 unseal(value).map_err(|error| durable::damaged(self.path, format_args!("entry {index}: {error}")))?;
             if entry.index() != index {
                 let found = entry.index();
@@ -270,12 +275,12 @@ impl LogWrite {
 
     /// Records the first and last index of the log.
     pub(crate) fn put_bounds(&mut self, first: u64, last: Option<&LogId>) -> io::Result<()> {
-        self.put(FIRST, &first)?;
+        self.put_number(FIRST, &first)?;
         self.put_last(last)
     }
 
     pub(crate) fn put_last(&mut self, last: Option<&LogId>) -> io::Result<()> {
-        self.put(LAST, &last)
+        self.put(LAST, &last.copied())
     }
 
     pub(crate) fn put_vote(&mut self, vote: &Vote) -> io::Result<()> {
@@ -287,17 +292,26 @@ impl LogWrite {
     /// is also safe, because the leader sends the newer one. It never names a missing entry: it is written with the
     /// entry or after it in the same log, which can lose only its tail.
     pub(crate) fn put_committed(&mut self, committed: Option<&LogId>) -> io::Result<()> {
-        self.put(COMMITTED, &committed)
+        self.put(COMMITTED, &committed.copied())
     }
 
-    fn put<T: Serialize>(&mut self, key: &[u8], value: &T) -> io::Result<()> {
+    fn put<T: Encode>(&mut self, key: &[u8], value: &T) -> io::Result<()> {
         self.changes.put(key, seal(value)?);
+        Ok(())
+    }
+
+    fn put_number<T: Serialize>(&mut self, key: &[u8], number: &T) -> io::Result<()> {
+        self.changes.put(key, encode(number)?);
         Ok(())
     }
 }
 
 /// The bytes of a value in the log store.
-pub(crate) fn seal<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
+pub(crate) fn seal<T: Encode>(value: &T) -> io::Result<Vec<u8>> {
+    encode(&Encodable(value))
+}
+
+fn encode<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
     fairhold_codec::encode(LOG_STORE_FORMAT, value).map_err(io::Error::other)
 }
 

@@ -3,11 +3,12 @@
 //! The test's process must survive the crash, so the test runs itself as a child with a failpoint in its environment.
 
 use super::{
+    directory::known_members,
     snapshots::{self, image},
     *,
 };
 use crate::{Storage, data_dir::DataDir};
-use fairhold_types::failpoint::Point;
+use fairhold_types::{ClusterId, Incarnation, failpoint::Point};
 use parking_lot::Mutex;
 use std::{
     error::Error,
@@ -15,6 +16,7 @@ use std::{
 };
 
 const CHILD: &str = "tests::failpoints::a_child_runs_every_storage_step";
+const JOINING_CHILD: &str = "tests::failpoints::a_child_joins";
 const HOME: &str = "FAIRHOLD_FAILPOINT_HOME";
 /// The exit code of a child whose test failed with an error.
 const FAILED_TEST: i32 = 101;
@@ -31,6 +33,16 @@ async fn a_child_runs_every_storage_step() {
     if let Some(home) = std::env::var_os(HOME) {
         work(Path::new(&home)).await.unwrap();
     }
+}
+
+/// The child of the test of a join.
+#[test]
+fn a_child_joins() {
+    let Some(home) = std::env::var_os(HOME) else { return };
+    let mut directory = DataDir::open_to_join(Path::new(&home)).unwrap();
+    println!("\ndone incarnation {}", directory.incarnation().0);
+    directory.set_joined(4, ClusterId(9), &known_members()).unwrap();
+    println!("\ndone joined");
 }
 
 /// Prints each acknowledged step.
@@ -65,9 +77,9 @@ async fn work(home: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// The steps that a child acknowledged, and whether it succeeded.
-fn run_child(home: &Path, failpoint: &str) -> (Vec<String>, bool) {
+fn run_child(child: &str, home: &Path, failpoint: &str) -> (Vec<String>, bool) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", CHILD, "--nocapture", "--test-threads=1"]).env(HOME, home).env("FAIRHOLD_FAILPOINTS", failpoint);
+    command.args(["--exact", child, "--nocapture", "--test-threads=1"]).env(HOME, home).env("FAIRHOLD_FAILPOINTS", failpoint);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let starting = STARTING.lock();
     let child = command.spawn().unwrap();
@@ -138,7 +150,7 @@ async fn fail_at_each_step(action: &str) {
         for time in 1..=TIMES_MAX {
             let home = tempfile::tempdir().unwrap();
             let failpoint = format!("{}={action}@{time}", point.name());
-            let (done, ended) = run_child(home.path(), &failpoint);
+            let (done, ended) = run_child(CHILD, home.path(), &failpoint);
             if ended && done.iter().any(|done| done == "entries 3") && action == "crash" {
                 break;
             }
@@ -165,7 +177,30 @@ async fn an_error_at_any_step_loses_no_acknowledged_data() {
 #[test]
 fn an_interrupted_creation_of_a_directory_completes_at_the_next_start() {
     let home = tempfile::tempdir().unwrap();
-    let (done, ended) = run_child(home.path(), "storage.identity.write=crash");
+    let (done, ended) = run_child(CHILD, home.path(), "storage.identity.write=crash");
     assert!(done.is_empty() && !ended);
     assert!(DataDir::open(home.path(), 1).unwrap().is_new());
+}
+
+/// The cluster remembers the incarnation of a node that asked for admission: a node with another one would get a second
+/// id.
+#[test]
+fn a_crash_at_any_step_of_a_join_keeps_the_incarnation_and_repeats_the_join() {
+    let steps = ["storage.identity.write", "storage.file.sync", "storage.file.rename", "storage.file.name"];
+    for (step, times) in steps.map(|step| (step, if step == "storage.identity.write" { 2 } else { 3 })) {
+        for time in 1..=times {
+            let home = tempfile::tempdir().unwrap();
+            let failpoint = format!("{step}=crash@{time}");
+            let (done, ended) = run_child(JOINING_CHILD, home.path(), &failpoint);
+            assert!(!ended && !done.contains(&"joined".to_owned()), "{failpoint}: {done:?}");
+            let mut directory = DataDir::open_to_join(home.path()).unwrap();
+            if let Some(shown) = done.iter().find_map(|line| line.strip_prefix("incarnation ")) {
+                assert_eq!(directory.incarnation(), Incarnation(shown.parse().unwrap()), "{failpoint}");
+            }
+            directory.set_joined(4, ClusterId(9), &known_members()).unwrap();
+            drop(directory);
+            let recorded = DataDir::recorded(home.path()).unwrap().unwrap();
+            assert_eq!((recorded.id, recorded.members), (Some(4), Some(known_members())), "{failpoint}");
+        }
+    }
 }

@@ -1,11 +1,11 @@
 //! The bytes on disk: a format change shows up as a diff. `FAIRHOLD_GOLDEN=write` rewrites them.
 
-use super::{entry, log_id, snapshots, vote};
+use super::{directory::known_members, entry, log_id, snapshots, vote};
 use crate::{
     data_dir::{self, Identity},
-    log_db,
+    known_members, log_db, timing_file,
 };
-use fairhold_types::{ClusterId, Incarnation};
+use fairhold_types::{ClusterId, Incarnation, Timing};
 use std::{fmt::Write, path::Path};
 
 fn check(name: &str, bytes: &[u8]) {
@@ -34,6 +34,12 @@ fn the_bytes_of_an_identity() {
         has_log: true,
     };
     check("storage_identity_v1.hex", &data_dir::encode(&identity).unwrap());
+}
+
+#[test]
+fn the_bytes_of_the_known_members_and_the_timing_profile() {
+    check("storage_members_v1.hex", &known_members::encode(&known_members()).unwrap());
+    check("storage_timing_v1.hex", &timing_file::encode(Timing::Wan).unwrap());
 }
 
 #[test]

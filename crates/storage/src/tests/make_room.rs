@@ -3,13 +3,14 @@
 use super::{snapshots::save, *};
 use crate::{Storage, StorageError, make_room::free_covered_log};
 use bytes::Bytes;
-use fairhold_raft::snapshot::SnapshotImage;
+use fairhold_raft::{encoding::Encodable, snapshot::SnapshotImage};
 use openraft::alias::SnapshotMetaOf;
 
 /// A snapshot whose metadata covers the log through `index`, as a node's does.
 fn covering(term: u64, index: u64) -> SnapshotImage {
     let meta = SnapshotMetaOf::<TypeConfig> { last_log_id: Some(log_id(term, index)), last_membership: Default::default() };
-    SnapshotImage { meta: Bytes::from(fairhold_codec::encode(1, &meta).unwrap()), blocks: vec![Bytes::from_static(b"state")] }
+    let meta = fairhold_codec::encode(1, &Encodable(&meta)).unwrap();
+    SnapshotImage { meta: Bytes::from(meta), blocks: vec![Bytes::from_static(b"state")] }
 }
 
 fn log_bytes(home: &Path) -> u64 {
