@@ -202,10 +202,7 @@ impl Client {
 
     /// Reads the members of the cluster in the background, if it is time.
     pub(crate) fn discover(&self) {
-        if self.0.calls.endpoints.should_discover() {
-            // This also opens a connection for renewals, whatever else this program does at once.
-            let calls = self.0.renewals.clone();
-            drop(self.0.background.spawn(async move { calls.discover().await }));
-        }
+        // This also opens a connection for renewals, whatever else this program does at once.
+        self.0.renewals.discover_if_due();
     }
 }

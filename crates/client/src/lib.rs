@@ -74,7 +74,8 @@
 //!   answer comes in the caller's time, the error says whether nothing happened ([`Error::Unavailable`]) or something
 //!   may have happened ([`Error::OutcomeUnknown`]).
 //! - **Any node can answer.** The client learns all nodes from one of them, and moves to another node if one is gone,
-//!   silent or unable to serve.
+//!   silent or unable to serve. It reads the members again every minute and after failures, so it goes on while every
+//!   node is replaced.
 //! - **Only the client's own cluster counts.** The client ignores the answer of a login page, a load balancer or
 //!   another cluster: it neither keeps a guard alive nor ends it, and fails no call. The own cluster is the first one
 //!   that answers, or the one that [`ClientBuilder::cluster_id`] names.
@@ -109,7 +110,8 @@ mod wire;
 /// The vocabulary of the API: ids, names, limits, codes and bodies.
 pub use fairhold_types as types;
 pub use fairhold_types::{
-    ClusterId, Code, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Revision, SessionNumber, dto::Contender,
+    ClusterId, ClusterVersion, Code, FencingToken, GrantId, GrantNumber, JoinTokenNumber, LockName, MemberRole, Mode, NodeId,
+    Revision, SessionNumber, Timing, dto::Contender,
 };
 
 pub use acquire::builder::Acquire;

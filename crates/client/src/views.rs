@@ -4,4 +4,5 @@ pub(crate) mod cluster;
 pub(crate) mod election;
 pub(crate) mod locks;
 pub(crate) mod long_poll;
+mod membership;
 pub(crate) mod read_options;

@@ -8,6 +8,7 @@ pub(crate) mod grants;
 pub(crate) mod history;
 pub(crate) mod hold;
 pub(crate) mod locks;
+pub(crate) mod membership;
 pub(crate) mod node_kind;
 pub(crate) mod nodes;
 pub(crate) mod sessions;

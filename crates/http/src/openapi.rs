@@ -8,6 +8,7 @@ mod area_cluster;
 mod area_elections;
 mod area_grants;
 mod area_locks;
+mod area_membership;
 mod area_nodes;
 mod area_sessions;
 mod area_txn;
@@ -118,6 +119,7 @@ fn calls(describe: &mut Describer) -> Vec<DescribedCall> {
         area_txn::CALLS,
         area_watch::CALLS,
         area_cluster::CALLS,
+        area_membership::CALLS,
     ];
     areas.concat().into_iter().map(|call| call(describe).finish()).collect()
 }
@@ -147,6 +149,7 @@ fn document() -> Value {
             { "name": "nodes", "description": "The tree of nodes." },
             { "name": "watch", "description": "Events, as they happen." },
             { "name": "cluster", "description": "The cluster and this server." },
+            { "name": "members", "description": "The members of the cluster, and its settings." },
         ],
         "paths": paths,
         "components": {

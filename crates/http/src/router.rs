@@ -8,6 +8,7 @@ use crate::{
     api::grants,
     api::history,
     api::locks,
+    api::membership,
     api::nodes,
     api::sessions,
     api::txn,
@@ -105,6 +106,14 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
         .route("/v1/cluster", get(show_cluster))
         .route("/v1/cluster/leader", post(cluster::hand_over::<RT>))
         .route("/v1/cluster/snapshot", post(cluster::take_snapshot::<RT>))
+        .route("/v1/cluster/upgrade", get(cluster::show_upgrade::<RT>))
+        .route("/v1/cluster/upgrade/finalize", post(cluster::finalize_upgrade::<RT>))
+        .route("/v1/cluster/join-tokens", post(membership::create_join_token::<RT>).get(membership::list_join_tokens::<RT>))
+        .route("/v1/cluster/join-tokens/{number}", delete(membership::revoke_join_token::<RT>))
+        .route("/v1/cluster/members", get(membership::show_members::<RT>))
+        .route("/v1/cluster/members/{id}", delete(membership::remove_member::<RT>).patch(membership::set_member::<RT>))
+        .route("/v1/cluster/settings", get(membership::show_settings::<RT>).patch(membership::set_settings::<RT>))
+        .route("/v1/cluster/timing", get(membership::show_timing::<RT>))
         .route("/", get(show_front_page))
         .route("/version", get(show_version))
         .route("/openapi.json", get(openapi::serve));

@@ -1,19 +1,21 @@
 //! The interface between `http` and a node: calls and their results.
 
 mod admin;
+mod membership;
 mod pages;
 mod queue_position;
 mod sessions;
 mod tree;
 
 pub use admin::{BreakCall, RevokeCall, SetLockCall};
+pub use membership::{CreateJoinTokenCall, JoinTokenView, MemberFacts, MemberRoundTrips, NewJoinToken, TimingView};
 pub use pages::{OwnedAfter, PageQuery};
 pub use queue_position::{Ahead, QueuePosition};
 pub use sessions::{OpenSessionCall, OpenedSession, Renewal, SessionRef, SessionView};
 pub use tree::{Children, Fence, NodeRow, NodeView, Operated, Precondition, TransactCall, Transacted, WriteCall};
 
 use fairhold_raft::{
-    HandoverError,
+    FinalizeError, HandoverError, MembershipError,
     defect::Defect,
     error::{ProposeError, ReadError},
 };
@@ -24,8 +26,8 @@ use fairhold_state::{
     statistics::Statistics,
 };
 use fairhold_types::{
-    EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionNumber, limits::INITIAL_WITHIN,
-    time::WallMillis,
+    ClusterVersion, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionNumber, Timing,
+    limits::INITIAL_WITHIN, membership::ttl_too_short, time::WallMillis,
 };
 use std::{
     collections::BTreeMap,
@@ -78,6 +80,20 @@ pub enum CallError {
     /// The leadership was not transferred.
     #[error(transparent)]
     Handover(#[from] HandoverError),
+    /// The cluster's version was not raised.
+    #[error(transparent)]
+    Finalize(#[from] FinalizeError),
+    /// The members or the settings were not changed.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
+    /// The timing profile needs a longer `ttl`.
+    #[error("{}", ttl_too_short(*timing, *ttl))]
+    TtlTooShort {
+        /// The profile of the cluster.
+        timing: Timing,
+        /// The requested `ttl`.
+        ttl: Duration,
+    },
     /// This node no longer keeps the requested events.
     #[error("this node no longer keeps events before revision {oldest}: start again from the current state")]
     Compacted {
@@ -368,12 +384,14 @@ pub struct ClusterView {
     pub wakeups: u64,
     /// Commands that panicked in this node's state machine.
     pub defects: Vec<Defect>,
+    /// The cluster's version in this node's state.
+    pub cluster_version: ClusterVersion,
     /// The revision of this node's state.
     pub revision: Revision,
     /// The size of the state in bytes, as its budget counts it.
     pub state_bytes: u64,
     /// The state's budget in bytes; `None` until a node has reported what it can hold.
     pub state_bytes_max: Option<u64>,
-    /// The number of bytes that each member has reported it can hold.
-    pub capacities: BTreeMap<NodeId, u64>,
+    /// What the state knows about each member.
+    pub facts: BTreeMap<NodeId, MemberFacts>,
 }

@@ -1,7 +1,7 @@
 //! A node: the parts that serve every API, started and stopped together.
 
 use crate::{
-    api::{At, CallError, ClusterView, Freshness, ReadOptions},
+    api::{At, CallError, ClusterView, Freshness, MemberFacts, ReadOptions},
     base::{memory::MemoryShortage, stop::Stop, tasks::Tasks, walks::WalkSlots},
     clock::wall_now,
     hub::Hub,
@@ -11,8 +11,9 @@ use crate::{
     },
 };
 use fairhold_raft::{ApplyObserver, Replica};
+use fairhold_state::State;
 use fairhold_types::{
-    ClusterId, GrantId, Revision, SessionId,
+    ClusterId, GrantId, NodeId, Revision, SessionId,
     limits::{EVENT_RING_BYTES, TIMEOUT_DEFAULT},
     time::WallMillis,
 };
@@ -87,6 +88,10 @@ fn state_warning(bytes: u64, max: u64) -> Option<String> {
              {STATE_ADVICE}"
         )
     })
+}
+
+fn facts_of(state: &State, member: NodeId) -> MemberFacts {
+    MemberFacts { capacity: state.capacity_of(member), placement: state.membership().placement(member) }
 }
 
 /// A running node. Clones are handles of the same node.
@@ -260,10 +265,11 @@ impl<RT: AsyncRuntime> Node<RT> {
             grants,
             wakeups,
             defects,
+            cluster_version: state.cluster_version(),
             revision: state.revision(),
             state_bytes: state.bytes(),
             state_bytes_max: state.bytes_max(),
-            capacities: raft.members.iter().filter_map(|member| Some((member.id, state.capacity_of(member.id)?))).collect(),
+            facts: raft.members.iter().map(|member| (member.id, facts_of(state, member.id))).collect(),
             raft,
         })
     }

@@ -12,7 +12,7 @@ use crate::{
         url::{PAGE, encode, page},
     },
 };
-use fairhold_types::{Code, NodeId, SessionNumber, dto};
+use fairhold_types::{ClusterVersion, Code, NodeId, SessionNumber, dto};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -26,13 +26,17 @@ use serde_json::json;
 /// let ready = cluster.readiness("http://n2:7171").await?; //  of one server
 /// cluster.hand_over(2).await?; //                             administrators: make another voter the leader,
 /// cluster.take_snapshot("http://n2:7171").await?; //          take a snapshot now,
-/// client.sessions().end(41, "its host is gone").await?; //    and end a session by its number
+/// if let Some(next) = cluster.upgrade().await?.next {
+///     cluster.finalize_upgrade(next).await?; //               finalize an upgrade of all nodes,
+/// }
+/// client.sessions().end(41, "its host is gone").await?; //    end a session by its number,
+/// cluster.remove_member(2).await?; //                         and remove a member
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Cluster {
-    client: Client,
+    pub(super) client: Client,
 }
 
 /// The sessions of all clients. To open one, see [`Client::session`].
@@ -127,6 +131,28 @@ impl Cluster {
         self.client.send(&call.json(&json!({ "to": to }))).await?.json()
     }
 
+    /// Reads the cluster's version, the next one, and what every member supports, as the leader knows it. It also works
+    /// without a quorum.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if no server answered within the client's timeout.
+    pub async fn upgrade(&self) -> Result<dto::ClusterUpgrade, Error> {
+        self.client.send(&get("/v1/cluster/upgrade")).await?.json()
+    }
+
+    /// For administrators: raises the cluster's version to the next one. There is no way back: a program that does not
+    /// support this version cannot start any more. If the cluster has this version already, nothing changes.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if a member does not support the version or does not answer (`not_all_upgraded`), if the
+    /// version is not the next one (`bad_request`), or if the [`auth_token`](crate::ClientBuilder::auth_token) is not
+    /// the administrators'. [`Error::OutcomeUnknown`] or [`Error::Unavailable`] if no answer came within the client's
+    /// timeout: then it is safe to repeat the call.
+    pub async fn finalize_upgrade(&self, to: ClusterVersion) -> Result<dto::ClusterUpgrade, Error> {
+        let call = Call::new(Method::POST, "/v1/cluster/upgrade/finalize".to_owned()).key(self.client.inner().ids.make());
+        self.client.send(&call.json(&json!({ "to": to }))).await?.json()
+    }
+
     /// For administrators: makes a server take a snapshot of its state now, and waits until it is stored.
     ///
     /// # Errors
@@ -137,7 +163,7 @@ impl Cluster {
         definite(self.at(url, &call).await?)?.json()
     }
 
-    async fn of<T: DeserializeOwned>(&self, url: &str, path: &str) -> Result<T, Error> {
+    pub(super) async fn of<T: DeserializeOwned>(&self, url: &str, path: &str) -> Result<T, Error> {
         definite(self.at(url, &get(path)).await?)?.json()
     }
 
@@ -148,7 +174,7 @@ impl Cluster {
     }
 }
 
-fn get(path: &str) -> Call {
+pub(super) fn get(path: &str) -> Call {
     Call::new(Method::GET, path.to_owned())
 }
 

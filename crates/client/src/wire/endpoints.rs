@@ -1,4 +1,7 @@
 //! The addresses of the cluster: those from the program, those that the cluster reports, and the probable leader.
+//!
+//! Every member may be replaced while a client runs, so it reads the members again and again: every minute, and soon
+//! after a node failed or an unknown node leads.
 
 use crate::{
     error::Error,
@@ -8,18 +11,24 @@ use parking_lot::{Mutex, MutexGuard};
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
+use tokio::task::AbortHandle;
 
 /// The most addresses that the client keeps.
 const ENDPOINTS_MAX: usize = 64;
 /// How long an address that failed comes after the others.
 const SUSPECT_FOR: Duration = Duration::from_secs(3);
-/// How often, at most, the client reads the members of the cluster.
-const DISCOVER_EVERY: Duration = Duration::from_secs(10);
+/// How often the client reads the members of the cluster.
+pub(crate) const DISCOVER_EVERY: Duration = Duration::from_secs(60);
+/// After a failure, the client reads them once more, unless it has begun to do so more recently than this.
+const DISCOVER_PAUSE: Duration = Duration::from_secs(10);
+/// An address that answered this recently stays, even if the cluster no longer reports it: a node with an old list of
+/// members must not make the client forget the nodes that serve it.
+const ANSWERED_LATELY: Duration = Duration::from_secs(60);
 
 /// The base of a node's URLs, without a trailing slash.
 #[derive(Clone, PartialEq, Eq)]
@@ -64,6 +73,13 @@ struct KnownEndpoint {
     /// It comes from the program, not from the cluster.
     given: bool,
     failed_at: Option<Moment>,
+    answered_at: Option<Moment>,
+}
+
+impl KnownEndpoint {
+    fn new(endpoint: Endpoint, given: bool) -> KnownEndpoint {
+        KnownEndpoint { endpoint, given, failed_at: None, answered_at: None }
+    }
 }
 
 #[derive(Debug)]
@@ -71,6 +87,16 @@ struct EndpointState {
     known: Vec<KnownEndpoint>,
     leader: Option<Endpoint>,
     discover_at: Moment,
+    /// When the client last began to read the members.
+    discovered_at: Option<Moment>,
+}
+
+impl EndpointState {
+    /// The members may have changed.
+    fn discover_soon(&mut self) {
+        let soon = self.discovered_at.map_or(self.discover_at, |begun| begun.plus(DISCOVER_PAUSE));
+        self.discover_at = self.discover_at.min(soon);
+    }
 }
 
 /// Which nodes come first.
@@ -88,6 +114,16 @@ pub(crate) struct Endpoints {
     state: Mutex<EndpointState>,
     discover: bool,
     turn: AtomicUsize,
+    /// The task that reads the members every minute. It ends with the client.
+    reader: OnceLock<AbortHandle>,
+}
+
+impl Drop for Endpoints {
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.get() {
+            reader.abort();
+        }
+    }
 }
 
 impl Endpoints {
@@ -97,9 +133,9 @@ impl Endpoints {
         }
         let turn = AtomicUsize::new(rand::random::<u16>().into());
         let known = given.into_iter().take(ENDPOINTS_MAX);
-        let known = known.map(|endpoint| KnownEndpoint { endpoint, given: true, failed_at: None }).collect();
-        let state = EndpointState { known, leader: None, discover_at: Moment::now() };
-        Ok(Endpoints { state: Mutex::new(state), discover, turn })
+        let known = known.map(|endpoint| KnownEndpoint::new(endpoint, true)).collect();
+        let state = EndpointState { known, leader: None, discover_at: Moment::now(), discovered_at: None };
+        Ok(Endpoints { state: Mutex::new(state), discover, turn, reader: OnceLock::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, EndpointState> {
@@ -123,9 +159,13 @@ impl Endpoints {
         let mut state = self.state();
         if let Some(known) = state.known.iter_mut().find(|known| known.endpoint == *endpoint) {
             known.failed_at = None;
+            known.answered_at = Some(Moment::now());
         }
         if let Some(leader) = leader.map(|url| url.trim_end_matches('/')) {
             state.leader = state.known.iter().map(|known| &known.endpoint).find(|known| &*known.0 == leader).cloned();
+            if state.leader.is_none() {
+                state.discover_soon();
+            }
         }
     }
 
@@ -138,6 +178,7 @@ impl Endpoints {
         if state.leader.as_ref() == Some(endpoint) {
             state.leader = None;
         }
+        state.discover_soon();
     }
 
     /// Whether it is time to read the members of the cluster. A caller that gets `true` must do it.
@@ -147,18 +188,26 @@ impl Endpoints {
         let due = self.discover && now >= state.discover_at;
         if due {
             state.discover_at = now.plus(jitter(DISCOVER_EVERY, 0.5));
+            state.discovered_at = Some(now);
         }
         due
+    }
+
+    /// Starts the task that reads the members every minute, if it does not run yet.
+    pub(crate) fn start_reader(&self, start: impl FnOnce() -> AbortHandle) {
+        self.reader.get_or_init(start);
     }
 
     /// Notes the members that the cluster reports. The addresses from the program always stay.
     pub(crate) fn discovered(&self, urls: &[String]) {
         let named: Vec<Endpoint> = urls.iter().filter_map(|url| Endpoint::parse(url).ok()).collect();
         let mut state = self.state();
-        state.known.retain(|known| known.given || named.contains(&known.endpoint));
+        let now = Moment::now();
+        let answers = |known: &KnownEndpoint| known.answered_at.is_some_and(|at| now < at.plus(ANSWERED_LATELY));
+        state.known.retain(|known| known.given || named.contains(&known.endpoint) || answers(known));
         for endpoint in named {
             if state.known.len() < ENDPOINTS_MAX && !state.known.iter().any(|known| known.endpoint == endpoint) {
-                state.known.push(KnownEndpoint { endpoint, given: false, failed_at: None });
+                state.known.push(KnownEndpoint::new(endpoint, false));
             }
         }
     }
@@ -219,5 +268,36 @@ mod tests {
         let mut now = names(all.order(Prefer::Any));
         now.sort();
         assert_eq!(now, ["http://a:1", "http://c:1"]);
+    }
+
+    #[test]
+    fn an_address_that_answers_stays_even_if_an_old_list_of_members_lacks_it() {
+        let all = endpoints(&["http://a:1"]);
+        all.discovered(&["http://d:1".to_owned(), "http://e:1".to_owned()]);
+        all.answered(&Endpoint::parse("http://d:1").unwrap(), None);
+        all.discovered(&["http://a:1".to_owned()]);
+        let mut now = names(all.order(Prefer::Any));
+        now.sort();
+        assert_eq!(now, ["http://a:1", "http://d:1"]);
+    }
+
+    #[test]
+    fn the_members_are_read_soon_after_a_failure_or_an_unknown_leader_but_not_at_once() {
+        let a = Endpoint::parse("http://a:1").unwrap();
+        for failure in [true, false] {
+            let all = endpoints(&["http://a:1"]);
+            let due_in = || Moment::now().until(all.state().discover_at);
+            assert!(all.should_discover() && due_in() > DISCOVER_PAUSE * 2);
+            if failure {
+                all.failed(&a);
+            } else {
+                all.answered(&a, Some("http://d:1"));
+            }
+            assert!(!all.should_discover() && due_in() <= DISCOVER_PAUSE, "{failure}");
+        }
+        let all = endpoints(&["http://a:1"]);
+        assert!(all.should_discover());
+        all.answered(&a, Some("http://a:1"));
+        assert!(Moment::now().until(all.state().discover_at) > DISCOVER_PAUSE * 2, "nothing has changed");
     }
 }

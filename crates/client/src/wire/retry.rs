@@ -7,7 +7,7 @@ use crate::{
         backoff::Backoff,
         batches::Batches,
         call::{ANSWER_GRACE, ATTEMPT_MAX, Call},
-        endpoints::{Endpoint, Endpoints, Prefer},
+        endpoints::{DISCOVER_EVERY, Endpoint, Endpoints, Prefer},
         http::{Attempted, Caller, Connections, Opened, StreamLines},
         identity::Identity,
         reply::{Reply, leader_of},
@@ -21,12 +21,16 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+/// How long the client tries to read the members: several nodes may not answer.
+const DISCOVER_TIMEOUT: Duration = Duration::from_secs(9);
+
 /// Sends requests; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Transport {
     pub(crate) endpoints: Arc<Endpoints>,
     connections: Connections,
     batches: Batches,
+    runtime: Handle,
 }
 
 /// How long a request may take, and each attempt of it.
@@ -44,7 +48,7 @@ impl RetryBudget {
 }
 
 impl Transport {
-    /// Tasks of that runtime send the batches.
+    /// Tasks of that runtime send the batches, and read the members of the cluster.
     pub(crate) fn new(
         endpoints: Arc<Endpoints>,
         identity: &Identity,
@@ -52,7 +56,7 @@ impl Transport {
         runtime: Handle,
     ) -> Result<Transport, Error> {
         let connections = Connections::new(caller, identity.clone())?;
-        Ok(Transport { endpoints, batches: Batches::new(connections.clone(), runtime), connections })
+        Ok(Transport { endpoints, batches: Batches::new(connections.clone(), runtime.clone()), connections, runtime })
     }
 
     /// The same with separate connections. Batches stay shared.
@@ -62,6 +66,7 @@ impl Transport {
 
     /// Sends a call until a node gives a definite answer. A refusal is definite.
     pub(crate) async fn send(&self, call: &Call, budget: RetryBudget) -> Result<Reply, Error> {
+        self.discover_if_due();
         let mut backoff = Backoff::new();
         let mut last_error = LastError::default();
         loop {
@@ -138,16 +143,44 @@ impl Transport {
             Attempted::Nothing { why, .. } | Attempted::Unknown { why, .. } => {
                 tracing::debug!(%endpoint, why, "a node gave no definite answer");
                 self.endpoints.failed(endpoint);
+                self.discover_if_due();
             }
         }
         attempted
     }
 
+    /// Reads the members of the cluster in the background, if it is time.
+    pub(crate) fn discover_if_due(&self) {
+        if !self.endpoints.should_discover() {
+            return;
+        }
+        let transport = self.clone();
+        self.runtime.spawn(async move { transport.discover().await });
+        self.endpoints.start_reader(|| self.runtime.spawn(self.clone().read_members_again()).abort_handle());
+    }
+
+    /// Reads the members every minute, until the client is gone: meanwhile the program may do nothing but wait for one
+    /// answer, and all members that it knows may be replaced.
+    fn read_members_again(self) -> impl Future<Output = ()> + Send + 'static {
+        let Transport { endpoints, connections, batches, runtime } = self;
+        let endpoints = Arc::downgrade(&endpoints);
+        async move {
+            loop {
+                sleep(DISCOVER_EVERY).await;
+                let Some(endpoints) = endpoints.upgrade() else { return };
+                let (connections, batches, runtime) = (connections.clone(), batches.clone(), runtime.clone());
+                Transport { endpoints, connections, batches, runtime }.discover_if_due();
+            }
+        }
+    }
+
     /// Reads the members of the cluster.
-    pub(crate) async fn discover(&self) {
+    async fn discover(&self) {
         let call = Call::new(Method::GET, "/v1/cluster".to_owned());
-        let reply = self.send(&call, RetryBudget::within(ATTEMPT_MAX)).await;
+        let reply = self.send(&call, RetryBudget::within(DISCOVER_TIMEOUT)).await;
         match reply.and_then(|reply| reply.json::<dto::Cluster>()) {
+            // A node without a leader may know old members only.
+            Ok(cluster) if cluster.leader.is_none() => {}
             Ok(cluster) => self.endpoints.discovered(&cluster.members.into_iter().map(|member| member.url).collect::<Vec<_>>()),
             Err(error) => tracing::debug!(%error, "cannot read the members of the cluster"),
         }

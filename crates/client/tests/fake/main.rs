@@ -5,6 +5,7 @@ mod batches;
 mod blocking;
 mod foreign_servers;
 mod grants;
+mod members;
 mod pages;
 mod raw_calls;
 mod reads;

@@ -1,10 +1,10 @@
-//! Reads, long polls, and the end of a session by an administrator.
+//! Reads, long polls, and the calls of administrators: the end of a session, and an upgrade.
 
 use crate::{
     SECOND,
     server::{Action, RecordedRequest, Server, problem},
 };
-use fairhold_client::{Client, Error, Lost};
+use fairhold_client::{Client, ClusterVersion, Code, Error, Lost};
 use fairhold_types::{Revision, SessionNumber, limits::TIMEOUT_MAX};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -105,4 +105,32 @@ async fn a_session_that_is_gone_counts_as_ended_if_the_first_answer_was_lost() {
     let sessions = gone.client(10 * SECOND).sessions();
     assert_eq!(sessions.end(41, "").await, Err(Error::Lost(Lost::Expired)), "the first attempt did nothing");
     assert_eq!(sessions.get(SessionNumber(41)).await, Ok(None));
+}
+
+#[tokio::test]
+async fn an_upgrade_is_finalized_once_and_a_blocked_one_is_refused() {
+    let server = Server::start(|request, before| match (request.line.starts_with("GET"), before) {
+        (true, _) => {
+            let member = json!({"id": 3, "version": "0.2.0", "supports": [1, 2]});
+            let body = json!({"cluster_version": 1, "next": 2, "ready": true, "members": [member], "blockers": []});
+            Action::Answer(200, "", body)
+        }
+        // The answer to the first attempt is lost.
+        (false, 0) => Action::Close,
+        (false, _) => Action::Answer(200, "", json!({"cluster_version": 2, "ready": false, "members": [], "blockers": []})),
+    })
+    .await;
+    let cluster = server.client(10 * SECOND).cluster();
+    let before = cluster.upgrade().await.unwrap();
+    let next = before.next.unwrap();
+    assert_eq!((before.cluster_version, next, before.ready), (ClusterVersion(1), ClusterVersion(2), true));
+    assert!(before.members[0].supports.is_some_and(|supports| supports.includes(next)), "{before:?}");
+    let after = cluster.finalize_upgrade(next).await.unwrap();
+    assert_eq!((after.cluster_version, after.next), (ClusterVersion(2), None));
+    let sent = server.recorded("POST /v1/cluster/upgrade/finalize ");
+    assert!(sent.len() == 2 && sent.iter().all(|one| one.key == sent[0].key && one.body == json!({"to": 2})), "{sent:?}");
+
+    let blocked = Server::start(|_, _| problem(409, "not_all_upgraded")).await;
+    let refused = blocked.client(10 * SECOND).cluster().finalize_upgrade(next).await;
+    assert!(matches!(refused, Err(Error::Refused { code: Some(Code::NotAllUpgraded), .. })), "{refused:?}");
 }

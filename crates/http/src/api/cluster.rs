@@ -12,12 +12,12 @@ use axum::{
     extract::{RawQuery, Request, State},
     response::{IntoResponse, Response},
 };
-use fairhold_node::Node;
-use fairhold_raft::{MemberStatus, Role, defect::Defect};
-use fairhold_types::{Code, NodeId, call, dto, duration};
+use fairhold_node::{Node, api::MemberFacts};
+use fairhold_raft::{MemberProgram, MemberStatus, Role, UpgradeStatus, defect::Defect};
+use fairhold_types::{Code, NodeId, call, dto, duration, limits::MEMBER_PRIORITY_DEFAULT};
 use http::{StatusCode, header};
-use openraft_rt::AsyncRuntime;
-use std::collections::BTreeMap;
+use openraft_rt::{AsyncRuntime, Instant};
+use std::{collections::BTreeMap, time::Duration};
 
 const PROGRAM: &str = "fairhold";
 
@@ -43,6 +43,7 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
         leader: raft.leader,
         leader_url: leader_url.map(|member| member.member.url.clone()),
         version: info.version.into(),
+        cluster_version: view.cluster_version,
         revision: view.revision,
         last_log_index: raft.last_log_index,
         applied_index: raft.applied,
@@ -54,7 +55,7 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
         defects: view.defects.into_iter().map(defect).collect(),
         digest_revision: digest.as_ref().map(|digest| digest.revision),
         digest: digest.map(|digest| digest.value),
-        members: raft.members.into_iter().map(|status| member(status, raft.leader, &view.capacities)).collect(),
+        members: raft.members.into_iter().map(|status| member(status, raft.leader, &view.facts)).collect(),
     };
     answer::json(StatusCode::OK, view.revision, &body)
 }
@@ -80,7 +81,8 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-fn member(status: MemberStatus, leader: Option<NodeId>, capacities: &BTreeMap<NodeId, u64>) -> dto::Member {
+fn member(status: MemberStatus, leader: Option<NodeId>, facts: &BTreeMap<NodeId, MemberFacts>) -> dto::Member {
+    let facts = facts.get(&status.id);
     let role = match (leader == Some(status.id), status.voter) {
         (true, _) => "leader",
         (false, true) => "follower",
@@ -96,7 +98,9 @@ fn member(status: MemberStatus, leader: Option<NodeId>, capacities: &BTreeMap<No
         silent_for: status.silent.map(duration::format),
         round_trip: status.round_trip.map(duration::format),
         lost_entries: status.lost_entries,
-        state_bytes_max: capacities.get(&status.id).copied(),
+        state_bytes_max: facts.and_then(|facts| facts.capacity),
+        priority: facts.map(|facts| facts.placement.priority).filter(|priority| *priority != MEMBER_PRIORITY_DEFAULT),
+        zone: facts.and_then(|facts| facts.placement.zone.clone()),
     }
 }
 
@@ -123,6 +127,46 @@ pub(crate) async fn take_snapshot<RT: AsyncRuntime>(State(node): State<Node<RT>>
     let snapshot_index = node.take_snapshot(received.timeout).await.map_err(of_change)?;
     let view = node.cluster();
     answer::json(StatusCode::OK, view.revision, &dto::SnapshotTaken { id: view.id, snapshot_index })
+}
+
+/// `GET /v1/cluster/upgrade`
+pub(crate) async fn show_upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    let call::Empty {} = received.query()?;
+    upgrade(&node, received.timeout).await
+}
+
+/// `POST /v1/cluster/upgrade/finalize`
+pub(crate) async fn finalize_upgrade<RT: AsyncRuntime>(
+    State(node): State<Node<RT>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (received, body) = Received::with_params::<RT>(request).await?;
+    received.require_admin()?;
+    let params: call::FinalizeUpgrade = received.params(body)?;
+    // A repeated request does nothing, so the key does not matter.
+    received.key()?;
+    let (to, start) = (params.version(), RT::Instant::now());
+    node.finalize_upgrade(to, received.timeout).await.map_err(of_change)?;
+    upgrade(&node, received.timeout.saturating_sub(start.elapsed())).await
+}
+
+async fn upgrade<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration) -> Result<Response, Problem> {
+    let UpgradeStatus { version, next, members, blockers } = node.upgrade_status(timeout).await;
+    let body = dto::ClusterUpgrade {
+        cluster_version: version,
+        next,
+        // Before the cluster has formed, it has no members.
+        ready: next.is_some() && blockers.is_empty() && !members.is_empty(),
+        members: members.into_iter().map(upgrade_member).collect(),
+        blockers,
+    };
+    answer::json(StatusCode::OK, node.revision(), &body)
+}
+
+fn upgrade_member(MemberProgram { id, program, silent }: MemberProgram) -> dto::UpgradeMember {
+    let (version, supports) = program.map_or((None, None), |program| (program.version, Some(program.supports)));
+    dto::UpgradeMember { id, version, supports, silent_for: silent.map(duration::format) }
 }
 
 /// `GET /livez`: the process runs.
@@ -173,4 +217,26 @@ pub(crate) async fn version<RT: AsyncRuntime>(State(node): State<Node<RT>>, info
 
 fn text(text: &'static str) -> Response {
     ([(header::CACHE_CONTROL, "no-store")], text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_raft::Program;
+    use fairhold_types::SupportedVersions;
+
+    #[test]
+    fn a_member_is_shown_with_what_is_known_of_its_program() {
+        let supports = SupportedVersions::UNTOLD;
+        let older = Some(Program { version: None, supports });
+        for (program, silent, version, supports, silent_for) in [
+            (None, None, None, None, None),
+            (older, Some(Duration::from_millis(1_200)), None, Some(supports), Some("1200ms")),
+            (Some(Program::own()), None, Program::own().version, Some(SupportedVersions::OWN), None),
+        ] {
+            let shown = upgrade_member(MemberProgram { id: 3, program, silent });
+            let silent_for = silent_for.map(str::to_owned);
+            assert_eq!(shown, dto::UpgradeMember { id: 3, version, supports, silent_for });
+        }
+    }
 }

@@ -43,6 +43,10 @@ pub(crate) fn advice_for(code: Code, kind: RequestKind) -> Option<&'static str> 
         Code::GrantGone => Some("stop all work under it; to go on, acquire a new one"),
         Code::WouldDeadlock => Some("release a lock that you hold, or acquire all of them in one request"),
         Code::NoLeader => Some("to wait for one, pass wait=30s"),
+        Code::NotAllUpgraded => Some("fairhold cluster upgrade status shows what each member runs"),
+        Code::NeedsUpgrade => Some("fairhold cluster upgrade status shows which nodes still need the newer program"),
+        Code::ChangeInProgress => Some("fairhold cluster members shows what is under way"),
+        Code::WouldLoseQuorum => Some("fairhold cluster members shows which nodes do not answer"),
         Code::NoNode if matches!(kind, RequestKind::Write { .. }) => Some("create it first; parents creates the missing parents"),
         Code::BadRequest
         | Code::Unauthenticated
@@ -56,6 +60,7 @@ pub(crate) fn advice_for(code: Code, kind: RequestKind) -> Option<&'static str> 
         | Code::KindMismatch
         | Code::NotCaughtUp
         | Code::AlreadyLeader
+        | Code::WrongNode
         | Code::Compacted
         | Code::TooLarge
         | Code::RateLimited

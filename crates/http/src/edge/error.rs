@@ -3,17 +3,18 @@
 use crate::{
     edge::advice::{advice_for, bounded, retry_advice},
     edge::answer,
-    edge::problem::{Problem, about, outcome},
+    edge::problem::{Problem, about, limited, outcome},
     edge::rejection::of_rejection,
     edge::request_kind::RequestKind,
 };
 use fairhold_node::api::{CallError, QueuePosition};
 use fairhold_raft::{
-    HandoverError,
+    FinalizeError, HandoverError, MembershipError,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
 };
 use fairhold_types::{
     Code,
+    cluster_version::MEMBERSHIP_SINCE,
     dto::Contender,
     duration,
     problem::{Effect, Facts},
@@ -57,6 +58,9 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
         CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, kind.key())),
         CallError::NoNode { path } => Problem::new(Code::NoNode, detail).facts(about(path)),
         CallError::Handover(error) => handover_problem(&error, detail),
+        CallError::Finalize(error) => with_advice(finalize_problem(&error, detail), kind),
+        CallError::Membership(error) => with_advice(membership_problem(error, detail), kind),
+        CallError::TtlTooShort { .. } => Problem::bad_request(format!("the parameter \"ttl\": {detail}")),
         CallError::Compacted { oldest } => {
             Problem::new(Code::Compacted, detail).facts(Facts { oldest: Some(oldest), ..Facts::default() })
         }
@@ -64,7 +68,7 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
         CallError::FutureRevision { .. } => Problem::bad_request(detail),
         CallError::ShuttingDown => Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::None, None)),
         CallError::Detached => {
-            // The only 503 whose outcome is unknown: the place in the queue is kept for a retry with the key.
+            // The outcome of this 503 is unknown: the place in the queue is kept for a retry with the key.
             let problem = Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, kind.key()));
             problem.advice(retry_advice(kind, " at another node"))
         }
@@ -89,6 +93,51 @@ fn handover_problem(error: &HandoverError, detail: String) -> Problem {
         HandoverError::Unfinished { .. } => (Code::DeadlineExceeded, Some(Effect::Unknown)),
     };
     Problem::new(code, detail).facts(Facts { outcome: effect, ..Facts::default() })
+}
+
+fn finalize_problem(error: &FinalizeError, detail: String) -> Problem {
+    let (code, effect) = match error {
+        FinalizeError::Blocked(_) => (Code::NotAllUpgraded, None),
+        FinalizeError::NotNext { .. } => (Code::BadRequest, None),
+        // A leader that is gone since may have raised the version.
+        FinalizeError::NoLeader => (Code::NoQuorum, Some(Effect::Unknown)),
+    };
+    Problem::new(code, detail).facts(Facts { outcome: effect, ..Facts::default() })
+}
+
+fn membership_problem(error: MembershipError, detail: String) -> Problem {
+    let (code, facts) = match error {
+        MembershipError::NeedsUpgrade { version: _ } => {
+            (Code::NeedsUpgrade, Facts { cluster_version: Some(MEMBERSHIP_SINCE), ..Facts::default() })
+        }
+        MembershipError::NotMember { .. } => (Code::NotFound, Facts::default()),
+        MembershipError::WouldLoseQuorum { voters, healthy, needed } => (Code::WouldLoseQuorum, quorum(voters, healthy, needed)),
+        // A retry does not help, and neither does the usual advice.
+        MembershipError::LastVoter { .. } => {
+            return Problem::new(Code::WouldLoseQuorum, detail)
+                .retryable(false)
+                .facts(quorum(0, 0, 1))
+                .advice(Some("let another node join first"));
+        }
+        MembershipError::ChangeInProgress { .. } => (Code::ChangeInProgress, Facts::default()),
+        MembershipError::WrongNode { .. } | MembershipError::AddressInUse { .. } => (Code::WrongNode, Facts::default()),
+        MembershipError::NotAnswering { .. } | MembershipError::NotCaughtUp { .. } => (Code::NotCaughtUp, Facts::default()),
+        MembershipError::TooMany { what: _, max } => {
+            return Problem::new(Code::RateLimited, detail).retryable(false).facts(limited(max));
+        }
+        // The leader that is gone may have begun the change.
+        MembershipError::NoLeader => (Code::NoQuorum, outcome(Effect::Unknown, None)),
+        MembershipError::Unfinished { .. } => (Code::DeadlineExceeded, outcome(Effect::Unknown, None)),
+        MembershipError::OtherRequest => (Code::IdempotencyMismatch, outcome(Effect::None, None)),
+        MembershipError::TooManyKeys => (Code::RateLimited, outcome(Effect::None, None)),
+        MembershipError::BadRequest(_) => (Code::BadRequest, Facts::default()),
+    };
+    Problem::new(code, detail).facts(facts)
+}
+
+/// The facts of a change after which too few voters would be healthy.
+fn quorum(voters: u64, healthy: u64, needed: u64) -> Facts {
+    Facts { voters: Some(voters), healthy: Some(healthy), needed: Some(needed), ..Facts::default() }
 }
 
 /// The problem of a request that certainly did nothing.

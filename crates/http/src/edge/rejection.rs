@@ -82,6 +82,9 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, kind: RequestKi
             return Problem::new(Code::KindMismatch, detail).advice(Some(advice));
         }
         Rejection::Defect { fingerprint: _ } => (Code::Internal, outcome(Effect::None, None)),
+        // Only a join is refused so, except that the token of a repeated request may be revoked by now.
+        Rejection::JoinToken(_) => (Code::NotFound, Facts::default()),
+        Rejection::JoinTokensFull { max } | Rejection::JoinsFull { max } => (Code::RateLimited, limited(max)),
         Rejection::NoRoomForName { parent } => (Code::BadRequest, about(parent)),
     };
     Problem::new(code, detail).facts(facts)

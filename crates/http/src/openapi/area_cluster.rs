@@ -12,7 +12,7 @@ use serde_json::json;
 const TAG: &str = "cluster";
 
 pub(super) const CALLS: &[DescribeCall] =
-    &[cluster, hand_over, take_snapshot, live, ready, version, metrics, openapi, front_page];
+    &[cluster, hand_over, take_snapshot, show_upgrade, finalize_upgrade, live, ready, version, metrics, openapi, front_page];
 
 fn cluster(api: &mut Describer) -> Operation<'_> {
     api.call(Here, "/v1/cluster", "getCluster", TAG, "Show the cluster as this server sees it.")
@@ -42,6 +42,31 @@ fn take_snapshot(api: &mut Describer) -> Operation<'_> {
         )
         .form::<call::Empty>(None, json!({}))
         .json::<dto::SnapshotTaken>("The snapshot is stored.", json!({ "id": 2, "snapshot_index": 4711 }))
+        .admin()
+}
+
+fn show_upgrade(api: &mut Describer) -> Operation<'_> {
+    api.call(Here, "/v1/cluster/upgrade", "getUpgrade", TAG, "Show the cluster's version, and what its members support.")
+        .about(
+            "The leader's view. If the leader does not answer within the timeout, this server answers with its own view, even \
+             without a quorum.",
+        )
+        .timeout()
+        .json::<dto::ClusterUpgrade>("The version and the members.", examples::upgrade())
+        .codes(&[Code::BadRequest, Code::WrongCluster])
+}
+
+fn finalize_upgrade(api: &mut Describer) -> Operation<'_> {
+    let summary = "Raise the cluster's version to the next one, after every member is upgraded.";
+    api.call(Keyed(Method::POST), "/v1/cluster/upgrade/finalize", "finalizeUpgrade", TAG, summary)
+        .about(
+            "For administrators. There is no way back: a program that does not support the new version cannot start any more. If \
+             the cluster has the version already, nothing changes, so the request is safe to repeat, with or without an \
+             Idempotency-Key.",
+        )
+        .form::<call::FinalizeUpgrade>(None, json!({ "to": 2 }))
+        .json::<dto::ClusterUpgrade>("The cluster has the version.", examples::upgraded())
+        .codes(&[Code::NotAllUpgraded])
         .admin()
 }
 

@@ -9,16 +9,11 @@ use super::{
     schema::{bound_integers, omit_instead_of_null},
 };
 use crate::{edge::headers, edge::problem::status_of};
-use fairhold_types::{
-    Code, dto,
-    hold::HoldLine,
-    limits::{TIMEOUT_DEFAULT, TIMEOUT_MAX},
-    pattern as id_pattern, problem,
-};
+use fairhold_types::{Code, dto, hold::HoldLine, pattern as id_pattern, problem};
 use http::{Method, StatusCode};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 /// Collects the schemas of answers and requests.
 pub(super) struct Describer {
@@ -128,6 +123,12 @@ impl Operation<'_> {
 
     pub(super) fn header(mut self, name: &str, about: &str, schema: Value) -> Self {
         self.parameters.push(at("header", name, about, schema));
+        self
+    }
+
+    /// The header `Fairhold-Timeout`.
+    pub(super) fn timeout(mut self) -> Self {
+        self.parameters.push(parameter::timeout());
         self
     }
 
@@ -317,9 +318,7 @@ impl Operation<'_> {
         // The server checks this before it reads the request.
         self = self.code_as(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Code::TooLarge);
         if self.kind != OperationKind::Here {
-            let about = "How long the server may work on the request, including hops to other servers; `wait` does not count.";
-            let min = Duration::from_millis(1);
-            self.parameters.push(parameter::duration_header("Fairhold-Timeout", about, min, TIMEOUT_MAX, TIMEOUT_DEFAULT));
+            self = self.timeout();
             let about = "The id of the cluster that the request is for: any other cluster refuses the request.";
             let id = json!({ "type": "string", "pattern": id_pattern::CLUSTER_ID });
             self = self.header("Fairhold-Cluster", about, id);

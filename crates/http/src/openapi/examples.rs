@@ -18,6 +18,9 @@ pub(super) const FRONT_PAGE: &str =
 pub(super) const METRICS: &str =
     "# HELP fairhold_leader Whether this node leads.\n# TYPE fairhold_leader gauge\nfairhold_leader 1\n";
 
+/// Why an upgrade cannot be finalized yet.
+pub(super) const BLOCKER: &str = "node 3 runs 0.1.0, which supports cluster version 1: restart it with a newer program";
+
 /// The usual example of a parameter or header with that name; `null` if there is none.
 pub(super) fn usual(name: &str) -> Value {
     match name {
@@ -77,10 +80,28 @@ pub(super) fn cluster() -> Value {
     };
     json!({
         "cluster": "8c1f4b0e6a2d4e5f9b7a3c2d1e0f4a5b", "id": 1, "role": "leader", "term": 7, "leader": 1,
-        "leader_url": "http://n1:7171", "version": env!("CARGO_PKG_VERSION"), "revision": 9012, "last_log_index": 4711,
-        "applied_index": 4711, "state_bytes": 41_000_000, "state_bytes_max": 134_217_728, "grants": 830, "wakeups": 112,
+        "leader_url": "http://n1:7171", "version": env!("CARGO_PKG_VERSION"), "cluster_version": 2, "revision": 9012,
+        "last_log_index": 4711, "applied_index": 4711, "state_bytes": 41_000_000, "state_bytes_max": 134_217_728,
+        "grants": 830, "wakeups": 112,
         "members": [member(1, "leader"), member(2, "follower"), member(3, "follower")],
     })
+}
+
+/// The upgrade of a cluster whose node 3 is still to be upgraded.
+pub(super) fn upgrade() -> Value {
+    let upgraded = |id: u64| json!({ "id": id, "version": "0.2.0", "supports": [1, 2] });
+    let mut follower = upgraded(2);
+    follower["silent_for"] = "12ms".into();
+    let older = json!({ "id": 3, "version": "0.1.0", "supports": [1, 1], "silent_for": "31ms" });
+    json!({
+        "cluster_version": 1, "next": 2, "ready": false, "members": [upgraded(1), follower, older], "blockers": [BLOCKER],
+    })
+}
+
+/// The same cluster after the upgrade.
+pub(super) fn upgraded() -> Value {
+    let member = |id: u64| json!({ "id": id, "version": "0.2.0", "supports": [1, 2] });
+    json!({ "cluster_version": 2, "ready": false, "members": [member(1), member(2), member(3)], "blockers": [] })
 }
 
 /// The readiness of a server that can serve, or of one that cannot.

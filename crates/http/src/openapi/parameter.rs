@@ -4,7 +4,10 @@ use super::{
     examples, pattern,
     schema::{take, without_null},
 };
-use fairhold_types::duration;
+use fairhold_types::{
+    duration,
+    limits::{TIMEOUT_DEFAULT, TIMEOUT_MAX},
+};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -28,9 +31,15 @@ pub(super) fn at(location: &str, name: &str, about: &str, mut schema: Value) -> 
 }
 
 /// A duration in a header.
-pub(super) fn duration_header(name: &str, about: &str, min: Duration, max: Duration, default: Duration) -> Value {
+fn duration_header(name: &str, about: &str, min: Duration, max: Duration, default: Duration) -> Value {
     let schema = json!({ "type": "string", "pattern": pattern::duration(min, max), "default": duration::format(default) });
     at("header", name, &with_bounds(about, min, max), schema)
+}
+
+/// The header `Fairhold-Timeout`.
+pub(super) fn timeout() -> Value {
+    let about = "How long the server may work on the request, including hops to other servers; `wait` does not count.";
+    duration_header("Fairhold-Timeout", about, Duration::from_millis(1), TIMEOUT_MAX, TIMEOUT_DEFAULT)
 }
 
 /// The parameters that a query can contain.
@@ -99,6 +108,8 @@ fn parameters(object: &Value) -> Vec<Parameter> {
 /// Adapts the schema of a request's type to the API: an optional field is never `null`, a choice is a list of values, a duration
 /// has a pattern and a flag a default.
 pub(super) fn refine(schema: &mut Value) {
+    // A flag is off if it is not given. A choice between yes and no that is not given is neither.
+    let is_choice = schema["type"] == json!(["boolean", "null"]);
     without_null(schema);
     list_choices(schema);
     let Some(fields) = schema.as_object_mut() else { return };
@@ -115,7 +126,7 @@ pub(super) fn refine(schema: &mut Value) {
     {
         *about = text.replace('\n', " ").into();
     }
-    if schema["type"] == "boolean" && schema["enum"].is_null() {
+    if schema["type"] == "boolean" && schema["enum"].is_null() && !is_choice {
         schema["default"] = false.into();
     }
     if is_duration(schema) {

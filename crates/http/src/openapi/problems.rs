@@ -1,14 +1,15 @@
 //! An example of each refusal, made by the code that refuses.
 
+use super::examples;
 use crate::{edge::error::problem_of, edge::params::expected, edge::problem::Problem, edge::request_kind::RequestKind};
 use fairhold_node::api::CallError;
 use fairhold_raft::{
-    HandoverError,
+    FinalizeError, HandoverError, MembershipError,
     error::{NotProposed, ReadError},
 };
 use fairhold_state::command::{Blocked, HolderFacts, Rejection};
 use fairhold_types::{
-    Code, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber,
+    ClusterVersion, Code, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber,
     limits::{HEAD_BYTES_MAX, HEADERS_MAX, VALUE_BYTES_MAX},
     problem,
     time::WallMillis,
@@ -59,6 +60,11 @@ pub(super) fn example(code: Code) -> Problem {
         Code::ShuttingDown => problem_of(CallError::ShuttingDown, RequestKind::Read),
         Code::NotCaughtUp => problem_of(HandoverError::Behind { to: 2, lag: 830 }.into(), RequestKind::Change),
         Code::AlreadyLeader => problem_of(HandoverError::AlreadyLeader { to: 2 }.into(), RequestKind::Change),
+        Code::NotAllUpgraded => problem_of(FinalizeError::Blocked(vec![examples::BLOCKER.into()]).into(), RequestKind::Change),
+        Code::NeedsUpgrade => member_refused(MembershipError::NeedsUpgrade { version: ClusterVersion::FIRST }),
+        Code::ChangeInProgress => member_refused(MembershipError::ChangeInProgress { what: "node 5 replaces node 2".to_owned() }),
+        Code::WrongNode => member_refused(MembershipError::WrongNode { address: "n2:7271".to_owned(), found: Some(3) }),
+        Code::WouldLoseQuorum => member_refused(MembershipError::WouldLoseQuorum { voters: 2, healthy: 1, needed: 2 }),
         Code::Compacted => problem_of(CallError::Compacted { oldest: Revision(8_000) }, RequestKind::Read),
         Code::NoNode => refused(Rejection::NoNode { path: path() }),
         Code::NotEmpty => refused(Rejection::NotEmpty { path: path(), children: 3 }),
@@ -89,6 +95,10 @@ pub(super) fn example(code: Code) -> Problem {
 
 fn not_served(reason: NotProposed) -> Problem {
     problem_of(ReadError::from(reason).into(), RequestKind::Read)
+}
+
+fn member_refused(error: MembershipError) -> Problem {
+    problem_of(error.into(), RequestKind::Change)
 }
 
 fn refused(rejection: Rejection) -> Problem {

@@ -182,11 +182,13 @@ impl<I: Instant> NodeMetrics<I> {
             Some(Ok(Acquired::Held(_))) => &acquires.held,
             Some(Ok(Acquired::Queued(_))) => &acquires.queued,
             Some(Err(CallError::LockHeld { .. } | CallError::Rejected(Rejection::LockHeld { .. }))) => &acquires.lock_held,
-            Some(Err(CallError::Rejected(_))) => &acquires.refused,
+            Some(Err(CallError::Rejected(_) | CallError::TtlTooShort { .. })) => &acquires.refused,
             Some(Err(CallError::WaitTimeout { .. })) => &acquires.wait_timeout,
             Some(Err(
                 CallError::Propose(_)
                 | CallError::Handover(_)
+                | CallError::Finalize(_)
+                | CallError::Membership(_)
                 | CallError::Read(_)
                 | CallError::Superseded
                 | CallError::NoNode { .. }

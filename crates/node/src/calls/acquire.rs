@@ -18,6 +18,7 @@ use fairhold_raft::error::{NotProposed, ProposeError, UnknownReason};
 use fairhold_state::{
     State,
     command::{Acquire, Claimant, Command, HeldGrant, IfBusy, Outcome, Queued, Rejection},
+    read::GrantStatus,
 };
 use fairhold_types::{EndReason, FencingToken, Revision, failpoint};
 use futures_util::FutureExt;
@@ -108,6 +109,7 @@ impl<RT: AsyncRuntime> PendingAcquire<RT> {
 
     async fn commit(&self, deadline: RT::Instant) -> Result<CommittedAcquire, CallError> {
         failpoint!(NodeAcquireClaim, RT).map_err(|_| ProposeError::from(NotProposed::Overloaded))?;
+        self.check_ttl()?;
         let must_not_wait = self.call.wait.is_zero() && !self.call.respond_async;
         let if_busy = if must_not_wait { IfBusy::Refuse } else { IfBusy::Queue };
         let at = wall_now();
@@ -136,10 +138,21 @@ impl<RT: AsyncRuntime> PendingAcquire<RT> {
             | Outcome::Written { .. }
             | Outcome::WrittenBefore { .. }
             | Outcome::Broken { .. }
-            | Outcome::Judged { .. }) => {
+            | Outcome::Judged { .. }
+            | Outcome::JoinTokenCreated { .. }
+            | Outcome::Admitted { .. }) => {
                 unreachable!("an acquire was answered with {outcome:?}")
             }
         }
+    }
+
+    /// Refuses a `ttl` that is too short, unless an earlier request with the same id has acquired the grant already.
+    fn check_ttl(&self) -> Result<(), CallError> {
+        let Claimant::Anonymous { timeout_ms } = self.call.acquire.claimant else { return Ok(()) };
+        let checked = self.node.check_ttl(timeout_ms);
+        let grant = &self.call.acquire.grant;
+        let is_known = || self.node.0.replica.read(|state| !matches!(state.grant(grant), GrantStatus::Unknown));
+        if checked.is_err() && is_known() { Ok(()) } else { checked }
     }
 
     /// The answer after the commit; `None` if the caller disconnected first. After the commit, no failure means that
@@ -229,7 +242,9 @@ impl<RT: AsyncRuntime> PendingAcquire<RT> {
                 | Outcome::Written { .. }
                 | Outcome::WrittenBefore { .. }
                 | Outcome::Broken { .. }
-                | Outcome::Judged { .. }),
+                | Outcome::Judged { .. }
+                | Outcome::JoinTokenCreated { .. }
+                | Outcome::Admitted { .. }),
             ) => {
                 unreachable!("a withdrawal was answered with {outcome:?}")
             }
@@ -356,6 +371,9 @@ pub(crate) fn as_unknown(error: CallError) -> CallError {
         | CallError::Superseded
         | CallError::NoNode { .. }
         | CallError::Handover(_)
+        | CallError::Finalize(_)
+        | CallError::Membership(_)
+        | CallError::TtlTooShort { .. }
         | CallError::Compacted { .. }
         | CallError::FutureRevision { .. }
         | CallError::WatcherTooSlow

@@ -8,8 +8,9 @@ use crate::{
     node::Node,
     views,
 };
+use fairhold_raft::{FinalizeError, UpgradeStatus};
 use fairhold_state::command::{Break, Command, Outcome, Revoke, SetLock, WriteKey};
-use fairhold_types::{GrantId, NodeId, Revision, SessionNumber, duration};
+use fairhold_types::{ClusterVersion, GrantId, NodeId, Revision, SessionNumber, duration};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
@@ -37,7 +38,9 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Queued(_)
             | Outcome::Written { .. }
             | Outcome::WrittenBefore { .. }
-            | Outcome::Judged { .. }) => unreachable!("a break was answered with {outcome:?}"),
+            | Outcome::Judged { .. }
+            | Outcome::JoinTokenCreated { .. }
+            | Outcome::Admitted { .. }) => unreachable!("a break was answered with {outcome:?}"),
         }
         Ok(self.wait_until_settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await)
     }
@@ -106,6 +109,21 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub async fn hand_over(&self, to: NodeId, key: Option<GrantId>, timeout: Duration) -> Result<(), CallError> {
         let key = write_key(key, &("lead", to))?;
         Ok(self.0.replica.hand_over(to, key, RT::Instant::now() + timeout).await?)
+    }
+
+    /// The cluster's version and what each member supports, as the leader knows it. If the leader does not answer
+    /// within the timeout, as this node knows it.
+    pub async fn upgrade_status(&self, timeout: Duration) -> UpgradeStatus {
+        self.0.replica.upgrade_status(RT::Instant::now() + timeout).await
+    }
+
+    /// Raises the cluster's version to the next one, from any node, if every member supports it. If the cluster has
+    /// that version already, nothing changes.
+    pub async fn finalize_upgrade(&self, to: ClusterVersion, timeout: Duration) -> Result<(), CallError> {
+        let deadline = RT::Instant::now() + timeout;
+        self.0.replica.finalize_upgrade(to, deadline).await?;
+        // The answer must show the new version. If it cannot, a repeated request does no harm.
+        Ok(self.0.replica.read_barrier(deadline).await.map_err(|_| FinalizeError::NoLeader)?)
     }
 
     /// Takes a snapshot of this node's state, unless one exists for it, and waits until it is stored. Returns the index

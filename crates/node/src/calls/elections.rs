@@ -117,7 +117,9 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Queued(_)
             | Outcome::Broken { .. }
             | Outcome::WrittenBefore { .. }
-            | Outcome::Judged { .. }) => unreachable!("a proclamation was answered with {outcome:?}"),
+            | Outcome::Judged { .. }
+            | Outcome::JoinTokenCreated { .. }
+            | Outcome::Admitted { .. }) => unreachable!("a proclamation was answered with {outcome:?}"),
         }
     }
 

@@ -49,7 +49,9 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Queued(_)
             | Outcome::SessionOpened { .. }
             | Outcome::Broken { .. }
-            | Outcome::Judged { .. }) => unreachable!("a write was answered with {outcome:?}"),
+            | Outcome::Judged { .. }
+            | Outcome::JoinTokenCreated { .. }
+            | Outcome::Admitted { .. }) => unreachable!("a write was answered with {outcome:?}"),
         }
     }
 

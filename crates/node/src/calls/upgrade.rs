@@ -113,7 +113,9 @@ impl<RT: AsyncRuntime> Node<RT> {
                 | Outcome::Written { .. }
                 | Outcome::WrittenBefore { .. }
                 | Outcome::Broken { .. }
-                | Outcome::Judged { .. }),
+                | Outcome::Judged { .. }
+                | Outcome::JoinTokenCreated { .. }
+                | Outcome::Admitted { .. }),
             ) => unreachable!("an upgrade was answered with {outcome:?}"),
         };
         send(answer, result);
@@ -181,7 +183,9 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Written { .. }
             | Outcome::WrittenBefore { .. }
             | Outcome::Broken { .. }
-            | Outcome::Judged { .. }) => self.answer_given_up(grant, answer.revision, deadline, confirmed_at).await,
+            | Outcome::Judged { .. }
+            | Outcome::JoinTokenCreated { .. }
+            | Outcome::Admitted { .. }) => self.answer_given_up(grant, answer.revision, deadline, confirmed_at).await,
         }
     }
 

@@ -43,6 +43,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let deadline = RT::Instant::now() + timeout;
         if let Some(ttl) = ttl {
             let timeout_ms = duration::millis(ttl);
+            self.check_ttl(timeout_ms)?;
             let key = write_key(key, &("renew", &grant, timeout_ms))?;
             let command = Command::SetGrantTimeout { grant, timeout_ms, key, at: wall_now() };
             self.0.replica.propose(command, deadline).await?.result?;
@@ -62,6 +63,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// Opens a named session. A repeated key returns the same session.
     pub async fn open_session(&self, call: OpenSessionCall) -> Result<At<OpenedSession>, CallError> {
+        self.check_ttl(duration::millis(call.timeout))?;
         let command = Command::OpenSession(OpenSession {
             key: Some(call.key),
             id: Self::new_session_id(),
@@ -89,7 +91,9 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Written { .. }
             | Outcome::WrittenBefore { .. }
             | Outcome::Broken { .. }
-            | Outcome::Judged { .. }) => {
+            | Outcome::Judged { .. }
+            | Outcome::JoinTokenCreated { .. }
+            | Outcome::Admitted { .. }) => {
                 unreachable!("opening a session was answered with {outcome:?}")
             }
         }

@@ -3,11 +3,14 @@
 use super::*;
 use crate::{edge::answer::span, edge::problem::properties_of};
 use axum::response::IntoResponse;
-use fairhold_state::command::{Blocked, HolderFacts, Part, Rejection};
-use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, SessionNumber, time::WallMillis};
+use fairhold_state::command::{Blocked, HolderFacts, JoinTokenFault, Part, Rejection};
+use fairhold_types::{
+    ClusterVersion, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, SessionNumber, Timing, time::WallMillis,
+};
 use futures_util::FutureExt;
 use http::header;
 use http_body_util::BodyExt;
+use std::time::Duration;
 
 fn key() -> GrantId {
     GrantId::from_ulid(1)
@@ -80,6 +83,9 @@ fn cases() -> Vec<Case> {
         (NotEmpty { path: path(), children: 3 }, write, 409, "not_empty", false, json!({"path": "/a"})),
         (EphemeralParent { path: path() }, write, 409, "ephemeral_parent", false, json!({"path": "/a"})),
         (TooManyNodes { max: 5 }, write, 413, "too_large", false, json!({"limit": 5})),
+        (JoinToken(JoinTokenFault::Unknown), change, 404, "not_found", false, json!({})),
+        (JoinTokensFull { max: 100 }, change, 429, "rate_limited", true, json!({"limit": 100})),
+        (JoinsFull { max: 10 }, change, 429, "rate_limited", true, json!({"limit": 10})),
         (NoRoomForName { parent: path() }, write, 400, "bad_request", false, json!({"path": "/a"})),
         (step(Conditions, stale()), write, 412, "stale_token", false, json!({"current_token": null, "failed": failed("if")})),
         (step(Then, exists()), write, 409, "node_exists", false, json!({"path": "/a", "failed": failed("then")})),
@@ -137,6 +143,63 @@ fn a_caller_can_tell_nothing_happened_from_it_may_have() {
     check(CallError::Detached, acquire(true), 503, "shutting_down", true, &unknown_with_key);
     check(CallError::ShuttingDown, acquire(true), 503, "shutting_down", true, &none);
     check(CallError::ShuttingDown, RequestKind::Change, 503, "shutting_down", true, &none);
+}
+
+#[test]
+fn an_upgrade_that_is_not_finalized_names_every_blocker() {
+    use serde_json::json;
+    let blocked = || FinalizeError::Blocked(vec!["node 2 does not answer".to_owned(), "node 3 runs 0.1.0".to_owned()]);
+    let [one, two, three] = [1, 2, 3].map(ClusterVersion);
+    let not_next = FinalizeError::NotNext { to: three, version: one, next: Some(two) };
+    check(blocked().into(), RequestKind::Change, 409, "not_all_upgraded", true, &json!({}));
+    check(not_next.into(), RequestKind::Change, 400, "bad_request", false, &json!({}));
+    let unknown = json!({"outcome": "unknown"});
+    check(FinalizeError::NoLeader.into(), RequestKind::Change, 503, "no_quorum", true, &unknown);
+    let body = answer(blocked().into(), RequestKind::Change).2;
+    assert_eq!(body["detail"], "not every member supports the next cluster version: node 2 does not answer; node 3 runs 0.1.0");
+    assert_eq!(body["advice"], "fairhold cluster upgrade status shows what each member runs");
+}
+
+#[test]
+fn a_refused_change_of_the_members_has_its_numbers() {
+    use MembershipError::*;
+    use serde_json::json;
+    let (none, unknown) = (json!({"outcome": "none"}), json!({"outcome": "unknown"}));
+    let (address, what) = (|| "n2:7271".to_owned(), || "node 5 replaces node 2".to_owned());
+    for (error, status, code, retryable, facts) in [
+        (NeedsUpgrade { version: ClusterVersion(1) }, 409, "needs_upgrade", false, json!({"cluster_version": 2})),
+        (NotMember { node: 9, members: vec![1, 2] }, 404, "not_found", false, json!({})),
+        (
+            WouldLoseQuorum { voters: 2, healthy: 1, needed: 2 },
+            409,
+            "would_lose_quorum",
+            true,
+            json!({"voters": 2, "healthy": 1, "needed": 2}),
+        ),
+        (LastVoter { node: 1 }, 409, "would_lose_quorum", false, json!({"voters": 0, "healthy": 0, "needed": 1})),
+        (ChangeInProgress { what: what() }, 409, "change_in_progress", true, json!({})),
+        (WrongNode { address: address(), found: Some(3) }, 409, "wrong_node", false, json!({})),
+        (AddressInUse { address: address(), node: 3 }, 409, "wrong_node", false, json!({})),
+        (NotAnswering { address: address() }, 409, "not_caught_up", true, json!({})),
+        (NotCaughtUp { node: 4, lag: Some(830) }, 409, "not_caught_up", true, json!({})),
+        (TooMany { what: "voters".to_owned(), max: 7 }, 429, "rate_limited", false, json!({"limit": 7})),
+        (NoLeader, 503, "no_quorum", true, unknown.clone()),
+        (Unfinished { what: what() }, 504, "deadline_exceeded", true, unknown),
+        (OtherRequest, 422, "idempotency_mismatch", false, none.clone()),
+        (TooManyKeys, 429, "rate_limited", true, none),
+        (BadRequest("nothing to change".to_owned()), 400, "bad_request", false, json!({})),
+    ] {
+        check(error.into(), RequestKind::Change, status, code, retryable, &facts);
+    }
+}
+
+#[test]
+fn a_ttl_that_is_too_short_for_the_timing_profile_is_refused() {
+    let error = CallError::TtlTooShort { timing: Timing::Wan, ttl: Duration::from_secs(2) };
+    check(error.clone(), acquire(true), 400, "bad_request", false, &serde_json::json!({}));
+    let detail = answer(error, acquire(true)).2["detail"].clone();
+    let text = "the parameter \"ttl\": 2s is too short: with the timing profile wan, the minimum is 6s";
+    assert_eq!(detail, text);
 }
 
 #[test]

@@ -1,0 +1,126 @@
+//! The calls that change the members, and a client that learns of new members while it runs.
+
+use crate::{
+    SECOND,
+    server::{Action, Server, problem},
+};
+use fairhold_client::{
+    Client, Code, Error, JoinTokenNumber, Timing,
+    types::{
+        call::{CreateJoinToken, MemberPriority, SetMember},
+        dto::JoinPhase,
+    },
+};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+
+fn created(number: u64, token: Option<&str>) -> Action {
+    let mut body = json!({"number": number, "role": "voter", "replaces": 2, "standing": false, "command": "fairhold serve"});
+    if let Some(token) = token {
+        body["token"] = token.into();
+    }
+    Action::Answer(201, "", body)
+}
+
+#[tokio::test]
+async fn a_join_token_whose_answer_was_lost_is_revoked_and_another_one_is_created() {
+    let server = Server::start(|request, before| match (request.line.starts_with("POST"), before) {
+        (false, _) => Action::Answer(204, "", Value::Null),
+        // The first answer is lost: the retry learns the number, and not the token.
+        (true, 0) => Action::Close,
+        (true, 1) => created(7, None),
+        (true, _) => created(8, Some("fhj1.abc")),
+    })
+    .await;
+    let cluster = server.client(10 * SECOND).cluster();
+    let request: CreateJoinToken = serde_json::from_value(json!({"replaces": 2, "ttl": "1h"})).unwrap();
+    let token = cluster.create_join_token(&request).await.unwrap();
+    assert_eq!((token.number, token.token.as_deref(), token.replaces), (JoinTokenNumber(8), Some("fhj1.abc"), Some(2)));
+    let sent = server.recorded("POST /v1/cluster/join-tokens ");
+    assert!(sent.iter().all(|one| one.body == json!({"replaces": 2, "ttl": "3600s"})), "{sent:?}");
+    assert!(sent[0].key == sent[1].key && sent[1].key != sent[2].key, "{sent:?}");
+    assert_eq!(server.recorded("DELETE /v1/cluster/join-tokens/7 ").len(), 1);
+}
+
+#[tokio::test]
+async fn the_members_are_read_and_changed() {
+    let members = || {
+        json!({
+            "members": [
+                {"id": 1, "url": "http://n1:7171", "peer": "n1:7271", "role": "leader", "priority": 50, "new": 1},
+                {"id": 2, "url": "http://n2:7171", "peer": "n2:7271", "role": "follower", "priority": 80, "silent_for": "9s"},
+            ],
+            "joins": [{"id": 4, "url": "http://n4:7171", "peer": "n4:7271", "role": "voter", "replaces": 2,
+                "phase": "catching_up", "lag": 9, "requested_at": "then"}],
+            "removed": [{"id": 3, "revision": 9, "by": "curl@n1", "at": "then"}], "joint": false, "from_leader": true,
+        })
+    };
+    let server = Server::start(move |request, _| match request.line.split(' ').next() {
+        Some("GET" | "PATCH") => Action::Answer(200, "", members()),
+        Some("DELETE") if request.line.contains("/2 ") => problem(409, "would_lose_quorum"),
+        _ => Action::Answer(204, "", Value::Null),
+    })
+    .await;
+    let cluster = server.client(10 * SECOND).cluster();
+    let shown = cluster.members().await.unwrap();
+    assert_eq!((shown.members.len(), shown.joins[0].phase, shown.removed[0].id), (2, JoinPhase::CatchingUp, 3));
+    let change = SetMember { priority: MemberPriority::try_from(80).ok(), ..SetMember::default() };
+    assert_eq!(cluster.set_member(2, &change).await.unwrap().members[1].priority, 80);
+    assert_eq!(server.recorded("PATCH /v1/cluster/members/2 ")[0].body, json!({"priority": 80}));
+    cluster.remove_member(3).await.unwrap();
+    let refused = cluster.remove_member(2).await;
+    assert!(matches!(refused, Err(Error::Refused { code: Some(Code::WouldLoseQuorum), .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn the_timing_comes_from_the_leader() {
+    let body = |from_leader: bool| json!({"timing": "lan", "fits": "wan", "members": [], "from_leader": from_leader});
+    let leader = Server::start(move |_, _| Action::Answer(200, "", body(true))).await;
+    let header: &'static str = format!("fairhold-leader: {}\r\n", leader.url).leak();
+    let follower = Server::start(move |request, _| match request.line.starts_with("GET") {
+        true => Action::Answer(200, header, body(false)),
+        false => Action::Answer(200, "", json!({"timing": "wan", "cluster_version": 2})),
+    })
+    .await;
+    let cluster = follower.client(10 * SECOND).cluster();
+    let timing = cluster.timing().await.unwrap();
+    assert!(timing.from_leader && timing.timing == Timing::Lan && timing.fits == Some(Timing::Wan), "{timing:?}");
+    assert_eq!(cluster.set_timing(Timing::Wan).await.unwrap().timing, Timing::Wan);
+    assert_eq!(follower.recorded("PATCH /v1/cluster/settings ")[0].body, json!({"timing": "wan"}));
+}
+
+#[tokio::test]
+async fn a_client_goes_on_after_every_given_node_was_replaced() {
+    // The old node reports the new one, and then it is gone.
+    let new = Server::start(|_, _| Action::Answer(200, "", json!({"timing": "lan", "cluster_version": 2}))).await;
+    let is_gone = Arc::new(Mutex::new(false));
+    let (gone, url) = (Arc::clone(&is_gone), new.url.clone());
+    let old = Server::start(move |request, _| {
+        if *gone.lock().unwrap() {
+            return Action::Close;
+        }
+        if request.line.starts_with("GET /v1/cluster ") {
+            let member = json!({"id": 4, "url": url, "peer": "n4:7271", "role": "leader"});
+            let body = json!({"id": 1, "role": "follower", "term": 7, "leader": 4, "version": "0.2.0", "revision": 9,
+                "grants": 0, "wakeups": 0, "members": [member]});
+            return Action::Answer(200, "", body);
+        }
+        Action::Answer(200, "", json!({"timing": "lan", "cluster_version": 2}))
+    })
+    .await;
+    let client = Client::builder().endpoint(&old.url).timeout(10 * SECOND).build().unwrap();
+    let cluster = client.cluster();
+    cluster.settings().await.unwrap();
+    old.wait_for_requests("GET /v1/cluster ", 1).await;
+    // The answer with the new member follows the request.
+    let learned = async {
+        while !client.endpoints().contains(&new.url) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(10 * SECOND, learned).await.expect("the client learns the new member");
+    *is_gone.lock().unwrap() = true;
+    assert_eq!(cluster.settings().await.unwrap().timing, Timing::Lan);
+    assert!(!new.recorded("GET /v1/cluster/settings ").is_empty());
+    assert!(client.endpoints().contains(&old.url), "a given address stays");
+}
