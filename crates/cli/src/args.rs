@@ -30,7 +30,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run one node; start every node with the same members, and the cluster forms by itself
+    /// Run one node, which forms a cluster with the nodes in --member, or joins one with a join token
     Serve(ServeArgs),
     /// Run a trial cluster of real processes on this machine
     Dev(DevArgs),
@@ -58,7 +58,7 @@ pub(crate) enum Command {
     Watch(WatchArgs),
     /// Show nodes, locks and queues live in the terminal
     Top(TopArgs),
-    /// Show the cluster and its members, transfer the leadership, take a snapshot
+    /// Show and change the cluster: members, join tokens, leadership, settings, snapshots, upgrades
     Cluster(ClusterArgs),
     /// Check the health of a cluster and suggest fixes
     Doctor(DoctorArgs),

@@ -1,22 +1,34 @@
-//! `fairhold cluster`: the state of a node, the members, and calls for administrators.
+//! `fairhold cluster`: the state of a node, the members and their changes, and other calls for administrators.
+
+mod join_tokens;
+mod members;
+mod older_program;
+mod replace;
+mod settings;
+mod token_file;
+mod upgrade;
 
 use crate::{
     output,
-    probe::{ClusterProbe, Row},
+    probe::ClusterProbe,
     remote::{
-        self, Api, ApiRequest, Failure, RemoteArgs,
-        format::{self, OutputFormat, Table, cell, rounded},
+        self, Api, ApiRequest, Failure, ReadArgs, RemoteArgs,
+        format::{self, OutputFormat, Table, cell},
     },
 };
 use clap::Subcommand;
 use fairhold_client::Method;
+use fairhold_types::NodeId;
+use join_tokens::{InviteArgs, TokensCommand};
+use members::SetMemberArgs;
+use replace::ReplaceArgs;
 use serde_json::Value;
+use settings::Setting;
 use std::{process::ExitCode, time::Duration};
-use tokio::time::{Instant, sleep};
+use upgrade::UpgradeCommand;
 
-/// How long one probe of the nodes may take, and the pause before the next.
+/// How long the probe of the nodes may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ClusterArgs {
@@ -38,10 +50,91 @@ enum ClusterCommand {
         #[arg(long)]
         digest: bool,
     },
-    /// List the members, each with its own answer, and how far they are behind the leader
+    /// List the members, each with its own answer, and the joins and removals that are under way
     #[command(after_help = "Example:
-  fairhold cluster members")]
-    Members,
+  fairhold cluster members --removed
+
+Only the leader knows LAG and SILENT FOR. Joins and removals that wait have tables of their own, if there are any.")]
+    Members {
+        /// List the removed nodes too, the last 1000 of them
+        #[arg(long)]
+        removed: bool,
+    },
+    /// Create a join token, with which a new node joins the cluster (for administrators)
+    #[command(after_help = "Examples:
+  fairhold cluster invite --out join.token --auth-token-file admin
+  fairhold cluster invite --learner --ttl 10m --auth-token-file admin
+  fairhold cluster invite --standing --up-to 5 --out standing.token --auth-token-file admin
+
+A join token is a secret: until it is used or expires, it admits a node to the cluster.")]
+    Invite(InviteArgs),
+    /// List the join tokens, without their secrets, or revoke one
+    #[command(after_help = "Example:
+  fairhold cluster tokens")]
+    Tokens {
+        #[command(subcommand)]
+        command: Option<TokensCommand>,
+        #[command(flatten)]
+        read: ReadArgs,
+    },
+    /// Replace a member by a new node: print a join token, show the progress (for administrators)
+    #[command(after_help = "Example:
+  fairhold cluster replace 2 --out join.token --auth-token-file admin
+
+The old machine may be dead. The new node gets a new number, and the place of the old one in one step, when it has caught up.
+If you stop this command, the replacement continues.")]
+    Replace(ReplaceArgs),
+    /// Remove a member from the cluster, or give up a join (for administrators)
+    #[command(after_help = "Example:
+  fairhold cluster remove 5 --auth-token-file admin
+
+A leader transfers the leadership first. The cluster refuses a removal after which too few of the other voters are healthy.")]
+    Remove {
+        /// Number of the member
+        id: NodeId,
+    },
+    /// Make a learner a voter, when it has caught up (for administrators)
+    #[command(after_help = "Example:
+  fairhold cluster promote 4 --auth-token-file admin")]
+    Promote {
+        /// Number of the learner
+        id: NodeId,
+    },
+    /// Make a voter a learner (for administrators)
+    #[command(after_help = "Example:
+  fairhold cluster demote 4 --auth-token-file admin")]
+    Demote {
+        /// Number of the voter
+        id: NodeId,
+    },
+    /// Change the addresses, the priority or the zone of a member (for administrators)
+    #[command(after_help = "Examples:
+  fairhold cluster set-member 3 --url http://e:7171 --peer e:7271 --auth-token-file admin
+  fairhold cluster set-member 3 --priority 80 --zone eu-1 --auth-token-file admin
+
+Before the leader accepts a new address, it checks that the member answers there. --force skips that only if no node answers.")]
+    SetMember(SetMemberArgs),
+    /// Show the settings of the cluster
+    #[command(after_help = "Example:
+  fairhold cluster settings")]
+    Settings {
+        #[command(flatten)]
+        read: ReadArgs,
+    },
+    /// Change a setting of the cluster (for administrators)
+    #[command(after_help = "Example:
+  fairhold cluster set timing=wan --auth-token-file admin
+
+The timing profiles are lan, metro, wan and global. A node uses another profile from its next start on.")]
+    Set {
+        /// Setting and new value, such as timing=wan
+        #[arg(value_name = "KEY=VALUE", value_parser = settings::parse)]
+        setting: Setting,
+    },
+    /// Show the round trips between the nodes, the timing profile, and the one that fits
+    #[command(after_help = "Example:
+  fairhold cluster timing")]
+    Timing,
     /// Check whether the node can serve: exit with 0 if it can, 69 if it cannot
     #[command(after_help = "Example:
   fairhold cluster ready -e http://n2:7171 --timeout 1s")]
@@ -65,6 +158,9 @@ enum ClusterCommand {
     #[command(after_help = "Example:
   fairhold cluster snapshot -e http://n2:7171 --auth-token-file admin")]
     Snapshot,
+    /// Show or finalize the upgrade of the cluster to its next version
+    #[command(subcommand)]
+    Upgrade(UpgradeCommand),
 }
 
 /// Runs the command.
@@ -73,21 +169,42 @@ pub(crate) fn main(args: &ClusterArgs) -> ExitCode {
 }
 
 async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
-    let requested = args.remote.output;
-    if matches!(args.command, ClusterCommand::Members) {
-        return members(api, args).await;
-    }
+    let remote = &args.remote;
     let order = |path: &str| ApiRequest::change(Method::POST, format!("/v1/cluster/{path}"));
     let request = match &args.command {
         ClusterCommand::Status { digest } => ApiRequest::get("/v1/cluster").flag("digest", *digest),
-        ClusterCommand::Members => return members(api, args).await,
         ClusterCommand::Ready => ApiRequest::get("/readyz").flag("verbose", true),
         ClusterCommand::Metrics => ApiRequest::get("/metrics"),
         ClusterCommand::Openapi => ApiRequest::get("/openapi.json"),
         ClusterCommand::TransferLeader { to } => order("leader").parameter("to", Some(to)),
         ClusterCommand::Snapshot => order("snapshot"),
+        ClusterCommand::Members { removed } => return members::list(api, *removed, remote).await,
+        ClusterCommand::Invite(invite) => return join_tokens::invite(api, invite, remote).await,
+        ClusterCommand::Tokens { command: None, read } => return join_tokens::list(api, read, remote.output).await,
+        ClusterCommand::Tokens { command: Some(TokensCommand::Revoke { number }), .. } => {
+            join_tokens::revoke(api, *number).await?;
+            if !remote.connect.quiet {
+                output::note(&format!("join token {number} is no longer valid"));
+            }
+            return Ok(());
+        }
+        ClusterCommand::Replace(replace) => return replace::run(api, replace, remote).await,
+        ClusterCommand::Remove { id } => return members::remove(api, *id, remote).await,
+        ClusterCommand::Promote { id } => return members::set_voter(api, *id, true, remote).await,
+        ClusterCommand::Demote { id } => return members::set_voter(api, *id, false, remote).await,
+        ClusterCommand::SetMember(member) => return members::set(api, member, remote).await,
+        ClusterCommand::Settings { read } => return settings::show(api, read, remote).await,
+        ClusterCommand::Set { setting } => return settings::set(api, *setting, remote).await,
+        ClusterCommand::Timing => return settings::timing(api, remote).await,
+        ClusterCommand::Upgrade(command) => return upgrade::run(api, command, remote).await,
     };
-    let reply = api.call(&request).await?;
+    print(api, &request, args).await
+}
+
+/// Makes a call, and prints the fields of its answer.
+async fn print(api: &Api, request: &ApiRequest, args: &ClusterArgs) -> Result<(), Failure> {
+    let requested = args.remote.output;
+    let reply = api.call(request).await?;
     if requested == Some(OutputFormat::Json) || matches!(args.command, ClusterCommand::Metrics | ClusterCommand::Openapi) {
         return format::write_body(&reply);
     }
@@ -104,43 +221,4 @@ async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
         table.row(vec![name.clone(), cell(&cluster, name)]);
     }
     format::write(&table.take(OutputFormat::resolve(requested)))
-}
-
-/// Asks every member: what one node reports about another may be stale.
-async fn members(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
-    let requested = args.remote.output;
-    let until = Instant::now() + api.timeout();
-    let seen = loop {
-        let seen = ClusterProbe::brief(&args.remote.connect.endpoint, PROBE_TIMEOUT.min(api.timeout())).await;
-        if !seen.nodes().is_empty() || Instant::now() >= until {
-            break seen;
-        }
-        sleep(PAUSE).await;
-    };
-    // If no node answers, this call fails with the reason.
-    let best = seen.best_urls();
-    let api = if best.is_empty() { api.clone() } else { api.at(best) };
-    if OutputFormat::is_body(requested) {
-        let reply = api.call(&ApiRequest::get("/v1/cluster")).await?;
-        if requested == Some(OutputFormat::Json) {
-            return format::write_body(&reply);
-        }
-        let cluster: Value = reply.read()?;
-        return cluster["members"].as_array().into_iter().flatten().try_for_each(format::write_line);
-    }
-    if seen.nodes().is_empty() {
-        return api.call(&ApiRequest::get("/v1/cluster")).await.map(|_| ());
-    }
-    let mut table = Table::new(&["ID", "ROLE", "URL", "PEER", "LAG", "SILENT FOR", "ANSWERS"]);
-    for Row { id, url, peer, role, lag, silent_for } in seen.member_rows() {
-        let (role, answers) = role.map_or_else(|why| ("-".to_owned(), format!("no: {why}")), |role| (role, "yes".to_owned()));
-        let dash = || "-".to_owned();
-        let lag = lag.map_or_else(dash, |lag| lag.to_string());
-        table.row(vec![id.to_string(), role, url, peer, lag, silent_for.map_or_else(dash, |time| rounded(&time)), answers]);
-    }
-    format::write(&table.take(OutputFormat::resolve(requested)))?;
-    if seen.leader().is_none() && !args.remote.connect.quiet {
-        output::note("no leader answers: only the leader knows the LAG and SILENT FOR of the others");
-    }
-    Ok(())
 }

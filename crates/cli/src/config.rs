@@ -1,24 +1,24 @@
 //! The configuration of `serve`: flag, environment, file, default, in this order, resolved once into plain values.
 
+pub(crate) mod error;
+mod file;
+pub(crate) mod start;
+
 use crate::{
-    member::{AddressFault, MemberError, ServeMember, check_address, client_address, parse_members},
+    member::{ServeMember, check_address, client_address},
     serve::{args::ServeArgs, memory},
     telemetry,
 };
+use error::ConfigError;
 use fairhold_http::Limits;
 use fairhold_types::{
-    NodeId,
+    Timing,
     limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES_MIN, STATE_BYTES_MIN},
     memory_plan::MemoryPlan,
 };
-use serde::Deserialize;
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    net::IpAddr,
-    path::{Path, PathBuf},
-};
-use strsim::levenshtein;
+use file::{FileConfig, read_file};
+use start::{ResolvedStart, Start, StartInput, StartNote};
+use std::{net::IpAddr, path::PathBuf};
 
 /// The default log filter. openraft warns twenty times a second while a node is down.
 const LOG_DEFAULT: &str = "info,openraft=error";
@@ -26,37 +26,21 @@ const LOG_DEFAULT: &str = "info,openraft=error";
 /// By default, one address may have this fraction of all connections.
 const PER_ADDRESS_PART: usize = CONNECTIONS_MAX / CONNECTIONS_PER_ADDRESS_MAX;
 
-/// The valid keys of the file: the names of the flags.
-const FILE_KEYS: [&str; 15] = [
-    "id",
-    "data",
-    "member",
-    "listen",
-    "peer-listen",
-    "listen-status",
-    "allowed-host",
-    "peer-key-file",
-    "insecure",
-    "connections-max",
-    "connections-per-address-max",
-    "event-ring-bytes",
-    "state-bytes-max",
-    "log",
-    "admin-token-file",
-];
-
-/// The most edits between an unknown key and the one that is suggested.
-const EDITS_MAX: usize = 2;
-
 /// The configuration of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServeConfig {
-    /// The number of this node.
-    pub(crate) id: NodeId,
+    /// How it starts: as which node, with which members.
+    pub(crate) start: Start,
+    /// Its own addresses.
+    pub(crate) own: ServeMember,
+    /// The timing profile.
+    pub(crate) timing: Timing,
+    /// Remarks on the configuration, for the log.
+    pub(crate) notes: Vec<StartNote>,
+    /// The names of the values that come from the data directory.
+    pub(crate) from_directory: Vec<&'static str>,
     /// Its data directory.
     pub(crate) data: PathBuf,
-    /// All nodes, including this one.
-    pub(crate) members: BTreeMap<NodeId, ServeMember>,
     /// The address at which it listens for clients.
     pub(crate) listen: String,
     /// The address at which it listens for the other nodes.
@@ -94,104 +78,6 @@ pub(crate) enum PeerTrust {
     Insecure,
 }
 
-/// Why a configuration is invalid.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigError {
-    /// The file cannot be read.
-    #[error("the configuration file {path} cannot be read: {error}")]
-    Unreadable { path: String, error: io::Error },
-    /// The file is not TOML, or a value has the wrong type.
-    #[error("the configuration file {path} is not valid: {error}")]
-    File {
-        path: String,
-        /// The place and the reason.
-        error: toml::de::Error,
-    },
-    /// The file has an unknown key.
-    #[error("the configuration file {path} has the unknown key `{key}`: {advice}")]
-    UnknownKey {
-        path: String,
-        key: String,
-        /// A suggestion.
-        advice: String,
-    },
-    /// A required value is missing.
-    #[error("{name} is missing: pass --{name} {form}, set {variable}, or add it to the --config file")]
-    Missing {
-        name: &'static str,
-        /// The placeholder of its value.
-        form: &'static str,
-        /// Its environment variable.
-        variable: &'static str,
-    },
-    /// The id in the file is 0.
-    #[error("id is 0 in the configuration file: node numbers start at 1")]
-    IdZero,
-    /// The list of members.
-    #[error(transparent)]
-    Members(#[from] MemberError),
-    /// An invalid listen address.
-    #[error("--{name}: {fault}")]
-    Listen { name: &'static str, fault: AddressFault },
-    /// Other machines can reach the peer port, and there is no key.
-    #[error(
-        "other machines can reach --peer-listen {address}, and without a key anyone who reaches it can do anything \
-         with the cluster. Either give every node the same --peer-key-file (`openssl rand -hex 32 > peer.key; chmod 600 \
-         peer.key`), or pass --insecure if a firewall admits nobody but the nodes"
-    )]
-    NoPeerKey {
-        /// The peer address.
-        address: String,
-    },
-    /// Both a key and `--insecure`.
-    #[error("pass either --insecure or --peer-key-file, not both")]
-    KeyAndInsecure,
-    /// Invalid limits on connections.
-    #[error(
-        "connections-max is {connections} and connections-per-address-max {per_address}: both must be at least 1, and the second \
-         must not exceed the first"
-    )]
-    Connections {
-        /// The limit in total.
-        connections: usize,
-        /// The limit for one address.
-        per_address: usize,
-    },
-    /// An invalid host name.
-    #[error("--allowed-host {host}: write only the host, such as `locks.example.com`, without a scheme, port or path")]
-    AllowedHost { host: String },
-    /// An event ring that is too small for even a few events.
-    #[error("--event-ring-bytes {bytes}: the minimum is {EVENT_RING_BYTES_MIN}")]
-    RingTooSmall { bytes: u64 },
-    /// A state too small for even a few locks.
-    #[error("--state-bytes-max {bytes}: the minimum is {STATE_BYTES_MIN}")]
-    StateTooSmall { bytes: u64 },
-    /// An invalid log filter.
-    #[error("--log {filter}: {reason}; write it as LEVEL, or as MODULE=LEVEL,… with off, error, warn, info, debug or trace")]
-    Log { filter: String, reason: String },
-}
-
-/// The content of the file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
-struct FileConfig {
-    id: Option<NodeId>,
-    data: Option<PathBuf>,
-    member: Vec<String>,
-    listen: Option<String>,
-    peer_listen: Option<String>,
-    listen_status: Option<String>,
-    allowed_host: Vec<String>,
-    peer_key_file: Option<PathBuf>,
-    insecure: bool,
-    connections_max: Option<u32>,
-    connections_per_address_max: Option<u32>,
-    event_ring_bytes: Option<u64>,
-    state_bytes_max: Option<u64>,
-    log: Option<String>,
-    admin_token_file: Option<PathBuf>,
-}
-
 impl ServeConfig {
     /// Reads the file, if there is one, and resolves every value. `args` already has the flags and the environment.
     pub(crate) fn resolve(args: ServeArgs) -> Result<ServeConfig, ConfigError> {
@@ -204,17 +90,17 @@ impl ServeConfig {
             Some(path) => read_file(path)?,
             None => FileConfig::default(),
         };
-        let missing = |name, form, variable| ConfigError::Missing { name, form, variable };
-        let id = args.id.or(file.id).ok_or_else(|| missing("id", "N", "FAIRHOLD_ID"))?;
-        if id == 0 {
-            return Err(ConfigError::IdZero);
-        }
-        let data = args.data.or(file.data).ok_or_else(|| missing("data", "DIR", "FAIRHOLD_DATA"))?;
-        let members = parse_members(id, if args.member.is_empty() { &file.member } else { &args.member })?;
-        let Some(own) = members.get(&id) else {
-            return Err(MemberError::OwnMissing { id, known: members.into_keys().collect() }.into());
+        let no_data = ConfigError::Missing { name: "data", form: "DIR", variable: "FAIRHOLD_DATA" };
+        let data = args.data.or(file.data).ok_or(no_data)?;
+        let input = StartInput {
+            id: args.id.or(file.id),
+            members: if args.member.is_empty() { file.member } else { args.member },
+            join_file: args.join_file.or(file.join_file),
+            advertise: args.advertise.or(file.advertise),
+            timing: args.timing.or(file.timing),
         };
-        let listen = address("listen", args.listen.or(file.listen), client_address(own))?;
+        let ResolvedStart { start, own, timing, notes, from_directory } = input.resolve(&data)?;
+        let listen = address("listen", args.listen.or(file.listen), client_address(&own))?;
         let peer_listen = address("peer-listen", args.peer_listen.or(file.peer_listen), &own.peer)?;
         let listen_status = args.listen_status.or(file.listen_status);
         let listen_status = listen_status.map(|given| address("listen-status", Some(given), "")).transpose()?;
@@ -244,9 +130,12 @@ impl ServeConfig {
         let admin_token_file = args.admin_token_file.or(file.admin_token_file);
         let exit_with_parent = args.exit_with_parent;
         Ok(ServeConfig {
-            id,
+            start,
+            own,
+            timing,
+            notes,
+            from_directory,
             data,
-            members,
             listen,
             peer_listen,
             listen_status,
@@ -299,29 +188,6 @@ fn address(name: &'static str, given: Option<String>, default: &str) -> Result<S
     let address = given.unwrap_or_else(|| default.to_owned());
     check_address(&address).map_err(|fault| ConfigError::Listen { name, fault })?;
     Ok(address)
-}
-
-fn read_file(path: &Path) -> Result<FileConfig, ConfigError> {
-    let name = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|error| ConfigError::Unreadable { path: name.clone(), error })?;
-    let malformed = |error| ConfigError::File { path: name.clone(), error };
-    let table: toml::Table = toml::from_str(&text).map_err(malformed)?;
-    if let Some(key) = table.keys().find(|key| !FILE_KEYS.contains(&key.as_str())) {
-        return Err(ConfigError::UnknownKey { path: name, key: key.clone(), advice: suggest(key) });
-    }
-    toml::from_str(&text).map_err(malformed)
-}
-
-/// Suggests the most similar key, or lists all keys if none is similar.
-fn suggest(key: &str) -> String {
-    let written = key.to_lowercase().replace('_', "-");
-    let prefixed = FILE_KEYS.iter().find(|known| known.starts_with(&written)).copied();
-    let near =
-        || FILE_KEYS.iter().map(|known| (levenshtein(&written, known), *known)).min().filter(|(count, _)| *count <= EDITS_MAX);
-    match prefixed.or_else(|| near().map(|(_, known)| known)) {
-        Some(known) => format!("did you mean `{known}`?"),
-        None => format!("the valid keys are {}", FILE_KEYS.join(", ")),
-    }
 }
 
 #[cfg(test)]

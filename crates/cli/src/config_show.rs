@@ -1,9 +1,13 @@
 //! `fairhold config`: shows the configuration of `serve` and the source of each value, or checks it.
 
 use crate::{
-    config::{ConfigError, PeerTrust, ServeConfig},
+    config::{
+        PeerTrust, ServeConfig,
+        error::ConfigError,
+        start::{MemberSource, Start},
+    },
     exit, output,
-    serve::args::ServeArgs,
+    serve::{args::ServeArgs, join_token},
 };
 use clap::Subcommand;
 use std::{collections::BTreeSet, env, fs, path::PathBuf, process::ExitCode};
@@ -37,9 +41,9 @@ pub(crate) fn main(command: ConfigCommand) -> ExitCode {
     };
     let file = serve.config.clone();
     match (ServeConfig::resolve(*serve), shown) {
-        (Ok(_), None) => ExitCode::SUCCESS,
+        (Ok(config), None) => checked(&config),
         (Ok(config), Some(origin)) => {
-            let origins = origin.then(|| Origins::new(file, env::args().collect()));
+            let origins = origin.then(|| Origins::new(&config, file, env::args().collect()));
             exit::from_result(output::unless_closed(output::write_stdout(&text(&config, origins.as_ref()))))
         }
         (Err(error), _) => fail(&error),
@@ -47,7 +51,16 @@ pub(crate) fn main(command: ConfigCommand) -> ExitCode {
 }
 
 fn fail(error: &ConfigError) -> ExitCode {
-    exit::with_error(exit::USAGE, error)
+    exit::with_error(error.exit_code(), error)
+}
+
+/// Checks the file that only the first start of a node that joins reads.
+fn checked(config: &ServeConfig) -> ExitCode {
+    let Start::Join { token_file } = &config.start else { return ExitCode::SUCCESS };
+    match join_token::read(token_file) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => exit::with_error(exit::USAGE, &error),
+    }
 }
 
 /// The sources of values that are not defaults.
@@ -55,17 +68,22 @@ struct Origins {
     file: Option<PathBuf>,
     in_file: BTreeSet<String>,
     typed: Vec<String>,
+    /// Values from the data directory.
+    in_directory: Vec<&'static str>,
 }
 
 impl Origins {
-    fn new(file: Option<PathBuf>, typed: Vec<String>) -> Origins {
+    fn new(config: &ServeConfig, file: Option<PathBuf>, typed: Vec<String>) -> Origins {
         let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
         let table: toml::Table = text.parse().unwrap_or_default();
-        Origins { file, in_file: table.keys().cloned().collect(), typed }
+        Origins { file, in_file: table.keys().cloned().collect(), typed, in_directory: config.from_directory.clone() }
     }
 
-    /// The source of a value, in the order of precedence.
+    /// The source of a value. What is in the data directory counts first.
     fn of(&self, name: &str) -> String {
+        if self.in_directory.contains(&name) {
+            return "data directory".to_owned();
+        }
         let flag = format!("--{name}");
         let variable = format!("FAIRHOLD_{}", name.replace('-', "_").to_uppercase());
         let is_typed = |word: &String| *word == flag || word.starts_with(&format!("{flag}="));
@@ -83,12 +101,9 @@ impl Origins {
 }
 
 fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
-    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    let members = config.members.iter().map(|(id, member)| quoted(&format!("{id}={},{}", member.url, member.peer)));
-    let mut lines = vec![
-        ("id", config.id.to_string()),
-        ("data", quoted(&config.data.to_string_lossy())),
-        ("member", format!("[{}]", members.collect::<Vec<_>>().join(", "))),
+    let mut lines = start_lines(config);
+    lines.extend([
+        ("timing", quoted(config.timing.as_str())),
         ("listen", quoted(&config.listen)),
         ("peer-listen", quoted(&config.peer_listen)),
         ("connections-max", config.limits.connections.to_string()),
@@ -96,7 +111,7 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         ("event-ring-bytes", config.event_ring_bytes.to_string()),
         ("state-bytes-max", config.state_bytes_max.to_string()),
         ("log", quoted(&config.log)),
-    ];
+    ]);
     if let Some(address) = &config.listen_status {
         lines.push(("listen-status", quoted(address)));
     }
@@ -116,12 +131,53 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         Some(origins) => format!("{name} = {value}  # {}\n", origins.of(name)),
         None => format!("{name} = {value}\n"),
     };
-    lines.into_iter().map(line).collect()
+    let lines: String = lines.into_iter().map(line).collect();
+    lines + &known_members(config)
+}
+
+/// The lines about the node, its directory and its addresses.
+fn start_lines(config: &ServeConfig) -> Vec<(&'static str, String)> {
+    let data = ("data", quoted(&config.data.to_string_lossy()));
+    let advertise = ("advertise", quoted(&config.own.to_string()));
+    match &config.start {
+        Start::Join { token_file } => vec![data, ("join-file", quoted(&token_file.to_string_lossy())), advertise],
+        Start::Known(node) => {
+            let id = ("id", node.id.to_string());
+            match node.source {
+                MemberSource::DataDirectory => vec![id, data, advertise],
+                MemberSource::List => {
+                    let members = node.members.iter().map(|(id, member)| quoted(&format!("{id}={member}")));
+                    vec![id, data, ("member", format!("[{}]", members.collect::<Vec<_>>().join(", ")))]
+                }
+            }
+        }
+    }
+}
+
+/// The members that the data directory knows, as comments: they are not part of a configuration.
+fn known_members(config: &ServeConfig) -> String {
+    match &config.start {
+        Start::Known(node) if node.source == MemberSource::DataDirectory => {
+            let lines = node.members.iter().map(|(id, member)| format!("# the data directory knows node {id}={member}\n"));
+            lines.collect()
+        }
+        Start::Known(_) | Start::Join { .. } => String::new(),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairhold_storage::{
+        data_dir::DataDir,
+        known_members::{KnownAddresses, KnownMembers},
+        timing_file,
+    };
+    use fairhold_types::{ClusterId, Timing};
 
     #[test]
     fn the_output_is_a_valid_file_and_names_the_source_of_each_value() {
@@ -139,8 +195,55 @@ mod tests {
         let again = ServeConfig::resolve(ServeArgs { config: Some(file.clone()), ..ServeArgs::default() }).unwrap();
         assert_eq!(again, config);
         fs::write(&file, "listen = \"a:1\"\n").unwrap();
-        let origins = Origins::new(Some(file), vec!["--id=1".to_owned()]);
+        let origins = Origins::new(&config, Some(file), vec!["--id=1".to_owned()]);
         assert_eq!((origins.of("id").as_str(), origins.of("log").as_str()), ("flag --id", "default"));
         assert!(origins.of("listen").starts_with("file "));
+    }
+
+    #[test]
+    fn a_node_that_has_joined_is_shown_with_what_its_directory_knows() {
+        let folder = tempfile::tempdir().unwrap();
+        let args = |id| ServeArgs { id, data: Some(folder.path().into()), insecure: true, ..ServeArgs::default() };
+        let mut directory = DataDir::open_to_join(folder.path()).unwrap();
+        let addresses = |host: &str| KnownAddresses { url: format!("http://{host}:7171"), peer: format!("{host}:7271") };
+        let members = KnownMembers { joined: true, members: [(1, addresses("a")), (4, addresses("d"))].into() };
+        directory.set_joined(4, ClusterId(9), &members).unwrap();
+        drop(directory);
+        timing_file::write(folder.path(), Timing::Wan).unwrap();
+        let config = ServeConfig::resolve(ServeArgs { timing: Some(Timing::Lan), ..args(None) }).unwrap();
+        let origins = Origins::new(&config, None, vec!["--timing=lan".to_owned()]);
+        let shown = text(&config, Some(&origins));
+        for line in [
+            "id = 4  # data directory\n",
+            "advertise = \"http://d:7171,d:7271\"  # data directory\n",
+            "timing = \"wan\"  # data directory\n",
+            "# the data directory knows node 1=http://a:7171,a:7271\n",
+        ] {
+            assert!(shown.contains(line), "{line}: {shown}");
+        }
+        let file = folder.path().join("fairhold.toml");
+        fs::write(&file, text(&config, None)).unwrap();
+        let again = ServeConfig::resolve(ServeArgs { config: Some(file), ..ServeArgs::default() }).unwrap();
+        assert_eq!((again.start, again.own, again.timing), (config.start, config.own, config.timing));
+    }
+
+    #[test]
+    fn a_node_that_joins_is_shown_and_its_token_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let token_file = folder.path().join("join.token");
+        let args = ServeArgs {
+            data: Some(folder.path().join("data")),
+            join_file: Some(token_file.clone()),
+            advertise: Some("http://d:7171,d:7271".to_owned()),
+            insecure: true,
+            ..ServeArgs::default()
+        };
+        let config = ServeConfig::resolve(args).unwrap();
+        let shown = text(&config, None);
+        assert!(shown.contains(&format!("join-file = {}\n", quoted(&token_file.to_string_lossy()))), "{shown}");
+        assert!(shown.contains("advertise = \"http://d:7171,d:7271\"\n") && !shown.contains("id = "), "{shown}");
+        assert_eq!(checked(&config), ExitCode::from(exit::USAGE), "there is no such file");
+        fs::write(&token_file, "fhj1.damaged\n").unwrap();
+        assert_eq!(checked(&config), ExitCode::from(exit::USAGE));
     }
 }

@@ -8,7 +8,7 @@
 //!      └─ demo                       clients and the live view, with --demo
 //! ```
 
-use self::error::ended_how;
+use self::error::{ended_how, is_final};
 
 pub(crate) mod args;
 mod data;
@@ -214,7 +214,7 @@ fn handle_event(
                 return Err(DevError::NodeFailed { id, status });
             }
             if !has_live_view(args) {
-                let next = if args.no_restart { "not restarting it" } else { "restarting it in 2 s" };
+                let next = if args.no_restart || is_final(status) { "not restarting it" } else { "restarting it in 2 s" };
                 eprintln!("dev: node {id} (pid {pid}) {}; {next}", ended_how(status));
             }
         }

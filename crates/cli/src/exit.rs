@@ -10,6 +10,8 @@ use std::{
 pub(crate) const FAILURE: u8 = 1;
 /// Wrong usage, or an invalid configuration.
 pub(crate) const USAGE: u8 = 2;
+/// This node cannot take part in its cluster any more, or not with this program: starting it again does not help.
+pub(crate) const CANNOT_TAKE_PART: u8 = 3;
 /// No endpoint answered in time.
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The lock was not acquired. It is not 1 as with flock, to differ from the exit code of a failed command.

@@ -25,6 +25,8 @@ const RENAMED: &[(&str, &[&str])] = &[
     ("Fairhold-Fence", &["fence"]),
     ("If-Match", &["version"]),
     ("recursive", &["recursive", "below"]),
+    ("role", &["learner"]),
+    ("timing", &["setting"]),
 ];
 
 /// Parameters of calls that no command has as an option, and the reason.
@@ -34,6 +36,7 @@ const BY_ITSELF: &[(&str, &str)] = &[
     ("Last-Event-ID", "an alias of `from`, for browsers"),
     ("hold", "`fairhold lock` holds the lock while its command runs, even if nodes die"),
     ("verbose", "`fairhold cluster ready` is always verbose"),
+    ("voter", "`fairhold cluster promote` and `fairhold cluster demote` are commands of their own"),
     ("If-None-Match", "`fairhold node create` is the write that needs it, and no command caches reads"),
     ("meta of nodes", "`fairhold node stat` shows it"),
     ("children of nodes", "`fairhold node ls` lists them"),
@@ -66,11 +69,11 @@ fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
 
-/// Every command without subcommands, with all its options: `fairhold locks ls`.
+/// Every command that runs without a subcommand, with all its options: `fairhold locks ls`.
 fn leaves() -> BTreeMap<String, Command> {
     fn walk(name: &str, command: &Command, leaves: &mut BTreeMap<String, Command>) {
         let below: Vec<&Command> = command.get_subcommands().filter(|part| !part.is_hide_set()).collect();
-        if below.is_empty() {
+        if below.is_empty() || !command.is_subcommand_required_set() {
             leaves.insert(name.to_owned(), command.clone());
         }
         for part in below.into_iter().filter(|part| part.get_name() != "help") {

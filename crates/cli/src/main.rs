@@ -52,8 +52,8 @@ fn main() -> ExitCode {
     let args = Args::try_parse().unwrap_or_else(|error| advice::with_tip(error, &words).exit());
     match args.command {
         Command::Serve(args) => match ServeConfig::resolve(args) {
-            Ok(config) => exit::from_result(serve::run(config)),
-            Err(error) => exit::with_error(exit::USAGE, &error),
+            Ok(config) => serve::main(config),
+            Err(error) => exit::with_error(error.exit_code(), &error),
         },
         Command::Dev(args) => match dev::DevPlan::new(args.nodes, args.port) {
             Ok(plan) => exit::from_result(dev::run(plan, args)),

@@ -1,7 +1,12 @@
-//! The list of members: `1=http://HOST:7171,HOST:7271` for each node. Every error says what to write instead.
+//! The addresses of nodes: the list of members, `1=http://HOST:7171,HOST:7271` for each node, and those of a node that
+//! joins. Every error says what to write instead.
 
-use fairhold_types::NodeId;
-use std::collections::BTreeMap;
+use fairhold_storage::known_members::KnownAddresses;
+use fairhold_types::{
+    NodeId,
+    call::{NodeUrl, ParseAddressError, PeerAddress},
+};
+use std::{collections::BTreeMap, fmt};
 
 /// The addresses of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,12 +17,32 @@ pub(crate) struct ServeMember {
     pub(crate) peer: String,
 }
 
+impl fmt::Display for ServeMember {
+    /// As in `--member` and `--advertise`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.url, self.peer)
+    }
+}
+
+impl From<KnownAddresses> for ServeMember {
+    fn from(KnownAddresses { url, peer }: KnownAddresses) -> ServeMember {
+        ServeMember { url, peer }
+    }
+}
+
+impl From<ServeMember> for KnownAddresses {
+    fn from(ServeMember { url, peer }: ServeMember) -> KnownAddresses {
+        KnownAddresses { url, peer }
+    }
+}
+
 /// Why a list of members is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MemberError {
     /// The list is empty.
     #[error(
-        "there are no members: pass --member {id}=http://HOST:7171,HOST:7271 and the same for every other node, on every node"
+        "there are no members: pass --member {id}=http://HOST:7171,HOST:7271 and the same for every other node, on every node. \
+         To join a running cluster, pass --join-file and --advertise instead"
     )]
     None {
         /// This node.
@@ -103,6 +128,35 @@ pub(crate) fn parse_members(id: NodeId, entries: &[String]) -> Result<BTreeMap<N
     Ok(members)
 }
 
+/// Why the addresses of a node are malformed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("--advertise {text}: {fault}; write it as http://HOST:7171,HOST:7271 (URL for clients, address for nodes)")]
+pub(crate) struct AdvertiseError {
+    text: String,
+    fault: AdvertiseFault,
+}
+
+/// What is wrong with the addresses of a node.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum AdvertiseFault {
+    #[error("it has one address but needs two, separated by a comma")]
+    OneAddress,
+    #[error("{0}")]
+    Address(#[from] ParseAddressError),
+}
+
+/// Parses the two addresses at which a node can be reached.
+pub(crate) fn parse_advertised(text: &str) -> Result<ServeMember, AdvertiseError> {
+    advertised(text).map_err(|fault| AdvertiseError { text: text.to_owned(), fault })
+}
+
+fn advertised(text: &str) -> Result<ServeMember, AdvertiseFault> {
+    let (url, peer) = text.split_once(',').ok_or(AdvertiseFault::OneAddress)?;
+    let url: NodeUrl = url.parse()?;
+    let peer: PeerAddress = peer.parse()?;
+    Ok(ServeMember { url: url.into_string(), peer: peer.into_string() })
+}
+
 /// `HOST:PORT` of the member's URL.
 pub(crate) fn client_address(member: &ServeMember) -> &str {
     member.url.strip_prefix("http://").unwrap_or(&member.url)
@@ -168,6 +222,24 @@ mod tests {
         assert!(complaint(1, &["1=http://a:1,a:2", "1=http://b:1,b:2"]).contains("--member 1=… appears twice"));
         assert!(complaint(1, &["1=http://a:1,a:2", "2=http://b:1,a:2"]).contains("a:2 is the address of node 1 and of node 2"));
         assert!(complaint(1, &["1=http://a:1,a:1"]).contains("a:1 is the address of node 1 and of node 1"));
+    }
+
+    #[test]
+    fn advertised_addresses_can_be_reached_by_other_machines() {
+        let member = parse_advertised("http://d:7171/,d:7271").unwrap();
+        assert_eq!(member, ServeMember { url: "http://d:7171".to_owned(), peer: "d:7271".to_owned() });
+        assert_eq!(ServeMember::from(KnownAddresses::from(member.clone())), member);
+        for (text, fault) in [
+            ("http://d:7171", "one address"),
+            ("d:7171,d:7271", "http://HOST:PORT"),
+            ("http://d:7171,d", "HOST:PORT"),
+            ("http://d:7171,0.0.0.0:7271", "other machines can reach"),
+            ("http://[::]:7171,d:7271", "other machines can reach"),
+            ("4=http://d:7171,d:7271", "http://HOST:PORT"),
+        ] {
+            let error = parse_advertised(text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("--advertise {text}: ")) && error.contains(fault), "{error}");
+        }
     }
 
     #[test]

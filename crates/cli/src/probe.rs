@@ -1,22 +1,27 @@
-//! A probe of the whole cluster: asks every given endpoint, and every member that one of them lists, concurrently. It
-//! does not trust what one node reports about another: a node is alive if it answers.
+//! A probe of the whole cluster: asks every given endpoint, and every member that one of them lists. It does not trust
+//! what one node reports about another: a node is alive if it answers.
+//!
+//! A node that was down or cut off may list members that were replaced meanwhile. So the probe also asks the members
+//! that it learns from members.
 
-use crate::local_http::cause;
-use fairhold_types::{
-    NodeId,
-    dto::{Cluster, Readiness},
-    duration,
-    time::WallMillis,
-};
+mod answer;
+mod request;
+
+#[cfg(test)]
+pub(crate) use answer::Clock;
+pub(crate) use answer::{ClusterDetails, Endpoint, NodeAnswer};
+
+use fairhold_types::{NodeId, dto::Cluster, time::WallMillis};
 use futures_util::future::join_all;
-use reqwest::Client;
-use serde::de::DeserializeOwned;
+use request::Depth;
 use std::{
     cmp::Reverse,
-    collections::BTreeMap,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
 };
-use tokio::{net::TcpStream, time::timeout};
+
+/// The most rounds of requests after the given endpoints, each to the members that the round before has named.
+const ROUNDS_MAX: usize = 3;
 
 /// The result of a probe.
 #[derive(Debug, Default)]
@@ -25,62 +30,10 @@ pub(crate) struct ClusterProbe {
     pub(crate) endpoints: Vec<Endpoint>,
     /// The peer ports of the members, by address: whether something listens there.
     pub(crate) peers: BTreeMap<String, Result<(), String>>,
-}
-
-/// The result of one URL.
-#[derive(Debug)]
-pub(crate) struct Endpoint {
-    pub(crate) url: String,
-    /// Whether the user gave it, instead of a node that lists it.
-    pub(crate) given: bool,
-    /// The node's answer, or why there is none.
-    pub(crate) answer: Result<NodeAnswer, String>,
-}
-
-/// What a node reports about itself.
-#[derive(Debug)]
-pub(crate) struct NodeAnswer {
-    /// `/v1/cluster`
-    pub(crate) cluster: Cluster,
-    /// `/readyz?verbose`
-    pub(crate) readiness: Option<Readiness>,
-    /// Its wall clock, compared with this machine's.
-    pub(crate) clock: Option<Clock>,
-}
-
-/// The offset of a node's wall clock from this machine's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Clock {
-    /// Milliseconds by which the node's clock is ahead; negative if it is behind.
-    pub(crate) offset: i64,
-    /// The uncertainty due to the network, in milliseconds either way.
-    pub(crate) uncertainty: i64,
-}
-
-impl Clock {
-    /// The offset of a clock that showed `shown` at some time between `before` and `after`.
-    pub(crate) fn between(before: WallMillis, shown: WallMillis, after: WallMillis) -> Clock {
-        let millis = |time: WallMillis| i64::try_from(time.0).unwrap_or(i64::MAX);
-        let before = millis(before);
-        let shown = millis(shown);
-        let after = millis(after);
-        let uncertainty = (after - before).max(0) / 2 + 1;
-        Clock { offset: shown - (before + (after - before) / 2), uncertainty }
-    }
-
-    /// The smallest difference that the measurement allows, in milliseconds.
-    pub(crate) fn min_difference(self) -> u64 {
-        u64::try_from(self.offset.abs() - self.uncertainty).unwrap_or(0)
-    }
-}
-
-/// What to request from each node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Depth {
-    /// Only its view of the cluster.
-    Cluster,
-    /// Its readiness too, and whether its peer port accepts connections.
-    All,
+    /// What one node reports about the whole cluster.
+    pub(crate) details: ClusterDetails,
+    /// When the probe began, by this machine's clock.
+    pub(crate) begun_at: WallMillis,
 }
 
 /// One member, for people.
@@ -98,6 +51,10 @@ pub(crate) struct Row {
     pub(crate) lag: Option<u64>,
     /// For how long it has not answered the leader; only the leader knows.
     pub(crate) silent_for: Option<String>,
+    /// Its priority, if it is not the default.
+    pub(crate) priority: Option<u8>,
+    /// Where it runs, for people.
+    pub(crate) zone: Option<String>,
 }
 
 impl ClusterProbe {
@@ -106,35 +63,51 @@ impl ClusterProbe {
         ClusterProbe::request(urls, limit, Depth::Cluster).await
     }
 
-    /// Requests everything. No request takes longer than `limit`. There are two rounds: the given endpoints, then the
-    /// members.
+    /// Requests everything. No request takes longer than `limit`.
     pub(crate) async fn full(urls: &[String], limit: Duration) -> ClusterProbe {
         ClusterProbe::request(urls, limit, Depth::All).await
     }
 
     async fn request(urls: &[String], limit: Duration, depth: Depth) -> ClusterProbe {
         let client = crate::local_http::http_client(limit);
-        let mut known: Vec<String> = Vec::new();
+        let begun_at = request::now();
+        let mut given: Vec<String> = Vec::new();
         for url in urls.iter().map(|url| normalize(url)) {
-            if !known.contains(&url) {
-                known.push(url);
+            if !given.contains(&url) {
+                given.push(url);
             }
         }
-        let mut seen = ClusterProbe { endpoints: request_all(&client, &known, true, depth).await, peers: BTreeMap::new() };
-        let answered: Vec<(Option<String>, NodeId)> =
-            seen.answering().map(|(_, answer)| (answer.cluster.cluster.clone(), answer.cluster.id)).collect();
-        // Does not ask a node again that answered under another host name.
-        let missing = seen.members().into_iter().filter(|(id, _)| !answered.contains(&(seen.cluster_id(), *id)));
-        let missing: Vec<String> = missing.map(|(_, (url, _))| normalize(&url)).filter(|url| !known.contains(url)).collect();
-        let peers = seen.members().into_values().map(|(_, peer)| peer);
-        let peers: Vec<String> = if depth == Depth::All { peers.collect() } else { Vec::new() };
-        let (more, peers) = tokio::join!(
-            request_all(&client, &missing, false, depth),
-            join_all(peers.into_iter().map(|peer| check_port(peer, limit)))
-        );
-        seen.endpoints.extend(more);
-        seen.peers = peers.into_iter().collect();
+        let endpoints = request::nodes(&client, &given, true, depth).await;
+        let mut seen = ClusterProbe { endpoints, begun_at, ..ClusterProbe::default() };
+        for _ in 0..ROUNDS_MAX {
+            let missing = seen.unasked();
+            if missing.is_empty() {
+                break;
+            }
+            seen.endpoints.extend(request::nodes(&client, &missing, false, depth).await);
+        }
+        if depth == Depth::All {
+            let peers = seen.members().into_values().map(|(_, peer)| request::peer_port(peer, limit));
+            let best = seen.best_urls().into_iter().next();
+            let details = async {
+                match best {
+                    Some(url) => request::details(&client, &url).await,
+                    None => ClusterDetails::default(),
+                }
+            };
+            let (peers, details) = tokio::join!(join_all(peers), details);
+            seen.peers = peers.into_iter().collect();
+            seen.details = details;
+        }
         seen
+    }
+
+    /// The URLs of members that were not asked yet. A node that answered under another host name is not asked again.
+    fn unasked(&self) -> Vec<String> {
+        let nodes = self.nodes();
+        let is_known = |url: &String| self.endpoints.iter().any(|endpoint| endpoint.url == *url);
+        let missing = self.members().into_iter().filter(|(id, _)| !nodes.contains_key(id));
+        missing.map(|(_, (url, _))| normalize(&url)).filter(|url| !is_known(url)).collect()
     }
 
     /// The endpoints that answered.
@@ -181,6 +154,7 @@ impl ClusterProbe {
     pub(crate) fn member_rows(&self) -> Vec<Row> {
         let nodes = self.nodes();
         let leader = self.leader();
+        let listed = self.newest().map_or(&[][..], |cluster| &cluster.members);
         let known_to_leader = leader.map_or(&[][..], |(_, _, answer)| &answer.cluster.members);
         let row = |(id, (url, peer)): (NodeId, (String, String))| {
             let member = known_to_leader.iter().find(|member| member.id == id);
@@ -193,7 +167,10 @@ impl ClusterProbe {
             };
             let lag = member.and_then(|one| one.lag);
             let silent_for = member.and_then(|one| one.silent_for.clone());
-            Row { id, url, peer, role, lag, silent_for }
+            let known = listed.iter().find(|member| member.id == id);
+            let priority = known.and_then(|one| one.priority);
+            let zone = known.and_then(|one| one.zone.clone());
+            Row { id, url, peer, role, lag, silent_for, priority, zone }
         };
         self.members().into_iter().map(row).collect()
     }
@@ -206,9 +183,12 @@ impl ClusterProbe {
 
     /// One sentence: how many nodes answer, which one leads, how many more may fail.
     pub(crate) fn summary(&self) -> String {
-        let members = self.members().len();
-        let answering = self.nodes().len();
-        let spare = answering.saturating_sub(members / 2 + 1);
+        let nodes = self.nodes();
+        let listed = self.members();
+        let members = listed.len();
+        let answering = listed.keys().filter(|id| nodes.contains_key(id)).count();
+        let voters = self.voters();
+        let spare = voters.iter().filter(|id| nodes.contains_key(id)).count().saturating_sub(majority(voters.len()));
         match self.leader() {
             Some((id, _, answer)) => {
                 format!(
@@ -220,81 +200,42 @@ impl ClusterProbe {
         }
     }
 
-    /// The members as listed by the node with the newest state: URL for clients, address for nodes.
+    /// The view of the leader; without one, of the node with the newest state.
+    fn newest(&self) -> Option<&Cluster> {
+        let leader = self.leader().map(|(_, _, answer)| &answer.cluster);
+        let newest = || {
+            let views = self.nodes().into_values().map(|(_, answer)| &answer.cluster);
+            views.max_by_key(|cluster| (cluster.term, cluster.last_log_index, cluster.revision))
+        };
+        leader.or_else(newest)
+    }
+
+    /// The members as listed by that node: URL for clients, address for nodes.
     pub(crate) fn members(&self) -> BTreeMap<NodeId, (String, String)> {
-        let nodes = self.nodes();
-        let newest = nodes.values().max_by_key(|(_, answer)| (answer.cluster.term, answer.cluster.revision));
-        let members = newest.into_iter().flat_map(|(_, answer)| &answer.cluster.members);
+        let members = self.newest().into_iter().flat_map(|cluster| &cluster.members);
         members.map(|member| (member.id, (member.url.clone(), member.peer.clone()))).collect()
+    }
+
+    /// The members that vote, according to that node.
+    pub(crate) fn voters(&self) -> BTreeSet<NodeId> {
+        let members = self.newest().into_iter().flat_map(|cluster| &cluster.members);
+        members.filter(|member| member.role != "learner").map(|member| member.id).collect()
     }
 }
 
+/// The majority of this many voters.
+pub(crate) fn majority(voters: usize) -> usize {
+    voters / 2 + 1
+}
+
 /// Adds the scheme to a URL if it is missing, and removes slashes at the end.
-fn normalize(url: &str) -> String {
+pub(crate) fn normalize(url: &str) -> String {
     let url = url.trim().trim_end_matches('/');
     if url.contains("://") { url.to_owned() } else { format!("http://{url}") }
 }
 
-async fn request_all(client: &Client, urls: &[String], given: bool, depth: Depth) -> Vec<Endpoint> {
-    join_all(
-        urls.iter().map(|url| async move { Endpoint { url: url.clone(), given, answer: request(client, url, depth).await } }),
-    )
-    .await
-}
-
-async fn request(client: &Client, url: &str, depth: Depth) -> Result<NodeAnswer, String> {
-    let cluster: Cluster = get(client, format!("{url}/v1/cluster")).await?;
-    if depth == Depth::Cluster {
-        return Ok(NodeAnswer { cluster, readiness: None, clock: None });
-    }
-    // The connection is open now, so the times around this request cover one round trip and the readiness check.
-    let before = now();
-    let started = Instant::now();
-    let readiness: Option<Readiness> = get(client, format!("{url}/readyz?verbose")).await.ok();
-    let after = WallMillis(before.0.saturating_add(duration::millis(started.elapsed())));
-    let shown = readiness.as_ref().and_then(|readiness| WallMillis::from_rfc3339(readiness.host.time.as_deref()?));
-    Ok(NodeAnswer { cluster, clock: shown.map(|shown| Clock::between(before, shown, after)), readiness })
-}
-
-/// A JSON body, whatever the status: a node that is not ready answers with one too.
-async fn get<T: DeserializeOwned>(client: &Client, url: String) -> Result<T, String> {
-    let answer = client.get(url).send().await.map_err(|error| cause(&error))?;
-    let status = answer.status();
-    answer.json().await.map_err(|_| format!("it answers with status {status}, but not like a fairhold node"))
-}
-
-/// Whether a member's peer port accepts connections. Sends nothing.
-async fn check_port(address: String, limit: Duration) -> (String, Result<(), String>) {
-    let connected = match timeout(limit, TcpStream::connect(&address)).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("no answer in time".to_owned()),
-    };
-    (address, connected)
-}
-
-fn now() -> WallMillis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    WallMillis(duration::millis(since))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn network_delay_does_not_count_as_a_clock_difference() {
-        let at = WallMillis;
-        let same = Clock::between(at(1_000), at(1_300), at(1_400));
-        assert_eq!((same, same.min_difference()), (Clock { offset: 100, uncertainty: 201 }, 0));
-        assert_eq!(Clock::between(at(1_000), at(9_000), at(1_400)).min_difference(), 7_599);
-        assert_eq!(Clock::between(at(9_000), at(1_000), at(9_000)).min_difference(), 7_999);
-    }
-
-    #[test]
-    fn a_url_may_omit_the_scheme() {
-        for url in ["http://a:7171", "http://a:7171/", "a:7171", " a:7171"] {
-            assert_eq!(normalize(url), "http://a:7171", "{url}");
-        }
-    }
-}
+pub(crate) mod nodes_for_tests;
+#[cfg(test)]
+#[path = "probe/probe_tests.rs"]
+mod tests;

@@ -6,10 +6,14 @@
 mod admin_token;
 mod allocator;
 pub(crate) mod args;
+mod directory;
 mod error;
+mod exit_code;
 mod free_space;
 mod hardening;
 mod host;
+mod join;
+pub(crate) mod join_token;
 mod listeners;
 pub(crate) mod memory;
 mod open_files;
@@ -19,12 +23,21 @@ mod process;
 mod restart;
 mod secret_file;
 mod server;
+mod timing_watch;
+mod waiting;
 
-pub(crate) use error::ServeError;
-
-use crate::{config::ServeConfig, signals::StopSignals, telemetry};
+use crate::{
+    config::{
+        ServeConfig,
+        start::{MemberSource, Start, StartNote},
+    },
+    exit,
+    signals::StopSignals,
+    telemetry,
+};
+use error::ServeError;
 use server::Server;
-use std::{io, time::Duration};
+use std::{io, process::ExitCode, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
 /// Threads of Raft and the peer connections. A log entry passes through about twenty tasks, each of which wakes the
@@ -41,7 +54,14 @@ const EXIT_AT_ONCE: i32 = 1;
 const RUNTIME_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the node until it receives a stop signal or fails.
-pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
+pub(crate) fn main(config: ServeConfig) -> ExitCode {
+    match run(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::with_error(error.exit_code(), &error),
+    }
+}
+
+fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     let filter = telemetry::filter(&config.log).map_err(ServeError::Telemetry)?;
     telemetry::start(filter).map_err(|error| ServeError::Telemetry(error.to_string()))?;
     telemetry::abort_on_panic();
@@ -54,22 +74,18 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
         let _context = http.enter();
         StopSignals::new().map_err(ServeError::Runtime)?
     };
-    tracing::info!(node = config.id, version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
+    tracing::info!(node = config.start.id(), version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
     hardening::harden(config.exit_with_parent);
     config.limits = open_files::fit_connections(config.limits)?;
-    if config.members.len().is_multiple_of(2) {
-        tracing::warn!(
-            members = config.members.len(),
-            "an even number of members tolerates no more failures than one member fewer: use an odd number"
-        );
-    }
+    log_start(&config);
     let admin = admin_token::load(config.admin_token_file.as_deref(), config.exit_with_parent)?;
     let keys = peer_key::load(&config.peers)?;
 
     let result = http.block_on(async {
         let starting = async {
-            let storage = free_space::open_storage(&config).await?;
-            Server::start(&config, storage, (admin, keys), raft.handle(), clock.handle()).await
+            let node = join::starting_node(&config, &keys).await?;
+            let storage = free_space::open_storage(&config, &node).await?;
+            Server::start(&config, &node, storage, (admin, keys), raft.handle(), clock.handle()).await
         };
         let mut server = tokio::select! {
             biased;
@@ -101,6 +117,20 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
         tracing::info!("stopped");
     }
     result
+}
+
+/// Logs what is remarkable about the configuration.
+fn log_start(config: &ServeConfig) {
+    config.notes.iter().for_each(StartNote::log);
+    if let Start::Known(node) = &config.start
+        && node.source == MemberSource::List
+        && node.members.len().is_multiple_of(2)
+    {
+        tracing::warn!(
+            members = node.members.len(),
+            "an even number of members tolerates no more failures than one member fewer: use an odd number"
+        );
+    }
 }
 
 fn runtime(name: &str, threads: Option<usize>) -> io::Result<Runtime> {

@@ -1,6 +1,17 @@
 //! Tests of how the configuration is resolved and checked.
 
-use super::*;
+use super::{
+    error::ConfigError,
+    start::{MemberSource, StartingNode},
+    *,
+};
+use fairhold_storage::{
+    data_dir::DataDir,
+    known_members::{KnownAddresses, KnownMembers},
+    timing_file,
+};
+use fairhold_types::{ClusterId, NodeId};
+use std::{fs, path::Path};
 
 const FILE: &str = "id = 1\ndata = \"from-file\"\nlisten = \"0.0.0.0:1\"\nlog = \"warn\"\n\
                     member = [\"1=http://a:7171,a:7271\", \"2=http://b:7171,b:7271\"]\n";
@@ -24,6 +35,14 @@ fn flags() -> ServeArgs {
         member: vec!["1=http://a:7171,a:7271".to_owned()],
         peer_key_file: Some("peer.key".into()),
         ..ServeArgs::default()
+    }
+}
+
+/// The node that a configuration starts.
+fn starting(config: &ServeConfig) -> &StartingNode {
+    match &config.start {
+        Start::Known(node) => node,
+        Start::Join { .. } => panic!("it joins"),
     }
 }
 
@@ -68,10 +87,10 @@ fn flags_override_the_file_and_the_file_overrides_defaults() {
     let config =
         with_file(FILE, ServeArgs { id: Some(2), listen: Some("[::]:2".to_owned()), insecure: true, ..ServeArgs::default() })
             .unwrap();
-    assert_eq!((config.id, config.data, config.log.as_str()), (2, "from-file".into(), "warn"));
+    assert_eq!((config.start.id(), config.data, config.log.as_str()), (Some(2), "from-file".into(), "warn"));
     assert_eq!((config.listen.as_str(), config.peer_listen.as_str()), ("[::]:2", "b:7271"));
     let config = with_file(FILE, flags()).unwrap();
-    assert_eq!((config.members.len(), config.listen.as_str()), (1, "0.0.0.0:1"));
+    assert_eq!((starting(&config).members.len(), config.listen.as_str()), (1, "0.0.0.0:1"));
 }
 
 #[test]
@@ -84,8 +103,9 @@ fn an_unknown_key_in_the_file_is_refused_with_a_suggestion() {
         ("peer", "did you mean `peer-listen`?"),
         (
             "replication",
-            "the valid keys are id, data, member, listen, peer-listen, listen-status, allowed-host, peer-key-file, insecure, \
-             connections-max, connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file",
+            "the valid keys are id, data, member, join-file, advertise, timing, listen, peer-listen, listen-status, \
+             allowed-host, peer-key-file, insecure, connections-max, connections-per-address-max, event-ring-bytes, \
+             state-bytes-max, log, admin-token-file",
         ),
     ] {
         let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
@@ -178,4 +198,136 @@ fn the_state_budget_has_a_minimum() {
     assert_eq!(state(Some(STATE_BYTES_MIN)).unwrap().state_bytes_max, STATE_BYTES_MIN);
     assert!(complaint(state(Some(STATE_BYTES_MIN - 1))).contains("the minimum is 1048576"));
     assert_eq!(with_file("state-bytes-max = 2000000\n", flags()).unwrap().state_bytes_max, 2_000_000);
+}
+
+/// A directory of node 4, which joined with these addresses.
+fn joined_directory(path: &Path) {
+    let addresses = |host: &str| KnownAddresses { url: format!("http://{host}:7171"), peer: format!("{host}:7271") };
+    let members = KnownMembers { joined: true, members: [(1, addresses("a")), (4, addresses("d"))].into() };
+    DataDir::open_to_join(path).unwrap().set_joined(4, ClusterId(9), &members).unwrap();
+}
+
+/// Only a data directory and a key.
+fn directory_only(path: &Path) -> ServeArgs {
+    ServeArgs { data: Some(path.into()), peer_key_file: Some("peer.key".into()), ..ServeArgs::default() }
+}
+
+fn joining(path: &Path) -> ServeArgs {
+    let advertise = Some("http://d:7171,d:7271".to_owned());
+    ServeArgs { join_file: Some("join.token".into()), advertise, ..directory_only(path) }
+}
+
+fn member(host: &str) -> ServeMember {
+    ServeMember { url: format!("http://{host}:7171"), peer: format!("{host}:7271") }
+}
+
+#[test]
+fn a_node_joins_with_a_token_and_its_addresses() {
+    let home = tempfile::tempdir().unwrap();
+    let resolve = ServeConfig::resolve;
+    let config = resolve(joining(home.path())).unwrap();
+    assert_eq!(config.start, Start::Join { token_file: "join.token".into() });
+    assert_eq!((config.listen.as_str(), config.peer_listen.as_str(), config.own), ("d:7171", "d:7271", member("d")));
+
+    let text = complaint(resolve(ServeArgs { advertise: None, ..joining(home.path()) }));
+    assert!(text.contains("--advertise http://HOST:7171,HOST:7271") && text.contains("FAIRHOLD_ADVERTISE"), "{text}");
+    let text = complaint(resolve(ServeArgs { advertise: Some("http://d:7171".to_owned()), ..joining(home.path()) }));
+    assert!(text.starts_with("--advertise http://d:7171: "), "{text}");
+    let text = complaint(resolve(ServeArgs { id: Some(4), ..joining(home.path()) }));
+    assert!(text.contains("leave out --id 4"), "{text}");
+    let text = complaint(resolve(ServeArgs { member: vec!["1=http://a:7171,a:7271".to_owned()], ..joining(home.path()) }));
+    assert!(text.contains("either --member or --join-file"), "{text}");
+
+    // An interrupted join continues.
+    drop(DataDir::open_to_join(home.path()).unwrap());
+    assert_eq!(resolve(joining(home.path())).unwrap().start, config.start);
+    let text = complaint(resolve(directory_only(home.path())));
+    assert!(text.contains("has not joined its cluster yet") && text.contains("--join-file"), "{text}");
+    let file = "join-file = \"t\"\nadvertise = \"http://e:7171,e:7271\"\n";
+    let config = with_file(file, directory_only(home.path())).unwrap();
+    assert_eq!((config.start, config.own), (Start::Join { token_file: "t".into() }, member("e")));
+}
+
+#[test]
+fn a_data_directory_is_enough_to_start_again() {
+    let home = tempfile::tempdir().unwrap();
+    joined_directory(home.path());
+    let config = ServeConfig::resolve(directory_only(home.path())).unwrap();
+    let node = StartingNode {
+        id: 4,
+        members: [(1, member("a")), (4, member("d"))].into(),
+        source: MemberSource::DataDirectory,
+        joined: true,
+    };
+    assert_eq!((starting(&config), &config.own, &config.notes[..]), (&node, &member("d"), &[][..]));
+    assert_eq!((config.listen.as_str(), config.peer_listen.as_str()), ("d:7171", "d:7271"));
+    assert_eq!(config.from_directory, ["id", "advertise"]);
+
+    let config = ServeConfig::resolve(joining(home.path())).unwrap();
+    assert_eq!(starting(&config), &node);
+    assert_eq!(config.notes, [StartNote::TokenNotNeeded { file: "join.token".into(), id: 4 }]);
+    let text = complaint(ServeConfig::resolve(ServeArgs { id: Some(5), ..directory_only(home.path()) }));
+    assert!(text.contains("belongs to node 4, but this is node 5"), "{text}");
+    let advertise = Some("http://e:7171,e:7271".to_owned());
+    let config = ServeConfig::resolve(ServeArgs { advertise, ..directory_only(home.path()) }).unwrap();
+    assert_eq!((config.listen.as_str(), &starting(&config).members[&4]), ("e:7171", &member("e")));
+    assert_eq!(config.notes, [StartNote::AddressesChanged { id: 4, from: member("d"), to: member("e") }]);
+}
+
+#[test]
+fn a_list_of_members_replaces_what_the_data_directory_knows() {
+    let home = tempfile::tempdir().unwrap();
+    joined_directory(home.path());
+    let list = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect();
+    let with = |id: Option<NodeId>, entries: &[&str]| {
+        ServeConfig::resolve(ServeArgs { id, member: list(entries), ..directory_only(home.path()) })
+    };
+    let entries = ["1=http://x:7171,x:7271", "4=http://y:7171,y:7271"];
+    for id in [None, Some(4)] {
+        let config = with(id, &entries).unwrap();
+        let node = starting(&config);
+        assert_eq!((node.id, node.source, node.joined, &config.own), (4, MemberSource::List, true, &member("y")));
+        assert_eq!(node.members, [(1, member("x")), (4, member("y"))].into());
+        assert_eq!(node.known_members().members[&1], KnownAddresses::from(member("x")));
+    }
+    assert!(complaint(with(None, &entries[..1])).contains("node 4 is not among the members [1]"));
+    let advertise = Some("http://d:7171,d:7271".to_owned());
+    let args = ServeArgs { member: list(&entries), advertise, ..directory_only(home.path()) };
+    assert!(complaint(ServeConfig::resolve(args)).contains("leave out --advertise"));
+}
+
+#[test]
+fn a_directory_without_known_members_needs_the_list() {
+    let home = tempfile::tempdir().unwrap();
+    drop(DataDir::open(home.path(), 1).unwrap());
+    assert!(complaint(ServeConfig::resolve(directory_only(home.path()))).contains("pass --member 1=http://HOST:7171,HOST:7271"));
+    let config = ServeConfig::resolve(ServeArgs { id: None, data: Some(home.path().into()), ..flags() }).unwrap();
+    assert_eq!((starting(&config).id, starting(&config).joined), (1, false));
+}
+
+#[test]
+fn the_timing_profile_of_the_cluster_counts_before_the_flag() {
+    let home = tempfile::tempdir().unwrap();
+    joined_directory(home.path());
+    let timing = |timing| ServeConfig::resolve(ServeArgs { timing, ..directory_only(home.path()) }).unwrap();
+    assert_eq!(timing(None).timing, Timing::Lan);
+    assert_eq!(timing(Some(Timing::Wan)).timing, Timing::Wan, "the cluster's profile is not known yet");
+    timing_file::write(home.path(), Timing::Global).unwrap();
+    let config = timing(Some(Timing::Wan));
+    assert_eq!((config.timing, config.from_directory.contains(&"timing")), (Timing::Global, true));
+    assert_eq!(config.notes, [StartNote::TimingIgnored { given: Timing::Wan, recorded: Timing::Global }]);
+    assert!(timing(Some(Timing::Global)).notes.is_empty());
+    assert_eq!(with_file("timing = \"metro\"\n", flags()).unwrap().timing, Timing::Metro);
+    assert!(complaint(with_file("timing = \"fast\"\n", flags())).contains("timing"));
+}
+
+#[test]
+fn a_damaged_data_directory_is_not_a_usage_error() {
+    let home = tempfile::tempdir().unwrap();
+    joined_directory(home.path());
+    fs::write(home.path().join("MEMBERS"), "damaged").unwrap();
+    let error = ServeConfig::resolve(directory_only(home.path())).unwrap_err();
+    assert!(error.to_string().contains("MEMBERS is damaged") && error.exit_code() == 1, "{error}");
+    let error = ServeConfig::resolve(ServeArgs { data: None, ..flags() }).unwrap_err();
+    assert_eq!(error.exit_code(), 2);
 }

@@ -1,5 +1,6 @@
 //! Why a development cluster cannot run.
 
+use crate::exit::CANNOT_TAKE_PART;
 use fairhold_types::NodeId;
 use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus};
 
@@ -21,6 +22,11 @@ pub(crate) enum DevError {
     /// A node ended by itself before the cluster was ready: a restart would not help.
     #[error("node {id} {}: its last messages are above", ended_how(*status))]
     NodeFailed { id: NodeId, status: ExitStatus },
+}
+
+/// Whether a restart cannot help: the node cannot take part any more.
+pub(super) fn is_final(status: ExitStatus) -> bool {
+    status.code() == Some(i32::from(CANNOT_TAKE_PART))
 }
 
 /// A status as text that follows "node 1".

@@ -126,7 +126,10 @@ mod tests {
     use super::*;
     use crate::{
         args::{Args, Command},
-        config::{PeerTrust, ServeConfig},
+        config::{
+            PeerTrust, ServeConfig,
+            start::{MemberSource, Start, StartingNode},
+        },
     };
     use clap::Parser;
 
@@ -154,7 +157,10 @@ mod tests {
                 std::iter::once("fairhold".into()).chain(plan.serve_args(node, Path::new("/data dir"), Path::new("/a key")));
             let Command::Serve(args) = Args::try_parse_from(line).unwrap().command else { panic!("not serve") };
             let config = ServeConfig::resolve(args).unwrap();
-            assert_eq!((config.id, config.members.len(), config.exit_with_parent), (node.id(), 3, true));
+            let Start::Known(StartingNode { id, members, source: MemberSource::List, joined: false }) = config.start else {
+                panic!("{:?}", config.start)
+            };
+            assert_eq!((id, members.len(), config.exit_with_parent), (node.id(), 3, true));
             assert_eq!((config.listen, config.peer_listen), (node.client_address(), node.peer_address()));
             assert_eq!(config.peers, PeerTrust::Key("/a key".into()));
             assert_eq!(config.data, Path::new("/data dir").join(format!("node-{}", node.id())));

@@ -1,6 +1,6 @@
 //! Supervises one node: a child process that ends when this process ends, for any reason.
 
-use super::error::{DevError, ended_how};
+use super::error::{DevError, ended_how, is_final};
 use fairhold_types::NodeId;
 use parking_lot::Mutex;
 use std::{
@@ -62,7 +62,8 @@ enum LogWriter {
 }
 
 impl ChildSupervisor {
-    /// Starts nothing yet. With `restart_after`, a node that has died is restarted after that time.
+    /// Starts nothing yet. With `restart_after`, a node that has died is restarted after that time, unless a restart
+    /// cannot help.
     pub(super) fn new(
         id: NodeId,
         args: Vec<OsString>,
@@ -88,6 +89,9 @@ impl ChildSupervisor {
                     report(&events, ChildEvent::Started { id: self.id, pid }).await;
                     let Some(status) = self.wait_or_stop(child, &mut stop).await else { return };
                     report(&events, ChildEvent::Ended { id: self.id, pid, status }).await;
+                    if is_final(status) {
+                        return;
+                    }
                 }
                 Err(error) => report(&events, ChildEvent::CannotStart { id: self.id, error }).await,
             }
@@ -215,10 +219,21 @@ mod tests {
     async fn without_restart_a_node_that_ends_is_reported_and_stays_down() {
         let (events_in, mut events) = mpsc::channel(8);
         let (_stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(supervisor("exit 3", None).run(events_in, stopped));
+        let task = tokio::spawn(supervisor("exit 4", None).run(events_in, stopped));
         let Some(ChildEvent::Started { id: 1, pid: started }) = events.recv().await else { panic!("not started") };
         let Some(ChildEvent::Ended { id: 1, pid, status }) = events.recv().await else { panic!("not ended") };
-        assert_eq!((pid, ended_how(status).as_str()), (started, "ended with exit code 3"));
+        assert_eq!((pid, ended_how(status).as_str()), (started, "ended with exit code 4"));
+        task.await.unwrap();
+        assert!(events.recv().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_node_that_cannot_take_part_is_not_restarted() {
+        let (events_in, mut events) = mpsc::channel(8);
+        let (_stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(supervisor("exit 3", Some(Duration::ZERO)).run(events_in, stopped));
+        assert!(matches!(events.recv().await, Some(ChildEvent::Started { .. })));
+        assert!(matches!(events.recv().await, Some(ChildEvent::Ended { status, .. }) if is_final(status)));
         task.await.unwrap();
         assert!(events.recv().await.is_none());
     }

@@ -3,10 +3,15 @@
 use super::finding::{Finding, fail, ok, warn};
 
 mod links;
+mod membership;
+mod upgrade;
 
-use crate::probe::{ClusterProbe, Endpoint, NodeAnswer};
+use crate::probe::{ClusterProbe, Endpoint, NodeAnswer, majority};
 use fairhold_types::{NodeId, duration};
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// A follower that is more entries behind than this is not only slow.
 const LAG_MAX: u64 = 1_000;
@@ -40,9 +45,14 @@ pub(super) fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
     findings.push(leader(seen));
     findings.push(term(seen));
     findings.extend(followers(seen));
+    findings.extend(membership::joins(seen));
+    findings.extend(membership::removals(seen));
+    findings.extend(membership::zones(seen));
     findings.extend(links::addresses(seen));
     findings.extend(links::round_trip(seen));
-    for (id, (_, answer)) in seen.nodes() {
+    findings.extend(links::timing(seen));
+    let members = seen.members();
+    for (id, (_, answer)) in seen.nodes().into_iter().filter(|(id, _)| members.is_empty() || members.contains_key(id)) {
         findings.push(ready(id, answer));
         findings.extend(clock(id, answer));
         findings.extend(disk(id, answer));
@@ -51,18 +61,26 @@ pub(super) fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
         findings.extend(defects(id, answer));
     }
     findings.push(versions(seen));
+    findings.extend(upgrade::open(seen));
     findings
 }
 
 fn reachable(seen: &ClusterProbe, endpoint: &Endpoint) -> Finding {
     const CHECK: &str = "endpoint";
     let url = &endpoint.url;
+    let members = seen.members();
     let ours = seen.cluster_id();
     match &endpoint.answer {
         Err(error) => {
-            let members = seen.members();
             let node = members.iter().find(|(_, (member, _))| member == url);
             let who = node.map_or_else(|| url.clone(), |(id, _)| format!("node {id} at {url}"));
+            if node.is_none() && !members.is_empty() {
+                return warn(
+                    CHECK,
+                    format!("{who} cannot be reached: {error}; no member has this URL"),
+                    "if its machine was replaced or removed, remove the URL from -e and FAIRHOLD_ENDPOINT; otherwise correct it",
+                );
+            }
             let advice = if endpoint.given && node.is_none() {
                 "start that node, or correct the URL (-e, FAIRHOLD_ENDPOINT)"
             } else {
@@ -79,6 +97,11 @@ fn reachable(seen: &ClusterProbe, endpoint: &Endpoint) -> Finding {
             CHECK,
             format!("{url} is node {} of another cluster ({})", answer.cluster.id, name(answer.cluster.cluster.as_deref())),
             format!("remove it from the endpoints: the others belong to cluster {}", name(ours.as_deref())),
+        ),
+        Ok(answer) if !members.is_empty() && !members.contains_key(&answer.cluster.id) => warn(
+            CHECK,
+            format!("{url} is node {}, which is not a member", answer.cluster.id),
+            "if it is joining, wait: fairhold cluster members shows how far it is; if it was removed, leave it out of -e",
         ),
         Ok(answer) => ok(CHECK, format!("{url} is node {} ({})", answer.cluster.id, answer.cluster.role)),
     }
@@ -101,8 +124,8 @@ fn peer_port(address: &str, connected: &Result<(), String>) -> Finding {
 
 fn quorum(seen: &ClusterProbe) -> Finding {
     let members = seen.members();
-    let voters: BTreeSet<NodeId> = voters(seen);
-    let needed = voters.len() / 2 + 1;
+    let voters = seen.voters();
+    let needed = majority(voters.len());
     let up: Vec<NodeId> = seen.nodes().into_keys().filter(|id| voters.contains(id)).collect();
     let text = format!("{} of {} voting nodes answer; a majority is {needed}", up.len(), voters.len());
     let down: Vec<String> = voters.iter().filter(|id| !up.contains(id)).map(ToString::to_string).collect();
@@ -121,21 +144,19 @@ fn quorum(seen: &ClusterProbe) -> Finding {
         return fail("quorum", text, advice);
     }
     if up.len() == needed && !down.is_empty() {
-        let advice = format!("start the nodes that are down ({}): one more failure would stop the service", down.join(", "));
+        let advice = format!(
+            "start the nodes that are down ({}), or replace their machines (fairhold cluster replace N): one more failure would \
+             stop the service",
+            down.join(", ")
+        );
         return fail("quorum", text, advice);
     }
     if voters.len().is_multiple_of(2) {
-        return warn("quorum", text, "an even number of nodes survives no more failures than one node fewer: use 3 or 5");
+        let advice = "an even number of voters survives no more failures than one voter fewer: add one (fairhold cluster invite) \
+                      or remove one (fairhold cluster remove N)";
+        return warn("quorum", text, advice);
     }
     ok("quorum", text)
-}
-
-/// The voting members, according to the node with the newest state.
-fn voters(seen: &ClusterProbe) -> BTreeSet<NodeId> {
-    let nodes = seen.nodes();
-    let newest = nodes.values().max_by_key(|(_, answer)| (answer.cluster.term, answer.cluster.revision));
-    let members = newest.into_iter().flat_map(|(_, answer)| &answer.cluster.members);
-    members.filter(|member| member.role != "learner").map(|member| member.id).collect()
 }
 
 fn leader(seen: &ClusterProbe) -> Finding {
@@ -224,8 +245,8 @@ fn lost_entries(id: NodeId, count: u64) -> Finding {
         "follower",
         format!("node {id} has lost {count} log entries that it had acknowledged and does not take part"),
         format!(
-            "start node {id} with its newest data directory (see its log); if that is gone, leave node {id} stopped: this \
-             version cannot replace a member yet"
+            "start node {id} with its newest data directory (see its log); if that is gone, replace it: fairhold cluster \
+             replace {id}"
         ),
     )
 }
@@ -345,13 +366,19 @@ fn defects(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
 
 fn versions(seen: &ClusterProbe) -> Finding {
     let nodes = seen.nodes();
-    let versions: BTreeSet<&str> = nodes.values().map(|(_, answer)| answer.cluster.version.as_ref()).collect();
-    if let [version] = versions.iter().collect::<Vec<_>>().as_slice() {
-        return ok("version", format!("all nodes that answer run fairhold {version}"));
+    let mut by_version: BTreeMap<&str, Vec<NodeId>> = BTreeMap::new();
+    for (id, (_, answer)) in &nodes {
+        let version: &str = answer.cluster.version.as_ref();
+        by_version.entry(version).or_default().push(*id);
     }
-    let say = |(id, (_, answer)): (&NodeId, &(&Endpoint, &NodeAnswer))| format!("node {id} {}", answer.cluster.version);
-    let text = nodes.iter().map(say).collect::<Vec<_>>().join(", ");
-    warn("version", format!("the nodes run different versions: {text}"), "finish the upgrade, one node at a time")
+    if let [version] = by_version.keys().collect::<Vec<_>>().as_slice() {
+        let of_cluster = nodes.values().map(|(_, answer)| answer.cluster.cluster_version).max();
+        let of_cluster = of_cluster.map_or_else(String::new, |known| format!("; the cluster has version {known}"));
+        return ok("version", format!("all nodes that answer run fairhold {version}{of_cluster}"));
+    }
+    let say = |(version, ids): (&&str, &Vec<NodeId>)| format!("{version} on node {}", links::joined(ids));
+    let text = by_version.iter().map(say).collect::<Vec<_>>().join("; ");
+    warn("version", format!("nodes run different versions: {text}"), "finish the upgrade node by node")
 }
 
 #[cfg(test)]

@@ -4,9 +4,16 @@ use super::*;
 use crate::doctor::finding::{Grade, worst};
 use crate::probe::Clock;
 use fairhold_types::{
-    Revision,
-    dto::{Cluster, Defect, Host, Member, Readiness},
+    ClusterVersion, MemberRole, Revision, Timing,
+    dto::{
+        Cluster, ClusterTiming, ClusterUpgrade, Defect, Host, Join, JoinPhase, Member, MemberEntry, MemberTiming, Members,
+        Readiness,
+    },
+    time::WallMillis,
 };
+
+const START: WallMillis = WallMillis(1_763_700_000_000);
+const DAY: u64 = 24 * 3_600 * 1_000;
 
 fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
     let member = |other: NodeId| Member {
@@ -20,6 +27,8 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
         round_trip: (leader == Some(id) && other != id).then(|| "2ms".to_owned()),
         lost_entries: None,
         state_bytes_max: Some(1 << 30),
+        priority: None,
+        zone: None,
     };
     let cluster = Cluster {
         cluster: Some("0123456789abcdef".to_owned()),
@@ -29,6 +38,7 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
         leader,
         leader_url: None,
         version: "0.1.0".into(),
+        cluster_version: ClusterVersion(2),
         revision: Revision(9),
         last_log_index: None,
         applied_index: None,
@@ -51,7 +61,8 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
     };
     let readiness =
         Readiness { ready: true, reason: None, shutting_down: false, leader: None, revision: Revision(9), warning: None, host };
-    let answer = NodeAnswer { cluster, readiness: Some(readiness), clock: Some(Clock { offset: 5, uncertainty: 2 }) };
+    let clock = Some(Clock { offset: 5, uncertainty: 2 });
+    let answer = NodeAnswer { cluster, readiness: Some(readiness), clock, started_at: Some(START) };
     Endpoint { url: format!("http://n{id}:7171"), given: true, answer: Ok(answer) }
 }
 
@@ -161,7 +172,10 @@ fn disks_open_files_clocks_and_versions_are_checked() {
         Grade::Warn,
         "node 1's clock is 1200 ms behind this machine's (±199 ms) -> set the clocks by NTP. Locks do not depend",
     );
-    assert_bad(&seen, "version", Grade::Warn, "node 3 0.2.0");
+    let text = "nodes run different versions: 0.1.0 on node 1, 2; 0.2.0 on node 3 -> finish the upgrade node by node";
+    assert_bad(&seen, "version", Grade::Warn, text);
+    let same = evaluate(&three()).into_iter().find(|finding| finding.check == "version").unwrap();
+    assert_eq!(same.seen, "all nodes that answer run fairhold 0.1.0; the cluster has version 2");
 }
 
 #[test]
@@ -204,9 +218,165 @@ fn a_panic_is_reported_whether_or_not_the_command_was_skipped() {
 fn nodes_with_different_addresses_for_a_member_are_named() {
     let mut seen = three();
     answer(&mut seen, 0).cluster.members[1].peer = "moved:7271".to_owned();
-    let text = "for node 2: http://n2:7171,moved:7271 (on node 1); http://n2:7171,n2:7271 (on node 2, 3) -> restart every node";
+    let text = "for node 2: http://n2:7171,moved:7271 (on node 1); http://n2:7171,n2:7271 (on node 2, 3) -> set the addresses";
     assert_bad(&seen, "addresses", Grade::Warn, text);
     assert_eq!(bad(&seen, "addresses").len(), 1);
+}
+
+#[test]
+fn a_given_url_of_a_replaced_machine_is_only_a_warning() {
+    let mut seen = three();
+    let gone = Endpoint { url: "http://old:7171".to_owned(), given: true, answer: Err("Connection refused".to_owned()) };
+    seen.endpoints.push(gone);
+    assert_bad(&seen, "endpoint", Grade::Warn, "http://old:7171 cannot be reached: Connection refused; no member has this URL");
+    assert_eq!(worst(&evaluate(&seen)), Grade::Warn);
+}
+
+#[test]
+fn a_node_that_is_no_member_is_only_mentioned() {
+    let mut seen = three();
+    let mut removed = node(4, Some(2));
+    if let Ok(answer) = &mut removed.answer {
+        answer.readiness.as_mut().unwrap().ready = false;
+    }
+    seen.endpoints.push(removed);
+    assert_bad(&seen, "endpoint", Grade::Warn, "http://n4:7171 is node 4, which is not a member");
+    assert_eq!(worst(&evaluate(&seen)), Grade::Warn, "whether it is ready does not matter");
+}
+
+/// Three voters as the leader lists them.
+fn listed(seen: &mut ClusterProbe) -> &mut Members {
+    let member = |id: NodeId| MemberEntry {
+        id,
+        url: format!("http://n{id}:7171"),
+        peer: format!("n{id}:7271"),
+        role: if id == 2 { "leader" } else { "follower" }.to_owned(),
+        priority: 50,
+        zone: None,
+        lag: None,
+        silent_for: None,
+        removal: None,
+    };
+    seen.begun_at = WallMillis(START.0 + DAY);
+    let members = (1..=3).map(member).collect();
+    let listed = Members { members, joins: Vec::new(), removed: Vec::new(), joint: false, from_leader: true };
+    seen.details.members.insert(listed)
+}
+
+#[test]
+fn a_join_that_takes_over_ten_minutes_is_a_warning_with_the_way_out() {
+    let join = |minutes: u64| {
+        let mut seen = three();
+        let requested_at = WallMillis(START.0 + DAY - minutes * 60_000).to_rfc3339();
+        listed(&mut seen).joins.push(Join {
+            id: 4,
+            url: "http://n4:7171".to_owned(),
+            peer: "n4:7271".to_owned(),
+            role: MemberRole::Voter,
+            replaces: Some(1),
+            phase: JoinPhase::CatchingUp,
+            lag: Some(1_200),
+            waits_for: None,
+            requested_at,
+        });
+        seen
+    };
+    assert_eq!(bad(&join(10), "join"), []);
+    let text = "node 4 at http://n4:7171 began to join 11m ago: it is 1200 log entries behind the leader -> check that node 4";
+    assert_bad(&join(11), "join", Grade::Warn, text);
+    assert_bad(&join(11), "join", Grade::Warn, "to give up the join: fairhold cluster remove 4");
+    let mut silent = join(11);
+    silent.details.members.as_mut().unwrap().joins[0].waits_for = Some("it does not answer the leader".to_owned());
+    assert_bad(&silent, "join", Grade::Warn, "began to join 11m ago: it does not answer the leader -> ");
+}
+
+#[test]
+fn a_removal_that_waits_is_a_warning() {
+    let mut seen = three();
+    listed(&mut seen).members[0].removal = Some("waits: node 3 does not answer".to_owned());
+    assert_bad(&seen, "removal", Grade::Warn, "node 1 is to be removed: waits: node 3 does not answer");
+    listed(&mut seen).members[0].removal = Some("in progress".to_owned());
+    assert_eq!(bad(&seen, "removal"), []);
+}
+
+#[test]
+fn a_zone_whose_failure_stops_the_service_is_a_warning() {
+    let zones = |zones: [Option<&str>; 3]| {
+        let mut seen = three();
+        for (member, zone) in listed(&mut seen).members.iter_mut().zip(zones) {
+            member.zone = zone.map(str::to_owned);
+        }
+        seen
+    };
+    assert_bad(&zones([Some("a"), Some("b"), Some("a")]), "zones", Grade::Warn, "2 of 3 voters are in zone a (node 1, 3)");
+    assert_bad(&zones([Some("a"), None, Some("a")]), "zones", Grade::Warn, "if zone a fails, the cluster has no majority");
+    for fine in [[Some("a"), Some("b"), Some("c")], [None, None, None], [Some("a"), None, None]] {
+        assert_eq!(bad(&zones(fine), "zones"), [], "{fine:?}");
+    }
+    let mut with_learner = zones([Some("a"), Some("b"), Some("a")]);
+    with_learner.details.members.as_mut().unwrap().members[0].role = "learner".to_owned();
+    assert_eq!(bad(&with_learner, "zones"), [], "a learner does not vote");
+}
+
+#[test]
+fn a_timing_profile_that_does_not_suit_the_round_trips_is_a_warning() {
+    let timing = |timing: Timing, p99: &str| {
+        let mut seen = three();
+        let member = |id: NodeId, voter: bool, p99: &str| MemberTiming {
+            id,
+            voter,
+            round_trip: None,
+            round_trip_p50: None,
+            round_trip_p99: Some(p99.to_owned()),
+        };
+        let members = vec![member(1, true, p99), member(3, true, "1ms"), member(4, false, "290ms")];
+        seen.details.timing = Some(ClusterTiming { timing, fits: None, members, from_leader: true });
+        seen
+    };
+    let text = "the timing profile is lan, for round trips up to 10 ms; node 1 needs up to 28 ms";
+    assert_bad(&timing(Timing::Lan, "28ms"), "timing", Grade::Warn, text);
+    assert_bad(&timing(Timing::Lan, "28ms"), "timing", Grade::Warn, "fairhold cluster set timing=metro");
+    assert_bad(&timing(Timing::Global, "301ms"), "timing", Grade::Warn, "no profile suits that");
+    assert_eq!(bad(&timing(Timing::Metro, "28ms"), "timing"), []);
+    assert_eq!(bad(&timing(Timing::Wan, "1ms"), "timing"), [], "a slower profile than necessary works");
+}
+
+#[test]
+fn a_slow_majority_is_judged_by_the_heartbeat_of_the_timing_profile() {
+    let mut seen = three();
+    for member in [0, 2] {
+        answer(&mut seen, 1).cluster.members[member].round_trip = Some("140ms".to_owned());
+    }
+    let known = |timing: Timing| Some(ClusterTiming { timing, fits: None, members: Vec::new(), from_leader: true });
+    seen.details.timing = known(Timing::Wan);
+    assert_eq!(bad(&seen, "round_trip"), []);
+    seen.details.timing = known(Timing::Metro);
+    assert_bad(&seen, "round_trip", Grade::Warn, "near 100 ms no leader lasts");
+}
+
+#[test]
+fn an_upgrade_that_is_open_for_over_a_week_is_a_warning() {
+    let upgrade = |days: u64, blockers: &[&str]| {
+        let mut seen = three();
+        seen.begun_at = WallMillis(START.0 + days * DAY);
+        let blockers: Vec<String> = blockers.iter().map(|text| (*text).to_owned()).collect();
+        seen.details.upgrade = Some(ClusterUpgrade {
+            cluster_version: ClusterVersion(1),
+            next: Some(ClusterVersion(2)),
+            ready: blockers.is_empty(),
+            members: Vec::new(),
+            blockers,
+        });
+        seen
+    };
+    assert_eq!(bad(&upgrade(7, &[]), "upgrade"), []);
+    let text = "the upgrade to cluster version 2 is open, and no node was restarted for 8d -> every node supports it: fairhold \
+                cluster upgrade finalize 2.";
+    assert_bad(&upgrade(8, &[]), "upgrade", Grade::Warn, text);
+    assert_bad(&upgrade(8, &["node 3 runs 0.1.0: restart it"]), "upgrade", Grade::Warn, "finish it: node 3 runs 0.1.0");
+    let mut finished = upgrade(8, &[]);
+    finished.details.upgrade.as_mut().unwrap().next = None;
+    assert_eq!(bad(&finished, "upgrade"), []);
 }
 
 #[test]

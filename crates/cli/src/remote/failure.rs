@@ -140,6 +140,14 @@ fn advice_here(code: &str) -> Option<&'static str> {
         Some("release a lock that you hold, or acquire all of them in one step: fairhold lock A B -- CMD")
     } else if is(Code::WrongCluster) {
         Some("check the addresses of -e and the id of --cluster-id")
+    } else if is(Code::NeedsUpgrade) {
+        Some("to see what the upgrade waits for: fairhold cluster upgrade status; then: fairhold cluster upgrade finalize")
+    } else if is(Code::ChangeInProgress) {
+        Some("to see what is in progress: fairhold cluster members; run this again when it is complete")
+    } else if is(Code::WouldLoseQuorum) {
+        Some("to see which members do not answer: fairhold cluster members; start or replace them first")
+    } else if is(Code::WrongNode) {
+        Some("to see the address of each member: fairhold cluster members; pass the address at which this member answers")
     } else if is(Code::Unauthenticated) {
         Some("pass the file with the administrators' token: --auth-token-file FILE")
     } else {
@@ -168,6 +176,10 @@ mod tests {
         let full = r#"{"code":"queue_full","detail":"the queue is full","advice":"try again later"}"#;
         assert_eq!(lines(full), "fairhold: the queue is full (queue_full)\nfairhold: try again later");
         assert_eq!(lines(r#"{"code":"denied","detail":"no"}"#), "fairhold: no (denied)");
+        for code in ["needs_upgrade", "change_in_progress", "would_lose_quorum", "wrong_node"] {
+            let said = lines(&format!(r#"{{"code":"{code}","detail":"no","advice":"HTTP"}}"#));
+            assert!(said.contains("\nfairhold: to see ") && said.contains(": fairhold cluster "), "{said}");
+        }
     }
 
     #[test]

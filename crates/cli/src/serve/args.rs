@@ -1,21 +1,37 @@
 //! The options of `serve`.
 
 use clap::value_parser;
-use fairhold_types::NodeId;
+use fairhold_types::{NodeId, Timing};
 use std::path::PathBuf;
 
 /// The options from flags and environment variables.
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Precedence: flag, environment variable, --config file, default.
 
-Example (the same on every machine, except for --id):
-  fairhold serve --id 1 --data data --peer-key-file peer.key --member 1=http://a:7171,a:7271 --member 2=http://b:7171,b:7271")]
+Examples:
+  Form a cluster; the same on every machine, except for --id:
+  fairhold serve --id 1 --data data --peer-key-file peer.key --member 1=http://a:7171,a:7271 --member 2=http://b:7171,b:7271
+  Join a running cluster, with a token from `fairhold cluster invite`:
+  fairhold serve --data data --peer-key-file peer.key --join-file join.token --advertise http://d:7171,d:7271
+  Start a node again:
+  fairhold serve --data data --peer-key-file peer.key
+
+Exit codes:
+  0  stopped in good order
+  1  failed: start it again; a service manager such as systemd does
+  2  wrong usage or configuration, or a join token that is not valid
+  3  this data directory cannot take part, or not with this program: starting it again does not help.
+     The node was removed, its data was wiped or has lost entries, it belongs to another cluster, another
+     process runs with a copy of its directory, or its program does not support the cluster's version")]
 pub(crate) struct ServeArgs {
     /// Read settings from this TOML file; its keys are the names of the flags
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 
     /// Set the number of this node, at least 1, as in --member
+    ///
+    /// A data directory knows the number of its node, so only the first start needs it. A node that joins a cluster
+    /// gets its number from the cluster.
     #[arg(long, value_name = "N", env = "FAIRHOLD_ID", value_parser = value_parser!(u64).range(1..))]
     pub(crate) id: Option<NodeId>,
 
@@ -26,15 +42,37 @@ pub(crate) struct ServeArgs {
     /// Add a node: its number, its URL for clients, its address for the other nodes
     ///
     /// Repeat the option for every node, including this one, or separate several nodes with spaces. Every node needs
-    /// the same list.
+    /// the same list to form the cluster. Later starts need it only if addresses have changed: the node remembers the
+    /// last list.
     #[arg(long, value_name = "N=http://HOST:PORT,HOST:PORT", env = "FAIRHOLD_MEMBER")]
     pub(crate) member: Vec<String>,
 
-    /// Listen for clients at this address [default: HOST:PORT of this node's URL in --member]
+    /// Join a running cluster with the join token in this file [default: none; form one with --member]
+    ///
+    /// `fairhold cluster invite` creates a token. The cluster gives the node its number. Once the node has joined, its
+    /// data directory is enough to start it, and the token is not read any more.
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_JOIN_FILE")]
+    pub(crate) join_file: Option<PathBuf>,
+
+    /// Set the addresses of a node that joins: its URL for clients, its address for the other nodes
+    ///
+    /// The other machines must be able to reach both. The node remembers them for later starts. It does not announce
+    /// changed addresses by itself: `fairhold cluster set-member` does.
+    #[arg(long, value_name = "http://HOST:PORT,HOST:PORT", env = "FAIRHOLD_ADVERTISE")]
+    pub(crate) advertise: Option<String>,
+
+    /// Set the timing profile of a new cluster: lan, metro, wan or global [default: lan]
+    ///
+    /// It fits the round trips between the nodes: up to 10, 30, 150 or 300 ms. Pass the same one to every node. A
+    /// running cluster has its own profile, which `fairhold cluster set timing=wan` changes; the node remembers it.
+    #[arg(long, value_name = "PROFILE", env = "FAIRHOLD_TIMING")]
+    pub(crate) timing: Option<Timing>,
+
+    /// Listen for clients at this address [default: HOST:PORT of this node's own URL]
     #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_LISTEN")]
     pub(crate) listen: Option<String>,
 
-    /// Listen for the other nodes at this address [default: this node's address in --member]
+    /// Listen for the other nodes at this address [default: this node's own address for nodes]
     #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_PEER_LISTEN")]
     pub(crate) peer_listen: Option<String>,
 

@@ -1,7 +1,8 @@
 //! Why a node cannot start or continue, each with advice.
 
-use super::{admin_token::AdminTokenError, peer_key::PeerKeyError};
-use fairhold_raft::{FatalReason, StartError};
+use super::{admin_token::AdminTokenError, exit_code, join_token::JoinTokenError, peer_key::PeerKeyError};
+use crate::exit;
+use fairhold_raft::{FatalReason, StartError, peer::JoinRefusal};
 use fairhold_storage::{
     DAMAGE_ADVICE, StorageError,
     data_dir::DataDirError,
@@ -25,6 +26,12 @@ pub(crate) enum ServeError {
     /// The key of the cluster.
     #[error(transparent)]
     PeerKey(#[from] PeerKeyError),
+    /// The file with the join token.
+    #[error(transparent)]
+    JoinToken(#[from] JoinTokenError),
+    /// The cluster does not admit this node.
+    #[error("the cluster does not admit this node: {0}")]
+    Join(#[from] JoinRefusal),
     /// The limit on open files is too low.
     #[error(
         "this process may open {open_files} files and sockets, but a node needs at least {min}: raise its hard limit \
@@ -69,6 +76,32 @@ pub(crate) enum ServeError {
     Ended(String),
 }
 
+impl ServeError {
+    /// The port for the other nodes.
+    pub(super) fn peer_port(address: &str, error: io::Error) -> ServeError {
+        ServeError::Listen { address: address.to_owned(), whom: "other nodes", flag: "--peer-listen", error }
+    }
+
+    /// The exit code of the process.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            ServeError::JoinToken(_) => exit::USAGE,
+            ServeError::Join(refusal) => exit_code::of_join(refusal),
+            ServeError::Storage(error) => exit_code::of_storage(error),
+            ServeError::DataDir(error) => exit_code::of_data_dir(error),
+            ServeError::Start(error) => exit_code::of_start(error),
+            ServeError::Stopped { reason, .. } => exit_code::of_stop(reason),
+            ServeError::Telemetry(_)
+            | ServeError::Runtime(_)
+            | ServeError::AdminToken(_)
+            | ServeError::PeerKey(_)
+            | ServeError::OpenFiles { .. }
+            | ServeError::Listen { .. }
+            | ServeError::Ended(_) => exit::FAILURE,
+        }
+    }
+}
+
 fn advice(error: &io::Error, flag: &str) -> String {
     if error.kind() == io::ErrorKind::AddrInUse {
         return format!("Another process listens there: stop it, or choose another address with {flag} or --member");
@@ -85,7 +118,8 @@ fn start_failed(error: &StartError) -> String {
         | StartError::Defects(_)
         | StartError::Config(_)
         | StartError::Log(_)
-        | StartError::Formation(_) => error.to_string(),
+        | StartError::Formation(_)
+        | StartError::Unsupported(_) => error.to_string(),
     }
 }
 
@@ -102,7 +136,15 @@ fn stop_message(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> Stri
         (FatalReason::Failed(_), Some(fault)) => format!("{fault}. {STOPS}. {}", advice_on_disk(fault.kind, data)),
         (FatalReason::Failed(what), None) => format!("{what}. {STOPS}. {}", advice_on_disk(FaultKind::Failed, data)),
         (FatalReason::Inconsistent(what), _) => format!("{what}. {DEFECT_ADVICE}"),
-        (FatalReason::Formation(_) | FatalReason::LostEntries(_) | FatalReason::Stopped, _) => reason.to_string(),
+        (
+            FatalReason::Formation(_)
+            | FatalReason::Unsupported(_)
+            | FatalReason::LostEntries(_)
+            | FatalReason::Removed { .. }
+            | FatalReason::Duplicate { .. }
+            | FatalReason::Stopped,
+            _,
+        ) => reason.to_string(),
     }
 }
 

@@ -4,16 +4,13 @@
 //! A node whose disk is full stops (`ServeError::Stopped`). After a restart it is alive but not ready, and says why. It
 //! takes part by itself once there is enough space.
 
-use super::{
-    error::ServeError,
-    listeners::{ListenerTask, listen_for_clients, listen_for_status, stop_requested},
-};
-use crate::config::ServeConfig;
-use fairhold_http::waiting_router;
+use super::{error::ServeError, waiting::WaitingListeners};
+use crate::config::{ServeConfig, start::StartingNode};
 use fairhold_node::{Node, node::Concern};
 use fairhold_raft::Replica;
 use fairhold_storage::{
-    Storage,
+    Storage, StorageError,
+    data_dir::DataDir,
     free_space::{START_ROOM_BYTES, WRITE_ROOM_BYTES, free_bytes},
     make_room::free_covered_log,
 };
@@ -23,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use tokio::{sync::oneshot, task::spawn_blocking, time::sleep};
+use tokio::{task::spawn_blocking, time::sleep};
 
 /// How often a waiting node checks the free space.
 const WAITING_CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -33,65 +30,82 @@ const WATCH_EVERY: Duration = Duration::from_millis(500);
 const WRITE_ROOM_HYSTERESIS_BYTES: u64 = 64 * MIB;
 /// The warning ends when this many times the space is free. The difference prevents flapping.
 const RECOVERED_FACTOR: u64 = 2;
-/// How long a listener of a waiting node may take to write its answers.
-const WAITING_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 const MIB: u64 = 1024 * 1024;
 
-/// Opens the storage. If the disk is full, first waits for space, and meanwhile answers requests with the reason.
-pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeError> {
-    let mut waiting = Vec::<ListenerTask>::new();
+/// Opens the storage of a node, and records the members that it knows. If the disk is full, first waits for space.
+pub(super) async fn open_storage(config: &ServeConfig, node: &StartingNode) -> Result<Storage, ServeError> {
+    let data = config.data.clone();
+    let id = node.id;
+    let members = node.known_members();
+    when_there_is_space(config, move |is_first| {
+        if is_first && is_short(&data) {
+            free_log(&data, id)?;
+        }
+        if_there_is_space(&data, || {
+            let storage = Storage::open(&data, id)?;
+            storage.data_dir.set_members(&members)?;
+            Ok(storage)
+        })
+    })
+    .await
+}
+
+/// Opens the data directory of a node that joins a cluster. If the disk is full, first waits for space.
+pub(super) async fn open_to_join(config: &ServeConfig) -> Result<DataDir, ServeError> {
+    let data = config.data.clone();
+    when_there_is_space(config, move |_| if_there_is_space(&data, || Ok(DataDir::open_to_join(&data)?))).await
+}
+
+/// Repeats an attempt until there is enough space, and meanwhile answers requests with the reason. An attempt blocks.
+/// It learns whether it is the first one, and returns what it opened, or a message that says what is missing.
+async fn when_there_is_space<T: Send + 'static>(
+    config: &ServeConfig,
+    attempt: impl Fn(bool) -> Result<Result<T, String>, ServeError> + Clone + Send + 'static,
+) -> Result<T, ServeError> {
+    let mut waiting = None;
     let mut is_first = true;
     loop {
-        let shortage = match attempt(config, std::mem::take(&mut is_first)).await? {
-            Ok(storage) => {
-                if !waiting.is_empty() {
+        let attempt = attempt.clone();
+        let result = spawn_blocking(move || attempt(is_first)).await;
+        let shortage = match result.map_err(|error| ServeError::Ended(error.to_string()))?? {
+            Ok(opened) => {
+                if let Some(listeners) = waiting {
                     tracing::info!("there is enough disk space again: starting");
+                    WaitingListeners::stop(listeners).await;
                 }
-                for server in waiting {
-                    server.stop(WAITING_STOP_TIMEOUT).await;
-                }
-                return Ok(storage);
+                return Ok(opened);
             }
             Err(shortage) => shortage,
         };
-        if waiting.is_empty() {
+        if waiting.is_none() {
             let reason = format!("{shortage}. This node does not take part; it starts automatically when there is enough space");
             tracing::error!("{reason}");
-            let clients = listen_for_clients(&config.listen).await?;
-            for listener in [Some(clients), listen_for_status(config).await?].into_iter().flatten() {
-                let (stop, stopped) = oneshot::channel();
-                let serving = listener.serve(waiting_router(&reason), stop_requested(stopped));
-                waiting.push(ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) });
-            }
+            waiting = Some(WaitingListeners::start(config, &reason).await?);
         }
+        is_first = false;
         sleep(WAITING_CHECK_EVERY).await;
     }
 }
 
-/// Returns the storage, or a message that says what is missing. The first attempt frees space if possible.
-async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage, String>, ServeError> {
-    let data = config.data.clone();
-    let id = config.id;
-    let opened = spawn_blocking(move || {
-        // Checked first: a start that fails halfway because the disk is full would leave files behind each time.
-        let is_short = || free_bytes(&data).is_ok_and(|free| free < START_ROOM_BYTES);
-        if is_first && is_short() {
-            free_log(&data, id)?;
-        }
-        if is_short() {
-            let needed = START_ROOM_BYTES / MIB;
-            let data = data.display();
-            return Ok(Err(format!("the file system of {data} has less than {needed} MiB free, which a start needs")));
-        }
-        match Storage::open(&data, id) {
-            Ok(storage) => Ok(Ok(storage)),
-            // A quota, which the free space of the file system does not show.
-            Err(error) if error.is_out_of_space() => Ok(Err(format!("no space on the disk: {error}"))),
-            Err(error) => Err(ServeError::from(error)),
-        }
-    });
-    opened.await.map_err(|error| ServeError::Ended(error.to_string()))?
+/// Opens something in the data directory, or returns a message that says what is missing.
+fn if_there_is_space<T>(data: &Path, open: impl FnOnce() -> Result<T, StorageError>) -> Result<Result<T, String>, ServeError> {
+    // Checked first: a start that fails halfway because the disk is full would leave files behind each time.
+    if is_short(data) {
+        let needed = START_ROOM_BYTES / MIB;
+        let data = data.display();
+        return Ok(Err(format!("the file system of {data} has less than {needed} MiB free, which a start needs")));
+    }
+    match open() {
+        Ok(opened) => Ok(Ok(opened)),
+        // A quota, which the free space of the file system does not show.
+        Err(error) if error.is_out_of_space() => Ok(Err(format!("no space on the disk: {error}"))),
+        Err(error) => Err(ServeError::from(error)),
+    }
+}
+
+fn is_short(data: &Path) -> bool {
+    free_bytes(data).is_ok_and(|free| free < START_ROOM_BYTES)
 }
 
 /// Frees the log entries that a snapshot covers.

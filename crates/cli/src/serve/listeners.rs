@@ -1,7 +1,10 @@
 //! The listeners for clients and operators: binds their ports and stops their tasks.
 
 use super::error::ServeError;
-use crate::{config::ServeConfig, member::client_address};
+use crate::{
+    config::{ServeConfig, start::StartingNode},
+    member::client_address,
+};
 use fairhold_http::{Hosts, Limits, Listener};
 use fairhold_types::limits::STATUS_CONNECTIONS_MAX;
 use std::{io, time::Duration};
@@ -43,9 +46,10 @@ impl ListenerTask {
     }
 }
 
-/// The host names of this cluster.
-pub(super) fn hosts(config: &ServeConfig) -> Hosts {
-    Hosts::new(config.members.values().map(|member| client_address(member).to_owned()), config.allowed_hosts.iter().cloned())
+/// The host names of this cluster, as far as the node knows its members.
+pub(super) fn hosts(config: &ServeConfig, node: Option<&StartingNode>) -> Hosts {
+    let members = node.into_iter().flat_map(|node| node.members.values()).chain([&config.own]);
+    Hosts::new(members.map(|member| client_address(member).to_owned()), config.allowed_hosts.iter().cloned())
 }
 
 /// The port for clients.
@@ -54,12 +58,12 @@ pub(super) async fn listen_for_clients(listen: &str) -> Result<Listener, ServeEr
 }
 
 /// The status port for operators, if configured.
-pub(super) async fn listen_for_status(config: &ServeConfig) -> Result<Option<Listener>, ServeError> {
+pub(super) async fn listen_for_status(config: &ServeConfig, hosts: Hosts) -> Result<Option<Listener>, ServeError> {
     let Some(address) = &config.listen_status else { return Ok(None) };
     let connections = STATUS_CONNECTIONS_MAX;
     let per_address = STATUS_CONNECTIONS_MAX;
     let limits = Limits { connections, per_address, ..config.limits };
-    Ok(Some(bind(address, "operators", "--listen-status").await?.with_limits(limits).with_hosts(hosts(config))))
+    Ok(Some(bind(address, "operators", "--listen-status").await?.with_limits(limits).with_hosts(hosts)))
 }
 
 /// Binds the first address of the name that is available.

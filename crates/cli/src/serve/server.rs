@@ -1,39 +1,33 @@
 //! The running node: starts its services in the order of their dependencies, and stops them in order.
 
 use super::{
-    admin_token, allocator,
+    admin_token, allocator, directory,
     error::ServeError,
     free_space, host,
     listeners::{ListenerTask, ended, hosts, listen_for_clients, listen_for_status, stop_requested},
-    memory, peer_key, process, restart,
+    memory, peer_key, process, restart, timing_watch,
 };
-use crate::config::ServeConfig;
+use crate::{
+    config::{
+        ServeConfig,
+        start::{MemberSource, StartingNode},
+    },
+    member::ServeMember,
+};
 use fairhold_http::{Admin, ClusterHeader, Exposition, ServerInfo, router, status_router};
 use fairhold_node::{Node, NodeParts};
 use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};
-use fairhold_raft::{FatalReason, LostEntries, MemberAddress, PeerService, Replica, ReplicaConfig};
-use fairhold_storage::{
-    Storage,
-    data_dir::{DataDir, mark_lost_entries},
-    defect_file::DefectFile,
-    fault::Faults,
-};
+use fairhold_raft::{MemberAddress, PeerService, Replica, ReplicaConfig};
+use fairhold_storage::{Storage, data_dir::DataDir, defect_file::DefectFile, fault::Faults};
 use openraft_rt_tokio::TokioRuntime;
-use std::{path::Path, sync::Arc, time::Duration};
-use tokio::{
-    runtime::Handle,
-    sync::oneshot,
-    task::{JoinHandle, spawn_blocking},
-    time::{sleep, timeout},
-};
+use std::{sync::Arc, time::Duration};
+use tokio::{runtime::Handle, sync::oneshot, task::JoinHandle, time::timeout};
 
 /// How long the node may take to write the answers in flight when it stops. Waiting requests have their answers by
 /// then.
 const HTTP_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long any other service may take to stop.
 const SERVICE_STOP_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often the node checks for the id of its cluster, once it is part of one. Until then the directory is not bound.
-const CLUSTER_ID_CHECK_EVERY: Duration = Duration::from_millis(5);
 
 /// A running node.
 pub(super) struct Server {
@@ -57,6 +51,8 @@ struct NodeServices {
     free_space: JoinHandle<()>,
     /// Watches the memory of the process.
     memory: Option<JoinHandle<()>>,
+    /// Keeps the cluster's timing profile for the next start.
+    timing: JoinHandle<()>,
     faults: Faults,
 }
 
@@ -64,18 +60,19 @@ impl Server {
     /// Binds both ports, then starts everything. HTTP runs on the runtime of the caller.
     pub(super) async fn start(
         config: &ServeConfig,
+        node: &StartingNode,
         storage: Storage,
         (admin, keys): (Admin, PeerKeys),
         raft: &Handle,
         clock: &Handle,
     ) -> Result<Server, ServeError> {
-        let listener = listen_for_clients(&config.listen).await?.with_limits(config.limits).with_hosts(hosts(config));
-        let status = listen_for_status(config).await?;
+        let listener = listen_for_clients(&config.listen).await?.with_limits(config.limits).with_hosts(hosts(config, Some(node)));
+        let status = listen_for_status(config, hosts(config, Some(node))).await?;
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
         storage.register_metrics(&mut registry);
-        let services =
-            raft.spawn(NodeServices::start(config.clone(), storage, keys.clone(), clock.clone())).await.map_err(ended)??;
+        let starting = NodeServices::start(config.clone(), node.clone(), storage, keys.clone(), clock.clone());
+        let services = raft.spawn(starting).await.map_err(ended)??;
         services.peer.metrics().register(&mut registry);
         services.replica.register_metrics(&mut registry);
         services.node.register_metrics(&mut registry);
@@ -104,9 +101,7 @@ impl Server {
         tokio::select! {
             biased;
             reason = self.services.replica.stopped() => {
-                if let FatalReason::LostEntries(lost) = &reason {
-                    mark_unusable(&config.data, lost).await;
-                }
+                directory::mark(&config.data, &reason).await;
                 ServeError::Stopped { reason, fault: self.services.faults.first(), data: config.data.display().to_string() }
             }
             failed = &mut self.services.directory => failed.unwrap_or_else(ended),
@@ -128,7 +123,7 @@ impl Server {
     /// queue, and find a node that serves them. Then the node writes the answers in flight.
     pub(super) async fn stop(self) {
         let Server { services, http, status, secret_watches } = self;
-        let NodeServices { node, replica, peer, peers, directory, free_space, memory, faults: _ } = services;
+        let NodeServices { node, replica, peer, peers, directory, free_space, memory, timing, faults: _ } = services;
         node.announce_shutdown();
         replica.transfer_leadership().await;
         bounded("the node's own work", node.shutdown()).await;
@@ -143,27 +138,25 @@ impl Server {
         if let Some(memory) = memory {
             memory.abort();
         }
+        timing.abort();
         directory.abort();
         secret_watches.iter().for_each(JoinHandle::abort);
     }
 }
 
 impl NodeServices {
-    async fn start(config: ServeConfig, storage: Storage, keys: PeerKeys, clock: Handle) -> Result<NodeServices, ServeError> {
-        let listen_error =
-            |error| ServeError::Listen { address: config.peer_listen.clone(), whom: "other nodes", flag: "--peer-listen", error };
-        let server = PeerServer::bind(&config.peer_listen).await.map_err(listen_error)?;
+    async fn start(
+        config: ServeConfig,
+        starting: StartingNode,
+        storage: Storage,
+        keys: PeerKeys,
+        clock: Handle,
+    ) -> Result<NodeServices, ServeError> {
+        let bound = PeerServer::bind(&config.peer_listen).await;
+        let server = bound.map_err(|error| ServeError::peer_port(&config.peer_listen, error))?;
         let Storage { data_dir, log, snapshots, faults } = storage;
         snapshots.when_idle(allocator::return_free_memory);
-        let members = config
-            .members
-            .iter()
-            .map(|(id, member)| (*id, MemberAddress { url: member.url.clone(), address: member.peer.clone() }));
-        let replica_config = ReplicaConfig {
-            proposal_bytes: config.proposal_bytes,
-            cluster: data_dir.cluster(),
-            ..ReplicaConfig::new(config.id, members.collect(), data_dir.incarnation())
-        };
+        let replica_config = replica_config(&config, &starting, &data_dir);
         let peer_service = PeerService::new(&replica_config);
         let peer = Arc::new(TcpPeer::new(Handle::current(), keys.clone()));
         let server = server.with_metrics(peer.metrics()).with_keys(keys);
@@ -179,46 +172,26 @@ impl NodeServices {
         let (stop, stopped) = oneshot::channel();
         let serving = server.serve(replica.service(), stop_requested(stopped));
         let peers = ListenerTask { name: "peer", stop, task: tokio::spawn(serving) };
-        let directory = tokio::spawn(keep_directory(replica.clone(), data_dir));
+        let directory = tokio::spawn(directory::keep(replica.clone(), data_dir));
+        let timing = tokio::spawn(timing_watch::watch(node.clone(), replica.clone(), config.data.clone(), config.timing));
         let free_space = tokio::spawn(free_space::watch(config.data.clone(), node.clone(), replica.clone()));
         node.offer_state_bytes(config.state_bytes_max);
         let memory = memory::limit().map(|limit| tokio::spawn(memory::watch(node.clone(), limit)));
-        Ok(NodeServices { node, replica, peer, peers, directory, free_space, memory, faults })
+        Ok(NodeServices { node, replica, peer, peers, directory, free_space, memory, timing, faults })
     }
 }
 
-/// Keeps the directory locked, and binds it to its cluster once the cluster has an id.
-async fn keep_directory(replica: Replica<TokioRuntime>, mut directory: DataDir) -> ServeError {
-    // If the cluster cannot form, the program ends for this reason elsewhere.
-    drop(replica.formed().await);
-    let cluster = loop {
-        match replica.read(|state| state.cluster()) {
-            Some(cluster) => break cluster,
-            None => sleep(CLUSTER_ID_CHECK_EVERY).await,
-        }
+fn replica_config(config: &ServeConfig, node: &StartingNode, data_dir: &DataDir) -> ReplicaConfig {
+    let address = |member: &ServeMember| MemberAddress { url: member.url.clone(), address: member.peer.clone() };
+    let members = node.members.iter().map(|(id, member)| (*id, address(member)));
+    let replica = ReplicaConfig {
+        proposal_bytes: config.proposal_bytes,
+        cluster: data_dir.cluster(),
+        // A list in the configuration has addresses to use, also for a node that joined.
+        joined: node.joined && node.source == MemberSource::DataDirectory,
+        ..ReplicaConfig::new(node.id, members.collect(), data_dir.incarnation())
     };
-    let bound = spawn_blocking(move || directory.set_cluster(cluster).map(|()| directory)).await;
-    match bound {
-        Ok(Ok(directory)) => {
-            let never: std::convert::Infallible = std::future::pending().await;
-            drop(directory);
-            match never {}
-        }
-        Ok(Err(error)) => error.into(),
-        Err(error) => ended(error),
-    }
-}
-
-/// Marks the directory, so that this node cannot take part again: a later leader could lack entries that it had
-/// acknowledged.
-async fn mark_unusable(data: &Path, lost: &LostEntries) {
-    let data = data.to_owned();
-    let why = lost.to_string();
-    match spawn_blocking(move || mark_lost_entries(&data, &why)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!(%error, "cannot mark the data directory: do not start this node with it again"),
-        Err(error) => tracing::error!(%error, "cannot mark the data directory: do not start this node with it again"),
-    }
+    replica.with_timing(config.timing)
 }
 
 async fn bounded(what: &str, stopping: impl Future<Output = ()>) {

@@ -1,10 +1,14 @@
-//! Polls the cluster once a second: every node for its own state, and the best node that answers for the locks and a
-//! queue.
+//! Polls the cluster once a second: every node for its own state, and the best node that answers for the joins, the locks
+//! and a queue.
+//!
+//! The screen may stay open for longer than the given nodes exist. So each poll learns the members anew, and the next one
+//! asks them too.
 
 use crate::{
-    probe::{ClusterProbe, Row},
+    probe::{ClusterProbe, Row, normalize},
     remote::{Api, ApiRequest, Failure, request::encode},
 };
+use fairhold_types::dto::{Join, JoinPhase, Members};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use tokio::{sync::watch, time::sleep};
@@ -23,7 +27,7 @@ const QUEUE_MAX: usize = 100;
 pub(super) struct TopFrame {
     /// The cluster in one sentence; empty before the first result.
     pub(super) summary: String,
-    /// The members, with their own answers.
+    /// The members, with their own answers, then the nodes that are joining.
     pub(super) nodes: Vec<Row>,
     /// The locks with the longest waits.
     pub(super) locks: Vec<Value>,
@@ -41,14 +45,17 @@ pub(super) struct TopFrame {
 #[derive(Debug)]
 pub(super) struct Poller {
     api: Api,
-    /// The given endpoints, and the members that they list: any of them may be down.
-    urls: Vec<String>,
+    /// The given endpoints.
+    given: Vec<String>,
+    /// The members of the last result: all given nodes may have been replaced.
+    learned: Vec<String>,
     frame: TopFrame,
 }
 
 impl Poller {
     pub(super) fn new(api: Api, urls: &[String]) -> Poller {
-        Poller { api: api.for_screen(ANSWER_WITHIN), urls: urls.to_vec(), frame: TopFrame::default() }
+        let given = urls.iter().map(|url| normalize(url)).collect();
+        Poller { api: api.for_screen(ANSWER_WITHIN), given, learned: Vec::new(), frame: TopFrame::default() }
     }
 
     /// Publishes results until the receiver is gone. Polls at once when the selection changes.
@@ -69,7 +76,7 @@ impl Poller {
     }
 
     async fn poll_nodes(&mut self) {
-        let seen = ClusterProbe::brief(&self.urls, ANSWER_WITHIN).await;
+        let seen = ClusterProbe::brief(&[self.given.as_slice(), &self.learned].concat(), ANSWER_WITHIN).await;
         let best = seen.best_urls();
         if best.is_empty() {
             let why = |row: &mut Row| row.role = Err("no answer".to_owned());
@@ -77,14 +84,16 @@ impl Poller {
             self.frame.summary = "no node answers".to_owned();
             return;
         }
-        self.frame.nodes = seen.member_rows();
         self.frame.summary = seen.summary();
-        for row in &self.frame.nodes {
-            if !self.urls.contains(&row.url) {
-                self.urls.push(row.url.clone());
-            }
-        }
+        let mut rows = seen.member_rows();
+        self.learned = rows.iter().map(|row| normalize(&row.url)).collect();
         self.api = self.api.at(best);
+        // A program without this call has no joins, and a node that does not answer it in time is asked again soon.
+        let listed = self.api.call(&ApiRequest::get("/v1/cluster/members")).await;
+        if let Ok(Members { joins, .. }) = listed.and_then(|reply| reply.read()) {
+            show_joins(&mut rows, &joins);
+        }
+        self.frame.nodes = rows;
     }
 
     /// Keeps the earlier result unless all requests succeed.
@@ -108,3 +117,33 @@ impl Poller {
         Ok(())
     }
 }
+
+/// Adds the nodes that are joining, and says so of the members that are not done with it.
+fn show_joins(rows: &mut Vec<Row>, joins: &[Join]) {
+    for join in joins {
+        let step = match (join.phase, &join.waits_for) {
+            (_, Some(why)) => format!("joining: {why}"),
+            (JoinPhase::Pending, None) => "joining".to_owned(),
+            (JoinPhase::CatchingUp, None) => "joining: catches up".to_owned(),
+            (JoinPhase::Promoting, None) => "joining: takes its place".to_owned(),
+        };
+        match rows.iter_mut().find(|row| row.id == join.id) {
+            // A member that does not answer is shown as such.
+            Some(row) => row.role = row.role.clone().map(|_| step),
+            None => rows.push(Row {
+                id: join.id,
+                url: join.url.clone(),
+                peer: join.peer.clone(),
+                role: Ok(step),
+                lag: join.lag,
+                silent_for: None,
+                priority: None,
+                zone: None,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "poller_tests.rs"]
+mod tests;

@@ -128,7 +128,7 @@ mod tests {
     fn node(id: u64, role: Result<&str, &str>) -> probe::Row {
         let role = role.map(str::to_owned).map_err(str::to_owned);
         let (url, peer) = (format!("http://10.0.0.{id}:7171"), format!("10.0.0.{id}:7271"));
-        probe::Row { id, url, peer, role, lag: Some(0), silent_for: None }
+        probe::Row { id, url, peer, role, lag: Some(0), silent_for: None, priority: None, zone: None }
     }
 
     fn content() -> TopFrame {

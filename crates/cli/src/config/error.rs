@@ -1,0 +1,153 @@
+//! Why a configuration is invalid, each with what to write instead.
+
+use crate::{
+    exit,
+    member::{AddressFault, AdvertiseError, MemberError},
+};
+use fairhold_storage::data_dir::DataDirError;
+use fairhold_types::{
+    NodeId,
+    limits::{EVENT_RING_BYTES_MIN, STATE_BYTES_MIN},
+};
+use std::io;
+
+/// Why a configuration is invalid.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// The file cannot be read.
+    #[error("the configuration file {path} cannot be read: {error}")]
+    Unreadable { path: String, error: io::Error },
+    /// The file is not TOML, or a value has the wrong type.
+    #[error("the configuration file {path} is not valid: {error}")]
+    File {
+        path: String,
+        /// The place and the reason.
+        error: toml::de::Error,
+    },
+    /// The file has an unknown key.
+    #[error("the configuration file {path} has the unknown key `{key}`: {advice}")]
+    UnknownKey {
+        path: String,
+        key: String,
+        /// A suggestion.
+        advice: String,
+    },
+    /// A required value is missing.
+    #[error("{name} is missing: pass --{name} {form}, set {variable}, or add it to the --config file")]
+    Missing {
+        name: &'static str,
+        /// The placeholder of its value.
+        form: &'static str,
+        /// Its environment variable.
+        variable: &'static str,
+    },
+    /// The id in the file is 0.
+    #[error("id is 0 in the configuration file: node numbers start at 1")]
+    IdZero,
+    /// The list of members.
+    #[error(transparent)]
+    Members(#[from] MemberError),
+    /// The advertised addresses.
+    #[error(transparent)]
+    Advertise(#[from] AdvertiseError),
+    /// The advertised addresses contradict the list of members.
+    #[error(
+        "--advertise has {advertised}, but --member has {listed} for this node: leave out --advertise, or correct one of the two"
+    )]
+    AdvertiseDiffers {
+        advertised: String,
+        /// This node's addresses in the list.
+        listed: String,
+    },
+    /// Both a list of members and a join token.
+    #[error(
+        "pass either --member or --join-file, not both: --member forms a new cluster, and --join-file joins a running one. A \
+         node that has joined needs neither"
+    )]
+    MemberAndJoin,
+    /// An id for a node that joins.
+    #[error("leave out --id {id}: the cluster gives a node that joins its number")]
+    IdAndJoin {
+        /// The given id.
+        id: NodeId,
+    },
+    /// What the data directory knows about its node cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// An invalid listen address.
+    #[error("--{name}: {fault}")]
+    Listen { name: &'static str, fault: AddressFault },
+    /// Other machines can reach the peer port, and there is no key.
+    #[error(
+        "other machines can reach --peer-listen {address}, and without a key anyone who reaches it can do anything \
+         with the cluster. Either give every node the same --peer-key-file (`openssl rand -hex 32 > peer.key; chmod 600 \
+         peer.key`), or pass --insecure if a firewall admits nobody but the nodes"
+    )]
+    NoPeerKey {
+        /// The peer address.
+        address: String,
+    },
+    /// Both a key and `--insecure`.
+    #[error("pass either --insecure or --peer-key-file, not both")]
+    KeyAndInsecure,
+    /// Invalid limits on connections.
+    #[error(
+        "connections-max is {connections} and connections-per-address-max {per_address}: both must be at least 1, and the second \
+         must not exceed the first"
+    )]
+    Connections {
+        /// The limit in total.
+        connections: usize,
+        /// The limit for one address.
+        per_address: usize,
+    },
+    /// An invalid host name.
+    #[error("--allowed-host {host}: write only the host, such as `locks.example.com`, without a scheme, port or path")]
+    AllowedHost { host: String },
+    /// An event ring that is too small for even a few events.
+    #[error("--event-ring-bytes {bytes}: the minimum is {EVENT_RING_BYTES_MIN}")]
+    RingTooSmall { bytes: u64 },
+    /// A state too small for even a few locks.
+    #[error("--state-bytes-max {bytes}: the minimum is {STATE_BYTES_MIN}")]
+    StateTooSmall { bytes: u64 },
+    /// An invalid log filter.
+    #[error("--log {filter}: {reason}; write it as LEVEL, or as MODULE=LEVEL,… with off, error, warn, info, debug or trace")]
+    Log { filter: String, reason: String },
+}
+
+impl ConfigError {
+    /// The exit code of a command that fails for this reason.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            // Not a mistake of the operator: a file is damaged, for example.
+            ConfigError::DataDir(DataDirError::Damaged { .. } | DataDirError::Io(_)) => exit::FAILURE,
+            ConfigError::DataDir(
+                DataDirError::InUse { .. }
+                | DataDirError::OtherNode { .. }
+                | DataDirError::NotJoined { .. }
+                | DataDirError::OtherCluster { .. }
+                | DataDirError::Removed { .. }
+                | DataDirError::LostEntries { .. }
+                | DataDirError::NoIdentity { .. },
+            )
+            | ConfigError::Unreadable { .. }
+            | ConfigError::File { .. }
+            | ConfigError::UnknownKey { .. }
+            | ConfigError::Missing { .. }
+            | ConfigError::IdZero
+            | ConfigError::Members(_)
+            | ConfigError::Advertise(_)
+            | ConfigError::AdvertiseDiffers { .. }
+            | ConfigError::MemberAndJoin
+            | ConfigError::IdAndJoin { .. }
+            | ConfigError::Listen { .. }
+            | ConfigError::NoPeerKey { .. }
+            | ConfigError::KeyAndInsecure
+            | ConfigError::Connections { .. }
+            | ConfigError::AllowedHost { .. }
+            | ConfigError::RingTooSmall { .. }
+            | ConfigError::StateTooSmall { .. }
+            | ConfigError::Log { .. } => exit::USAGE,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Probes of invented nodes.
+
+use super::{
+    nodes_for_tests::{TestNode, view},
+    *,
+};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_url_may_omit_the_scheme() {
+    for url in ["http://a:7171", "http://a:7171/", "a:7171", " a:7171"] {
+        assert_eq!(normalize(url), "http://a:7171", "{url}");
+    }
+}
+
+#[tokio::test]
+async fn members_that_replaced_all_given_ones_are_found_through_an_outdated_list() {
+    let (one, two, three) = (TestNode::start().await, TestNode::start().await, TestNode::start().await);
+    // Node 1 was cut off, and still lists node 2. Node 2 was cut off later, and lists node 3.
+    one.answers(Some(view(1, 1, 3, &[(1, &one), (2, &two)])));
+    two.answers(Some(view(2, 2, 4, &[(2, &two), (3, &three)])));
+    three.answers(Some(view(3, 3, 5, &[(3, &three)])));
+    let seen = ClusterProbe::brief(std::slice::from_ref(&one.url), LIMIT).await;
+    assert_eq!(seen.members().into_keys().collect::<Vec<_>>(), [3]);
+    assert_eq!(seen.summary(), "1 of 1 nodes answer, node 3 leads in term 5, 0 more may fail");
+    assert_eq!(seen.best_urls()[0], three.url);
+}
+
+#[tokio::test]
+async fn learners_do_not_count_towards_the_failures_that_the_cluster_survives() {
+    let nodes = [TestNode::start().await, TestNode::start().await, TestNode::start().await, TestNode::start().await];
+    let members: Vec<(NodeId, &TestNode)> = (1..).zip(&nodes).collect();
+    for (id, node) in &members {
+        let mut view = view(*id, 1, 3, &members);
+        view.members[3].role = "learner".to_owned();
+        node.answers(Some(view));
+    }
+    nodes[2].answers(None);
+    let seen = ClusterProbe::brief(std::slice::from_ref(&nodes[0].url), LIMIT).await;
+    assert_eq!(seen.voters(), BTreeSet::from([1, 2, 3]));
+    assert_eq!(seen.summary(), "3 of 4 nodes answer, node 1 leads in term 3, 0 more may fail");
+    let rows = seen.member_rows();
+    assert_eq!(rows.iter().map(|row| row.role.is_ok()).collect::<Vec<_>>(), [true, true, false, true]);
+}

@@ -1,0 +1,110 @@
+//! The requests of a probe. None of them takes longer than the limit of the client.
+
+use super::answer::{Clock, ClusterDetails, Endpoint, NodeAnswer};
+use crate::local_http::cause;
+use fairhold_types::{
+    dto::{Cluster, Readiness},
+    duration,
+    time::WallMillis,
+};
+use futures_util::future::join_all;
+use reqwest::Client;
+use serde::de::DeserializeOwned;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::{net::TcpStream, time::timeout};
+
+/// The metric with the time at which a node's process started, in seconds.
+const STARTED: &str = "fairhold_process_start_time_seconds ";
+
+/// What to request from each node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// Only its view of the cluster.
+    Cluster,
+    /// Its readiness and its start time too.
+    All,
+}
+
+/// Asks these nodes concurrently.
+pub(super) async fn nodes(client: &Client, urls: &[String], given: bool, depth: Depth) -> Vec<Endpoint> {
+    let ask = |url: &String| {
+        let url = url.clone();
+        async move { Endpoint { answer: node(client, &url, depth).await, url, given } }
+    };
+    join_all(urls.iter().map(ask)).await
+}
+
+async fn node(client: &Client, url: &str, depth: Depth) -> Result<NodeAnswer, String> {
+    let cluster: Cluster = get(client, format!("{url}/v1/cluster")).await?;
+    if depth == Depth::Cluster {
+        return Ok(NodeAnswer { cluster, readiness: None, clock: None, started_at: None });
+    }
+    // The connection is open now, so the times around this request cover one round trip and the readiness check.
+    let before = now();
+    let started = Instant::now();
+    let readiness: Option<Readiness> = get(client, format!("{url}/readyz?verbose")).await.ok();
+    let after = WallMillis(before.0.saturating_add(duration::millis(started.elapsed())));
+    let shown = readiness.as_ref().and_then(|readiness| WallMillis::from_rfc3339(readiness.host.time.as_deref()?));
+    let clock = shown.map(|shown| Clock::between(before, shown, after));
+    let metrics = text(client, format!("{url}/metrics")).await;
+    Ok(NodeAnswer { cluster, readiness, clock, started_at: metrics.as_deref().and_then(started_at) })
+}
+
+/// Asks one node about the whole cluster.
+pub(super) async fn details(client: &Client, url: &str) -> ClusterDetails {
+    let (members, timing, upgrade) = tokio::join!(
+        get(client, format!("{url}/v1/cluster/members")),
+        get(client, format!("{url}/v1/cluster/timing")),
+        get(client, format!("{url}/v1/cluster/upgrade")),
+    );
+    ClusterDetails { members: members.ok(), timing: timing.ok(), upgrade: upgrade.ok() }
+}
+
+/// Whether a member's peer port accepts connections. Sends nothing.
+pub(super) async fn peer_port(address: String, limit: Duration) -> (String, Result<(), String>) {
+    let connected = match timeout(limit, TcpStream::connect(&address)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("no answer in time".to_owned()),
+    };
+    (address, connected)
+}
+
+/// A JSON body, whatever the status: a node that is not ready answers with one too.
+async fn get<T: DeserializeOwned>(client: &Client, url: String) -> Result<T, String> {
+    let answer = client.get(url).send().await.map_err(|error| cause(&error))?;
+    let status = answer.status();
+    answer.json().await.map_err(|_| format!("it answers with status {status}, but not like a fairhold node"))
+}
+
+async fn text(client: &Client, url: String) -> Option<String> {
+    client.get(url).send().await.ok()?.text().await.ok()
+}
+
+/// The start time in the metrics of a node.
+fn started_at(metrics: &str) -> Option<WallMillis> {
+    let seconds = metrics.lines().find_map(|line| line.strip_prefix(STARTED))?;
+    let since = Duration::try_from_secs_f64(seconds.trim().parse().ok()?).ok()?;
+    Some(WallMillis(duration::millis(since)))
+}
+
+/// This machine's wall clock.
+pub(super) fn now() -> WallMillis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallMillis(duration::millis(since))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_of_a_process_is_read_from_its_metrics() {
+        let name = "fairhold_process_start_time_seconds";
+        let metrics = format!("# HELP {name} When it started.\n# TYPE {name} gauge\n{name} 1763700840.5\nother 7\n");
+        assert_eq!(started_at(&metrics), Some(WallMillis(1_763_700_840_500)));
+        for metrics in ["", "fairhold_process_start_time_seconds x\n", "fairhold_process_start_time_seconds -1\n"] {
+            assert_eq!(started_at(metrics), None, "{metrics}");
+        }
+    }
+}
