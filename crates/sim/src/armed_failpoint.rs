@@ -6,6 +6,7 @@ use std::{fmt, time::Duration};
 
 /// Failpoints are drawn from their own generator, so that they do not change the rest of a scenario.
 pub(crate) const SALT: u64 = 0x6661_696c;
+const OF_CHANGES_SALT: u64 = 0x6368_616e_6765;
 /// Failpoints of real files, which the simulator does not have.
 const NOT_HERE: [Point; 5] = [
     Point::StorageIdentityWrite,
@@ -13,6 +14,16 @@ const NOT_HERE: [Point; 5] = [
     Point::StorageLogRecover,
     Point::StoragePurgeFiles,
     Point::StorageSnapshotClean,
+];
+
+/// Failpoints of changes of the members. They are drawn separately, because only an operator's scenarios reach them.
+pub(crate) const OF_CHANGES: [Point; 6] = [
+    Point::RaftJoinAdmit,
+    Point::RaftJoinAdded,
+    Point::RaftJoinPromote,
+    Point::RaftMemberSwap,
+    Point::RaftMemberFlatten,
+    Point::RaftJoinSettle,
 ];
 
 /// What a failpoint does.
@@ -48,10 +59,10 @@ pub(crate) fn here() -> impl Iterator<Item = Point> {
     Point::ALL.iter().copied().filter(|point| !NOT_HERE.contains(point))
 }
 
-/// The failpoints of a seed.
-pub(crate) fn of(seed: u64, size: u64) -> Vec<ArmedFailpoint> {
+/// The failpoints of a seed. `has_operator`: the members change.
+pub(crate) fn of(seed: u64, size: u64, has_operator: bool) -> Vec<ArmedFailpoint> {
     let mut rng = SmallRng::seed_from_u64(seed ^ SALT);
-    let all: Vec<Point> = here().collect();
+    let all: Vec<Point> = here().filter(|point| !OF_CHANGES.contains(point)).collect();
     let draw = |_| {
         let point = all[rng.random_range(0..all.len())];
         let action = match rng.random_range(0..3) {
@@ -64,5 +75,26 @@ pub(crate) fn of(seed: u64, size: u64) -> Vec<ArmedFailpoint> {
         ArmedFailpoint { point, action, at, passes: rng.random_range(0..4), target }
     };
     let count = SmallRng::seed_from_u64(seed.wrapping_add(SALT)).random_range(0..5);
+    let mut armed: Vec<ArmedFailpoint> = (0..count).map(draw).collect();
+    if has_operator {
+        armed.extend(of_changes(seed));
+    }
+    armed
+}
+
+/// Failpoints of changes of the members, mostly crashes of the leader.
+fn of_changes(seed: u64) -> Vec<ArmedFailpoint> {
+    let mut rng = SmallRng::seed_from_u64(seed ^ OF_CHANGES_SALT);
+    let draw = |_| {
+        let point = OF_CHANGES[rng.random_range(0..OF_CHANGES.len())];
+        let action = match rng.random_range(0..4) {
+            0 => FailpointAction::Error,
+            1 => FailpointAction::Delay(Duration::from_millis(rng.random_range(5..2_000))),
+            _ => FailpointAction::Crash,
+        };
+        let at = Duration::from_millis(rng.random_range(0..15_000));
+        ArmedFailpoint { point, action, at, passes: rng.random_range(0..2), target: None }
+    };
+    let count = SmallRng::seed_from_u64(seed.wrapping_add(OF_CHANGES_SALT)).random_range(0..4);
     (0..count).map(draw).collect()
 }

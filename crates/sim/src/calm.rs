@@ -22,7 +22,11 @@ const SOON_MAX: Duration = Duration::from_millis(2_500);
 
 struct CalmInner {
     faults: u32,
+    /// How many changes of the members are in progress.
+    changes: u32,
     since: Duration,
+    /// When the last change of the members ended.
+    changed: Duration,
 }
 
 /// Whether faults are in effect, and when the last one ended. Clones share the state.
@@ -43,7 +47,7 @@ impl Calm {
         let fair = fair && soon <= SOON_MAX && !plan.is_too_far_apart();
         #[cfg(feature = "failpoints")]
         let fair = fair && plan.failpoints.is_empty();
-        let inner = Arc::new(Mutex::new(CalmInner { faults: 0, since: Duration::ZERO }));
+        let inner = Arc::new(Mutex::new(CalmInner { faults: 0, changes: 0, since: Duration::ZERO, changed: Duration::ZERO }));
         Calm { inner, fair, soon }
     }
 
@@ -64,6 +68,24 @@ impl Calm {
         inner.since = trace::since_start();
     }
 
+    /// An operator begins a change of the members.
+    pub(crate) fn begin_change(&self) {
+        self.locked().changes += 1;
+    }
+
+    /// The change is complete.
+    pub(crate) fn end_change(&self) {
+        let mut inner = self.locked();
+        inner.changes -= 1;
+        inner.changed = trace::since_start();
+    }
+
+    /// Whether there is no fault now, and has been none for some time. The members may be changing.
+    pub(crate) fn is_without_faults(&self) -> bool {
+        let inner = self.locked();
+        self.fair && inner.faults == 0 && inner.since + AFTERMATH <= trace::since_start()
+    }
+
     /// Records a disturbance of the cluster, such as the start of a machine.
     pub(crate) fn disturb(&self) {
         self.locked().since = trace::since_start();
@@ -72,7 +94,7 @@ impl Calm {
     /// Whether there is no fault now, and has been none since some time before `then`.
     pub(crate) fn since(&self, then: Duration) -> bool {
         let inner = self.locked();
-        self.fair && inner.faults == 0 && inner.since + AFTERMATH <= then
+        self.fair && inner.faults + inner.changes == 0 && inner.since.max(inner.changed) + AFTERMATH <= then
     }
 
     fn locked(&self) -> MutexGuard<'_, CalmInner> {

@@ -39,6 +39,10 @@ pub(crate) enum ClientKind {
     Disconnecter,
     /// Takes very many locks and nodes with one session, and ends the session.
     Hoarder,
+    /// Finalizes the upgrade of the cluster as soon as that is possible.
+    Upgrader,
+    /// Lets machines join, replaces nodes and removes them.
+    Operator,
 }
 
 /// A client: its kind, its rounds and its seed.

@@ -11,9 +11,11 @@ mod hoarder;
 mod inspector;
 mod locker;
 mod multi_lock;
+mod operator;
 mod owner;
 mod sequencer;
 mod transactor;
+mod upgrader;
 mod watcher;
 mod writer;
 
@@ -37,5 +39,7 @@ pub(crate) async fn work(kind: ClientKind, client: SimClient, rounds: u32) {
         ClientKind::Inspector => inspector::work(client, rounds).await,
         ClientKind::Disconnecter => disconnecter::work(client, rounds).await,
         ClientKind::Hoarder => hoarder::work(client, rounds).await,
+        ClientKind::Upgrader => upgrader::work(client).await,
+        ClientKind::Operator => operator::work(client, rounds).await,
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Faults that no plan lists: they come from the network conditions and the clients.
-const OTHER_FAULTS: [&str; 4] = ["connection broke", "client hung up", "client paused", "client vanished"];
+const OTHER_FAULTS: [&str; 5] = ["connection broke", "client hung up", "client paused", "client vanished", "disk destroyed"];
 
 /// A path that few runs take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,11 +106,48 @@ pub(crate) enum Probe {
     SequentialCreated,
     /// A sequential node was deleted.
     SequentialDeleted,
+    /// A cluster's version was raised; before that, a member that does not support it stood in the way.
+    UpgradeFinalized,
+    UpgradeBlocked,
+    /// A node ended because its program does not support the cluster's version.
+    OlderProgramGone,
+    /// A change of members was refused because the cluster's version was too old.
+    MembersNeedUpgrade,
+    /// A repeated request for a join token got its number without the token.
+    TokenShownOnce,
+    /// A second machine with a used join token was refused.
+    TokenRefused,
+    /// A machine was admitted, and got an id.
+    Admitted,
+    /// A machine asked again to join, and got the same id.
+    JoinRepeated,
+    /// A machine was admitted, and never started.
+    JoinGivenUp,
+    /// A node joined and became a voter.
+    Promoted,
+    /// A node joined as a learner.
+    LearnerJoined,
+    /// An operator made a learner a voter.
+    VoteGiven,
+    /// An operator made a voter a learner.
+    VoteTaken,
+    /// A new node replaced a member.
+    Replaced,
+    /// A member was removed.
+    Removed,
+    /// The leader was removed, and another node led.
+    LeaderRemoved,
+    /// A removal was refused because too few voters would have been healthy.
+    RemovalRefused,
+    /// A removed node was told, and ended.
+    RemovedNodeTold,
+    /// A leader ended a change of the voters that another leader began.
+    JointEnded,
 }
 
 impl Probe {
     /// All rare paths.
-    pub(crate) const ALL: [Probe; 50] = [
+    pub(crate) const ALL: [Probe; 69] = [
         Probe::UnflushedLost,
         Probe::UnflushedKept,
         Probe::LogTruncated,
@@ -161,6 +198,25 @@ impl Probe {
         Probe::HoardedSessionEnded,
         Probe::SequentialCreated,
         Probe::SequentialDeleted,
+        Probe::UpgradeFinalized,
+        Probe::UpgradeBlocked,
+        Probe::OlderProgramGone,
+        Probe::MembersNeedUpgrade,
+        Probe::TokenShownOnce,
+        Probe::TokenRefused,
+        Probe::Admitted,
+        Probe::JoinRepeated,
+        Probe::JoinGivenUp,
+        Probe::Promoted,
+        Probe::LearnerJoined,
+        Probe::VoteGiven,
+        Probe::VoteTaken,
+        Probe::Replaced,
+        Probe::Removed,
+        Probe::LeaderRemoved,
+        Probe::RemovalRefused,
+        Probe::RemovedNodeTold,
+        Probe::JointEnded,
     ];
 }
 
@@ -241,7 +297,11 @@ impl Coverage {
     }
 
     fn kinds() -> impl Iterator<Item = &'static str> {
-        FaultKind::DRAWN.into_iter().chain([FaultKind::ChangeAddresses]).map(FaultKind::name).chain(OTHER_FAULTS)
+        FaultKind::DRAWN
+            .into_iter()
+            .chain([FaultKind::ChangeAddresses, FaultKind::ChangeProgram, FaultKind::CrashChanging])
+            .map(FaultKind::name)
+            .chain(OTHER_FAULTS)
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {

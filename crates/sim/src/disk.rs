@@ -2,7 +2,10 @@
 //! log.
 
 mod log_content;
+mod members;
 mod snapshots;
+
+pub(crate) use members::{Position, SetMembers};
 
 use crate::{
     conditions::Flushes,
@@ -159,12 +162,12 @@ impl Disk {
     }
 
     /// The log and the snapshots for one start of the machine.
-    pub(crate) fn mount(&self, host: &Arc<Host>) -> SimLog {
+    pub(crate) fn mount(&self, host: &Arc<Host>, set_members: SetMembers) -> SimLog {
         let mut inner = self.locked();
         inner.seen = inner.durable.clone();
         let life = inner.life;
         drop(inner);
-        let log = SimLog { disk: self.clone(), life };
+        let log = SimLog { disk: self.clone(), life, set_members };
         drop(host.spawn(log.clone().flush()));
         log
     }
@@ -245,6 +248,7 @@ impl Disk {
 pub(crate) struct SimLog {
     disk: Disk,
     life: u64,
+    set_members: SetMembers,
 }
 
 impl SimLog {
@@ -364,7 +368,8 @@ impl RaftLogStorage<C> for SimLog {
         I::IntoIter: OptionalSend,
     {
         failpoint!(StorageLogAppend)?;
-        let writes = entries.into_iter().map(|entry| Write::Entry(Box::new(entry))).collect();
+        let writes: Vec<Write> = entries.into_iter().map(|entry| Write::Entry(Box::new(entry))).collect();
+        self.report_members(&writes);
         self.write(writes, FlushWaiter::Append(callback))
     }
 

@@ -1,9 +1,9 @@
 //! The facts that the oracle receives: applied changes, answers to clients, and the conditions of the scenario.
 
-use crate::watch_events::Watched;
+use crate::{disk::Position, member_list::MemberList, watch_events::Watched};
 use fairhold_state::{State, command::Event};
-use fairhold_types::{FencingToken, LockName, Mode, NodeId, Revision, SessionNumber};
-use std::time::Duration;
+use fairhold_types::{FencingToken, Incarnation, LockName, Mode, NodeId, Revision, SessionNumber};
+use std::{collections::BTreeMap, time::Duration};
 
 /// A change, as one node applied it.
 pub(crate) struct Applied<'a> {
@@ -66,10 +66,34 @@ pub(crate) enum Fact {
     /// A machine was paused until `until`. Its node was the leader before the pause, and still after it until
     /// `led_until`.
     LeaderPaused { until: Duration, paused_for: Duration, led_until: Duration },
+    /// The cluster gave a machine with this data directory an id.
+    Joined { node: NodeId, incarnation: Incarnation },
+    /// An operator is about to ask that a member leaves or loses its vote.
+    AskedToLeave { node: NodeId },
+    /// A node admitted another one. `removed`: it had applied the removal of that one.
+    Admitted { by: NodeId, other: NodeId, removed: bool },
+    /// A node wrote an entry that sets the members to its log.
+    MembersSet(Box<MembersSet>),
+    /// Whether the voters in the log of the leader of a term are joint. `quiet`: there has been no fault for a while.
+    Voters { term: u64, joint: bool, quiet: bool, at: Duration },
     /// The initial state that a watch received, at a revision.
     WatchBegan { watched: Watched, revision: Revision, initial: Vec<String> },
     /// The changes that a watch received since `after`. Its last bookmark is `through`.
     WatchReceived { watched: Watched, after: Revision, lines: Vec<(Revision, String)>, through: Revision },
+}
+
+/// An entry that sets the members, as one node wrote it to its log.
+#[derive(Debug, Clone)]
+pub(crate) struct MembersSet {
+    pub(crate) node: NodeId,
+    pub(crate) log_id: Position,
+    pub(crate) members: MemberList,
+    /// The members before it in the same log.
+    pub(crate) before: Option<MemberList>,
+    /// The last entry on the disk of each machine that has one.
+    pub(crate) flushed: BTreeMap<NodeId, u64>,
+    /// How long each machine has been off.
+    pub(crate) off_for: BTreeMap<NodeId, Duration>,
 }
 
 /// A change of a grant or a lock.

@@ -1,7 +1,7 @@
 //! Runs scenarios for each failpoint until one reaches it.
 
 use crate::{
-    armed_failpoint::{ArmedFailpoint, FailpointAction, SALT, here},
+    armed_failpoint::{ArmedFailpoint, FailpointAction, OF_CHANGES, SALT, here},
     client_kind::{ClientKind, ClientPlan},
     conditions::{Flushes, NetworkConditions},
     fault::{Fault, FaultKind, FaultTarget},
@@ -67,8 +67,36 @@ fn short_scenario(seed: u64, point: Point, action: FailpointAction) -> ScenarioP
         flushes: Flushes { at_least: Duration::ZERO, micros: 5_000 },
         slow_disks: vec![true; 3],
         round_trip: Duration::ZERO,
+        is_upgrade: false,
         snapshot_every: 12,
         failpoints: vec![armed],
+    }
+}
+
+/// A short scenario in which an operator changes the members, and the leader crashes during some changes.
+fn scenario_with_changes(seed: u64, point: Point, action: FailpointAction) -> ScenarioPlan {
+    let mut rng = SmallRng::seed_from_u64(seed ^ SALT);
+    let crash = |at| Fault {
+        kind: FaultKind::CrashChanging,
+        target: FaultTarget::Leader,
+        at: Duration::from_millis(at),
+        lasts: Duration::from_millis(1_500),
+    };
+    let trades = [ClientKind::Operator, ClientKind::Locker, ClientKind::Owner, ClientKind::Writer];
+    let clients = trades.into_iter().enumerate().map(|(number, kind)| ClientPlan {
+        kind,
+        name: format!("c{number}"),
+        seed: rng.random(),
+        rounds: 6,
+    });
+    let clients = clients.collect();
+    let armed =
+        ArmedFailpoint { point, action, at: Duration::ZERO, passes: u32::try_from(seed % 2).unwrap_or_default(), target: None };
+    ScenarioPlan {
+        faults: vec![crash(500), crash(6_000)],
+        clients,
+        failpoints: vec![armed],
+        ..short_scenario(seed, point, action)
     }
 }
 
@@ -83,7 +111,9 @@ pub(crate) fn each(out: &mut impl Write) -> io::Result<bool> {
     let mut held = true;
     for (point, (name, action)) in here().flat_map(|point| acts.map(|action| (point, action))) {
         let outcome = (0..SCENARIOS_MAX).find_map(|seed| {
-            let outcome = scenario::run(&short_scenario(seed, point, action), false);
+            let of_changes = OF_CHANGES.contains(&point);
+            let plan = if of_changes { scenario_with_changes } else { short_scenario }(seed, point, action);
+            let outcome = scenario::run(&plan, false);
             if !outcome.violations.is_empty() {
                 return Some((false, format!("FAILED in scenario {seed}: {}", outcome.violations.join("; "))));
             }

@@ -60,6 +60,11 @@ pub(crate) enum FaultKind {
     LateAnswers,
     /// All machines lose power and restart with new addresses, which every node receives.
     ChangeAddresses,
+    /// The node restarts with the other program: a newer one that supports the next cluster version, or the older one
+    /// again while the cluster still has its version.
+    ChangeProgram,
+    /// The leader loses power while the voters are joint, so that another one must end the change.
+    CrashChanging,
 }
 
 impl FaultKind {
@@ -88,10 +93,13 @@ impl FaultKind {
             FaultKind::OlderDisk => "start with a backup of the disk",
             FaultKind::LateAnswers => "late answers",
             FaultKind::ChangeAddresses => "changed addresses",
+            FaultKind::ChangeProgram => "another program",
+            FaultKind::CrashChanging => "crash during a change of the voters",
         }
     }
 
-    /// The kinds that a plan draws from. `ChangeAddresses` is added separately.
+    /// The kinds that a plan draws from. `ChangeAddresses`, `ChangeProgram` and `CrashChanging` are
+    /// added separately.
     pub(crate) const DRAWN: [FaultKind; 21] = [
         FaultKind::Crash,
         FaultKind::CrashWriting,

@@ -1,5 +1,6 @@
 //! The injection of a fault, from its beginning to its end.
 
+mod crash_changing;
 mod late_answers;
 mod older_disk;
 mod truncated_log;
@@ -35,9 +36,12 @@ const HAND_OVER_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) async fn inject(world: World, fault: Fault) {
     SimRuntime::sleep(fault.at).await;
     let id = match fault.target {
-        FaultTarget::Leader => world.leader().unwrap_or(1),
-        FaultTarget::Node(id) => id,
+        FaultTarget::Leader => world.leader().unwrap_or_else(|| world.id_like(1)),
+        FaultTarget::Node(id) => world.id_like(id),
     };
+    if fault.kind == FaultKind::CrashChanging {
+        return crash_changing::inject(&world, fault).await;
+    }
     trace::event(&format!("{} of node {id}", fault.kind.name()));
     world.calm.begin_fault();
     inject_now(&world, fault, id).await;
@@ -74,6 +78,8 @@ async fn inject_now(world: &World, fault: Fault, id: NodeId) {
         | FaultKind::DiskFull
         | FaultKind::HandOver
         | FaultKind::WrongDisk
+        | FaultKind::ChangeProgram
+        | FaultKind::CrashChanging
         | FaultKind::ChangeAddresses => {}
     }
     if begin(world, fault.kind, id).await {
@@ -110,6 +116,8 @@ fn directions(kind: FaultKind, id: NodeId, nodes: &[NodeId]) -> Option<Vec<(Node
         | FaultKind::WrongDisk
         | FaultKind::OlderDisk
         | FaultKind::LateAnswers
+        | FaultKind::ChangeProgram
+        | FaultKind::CrashChanging
         | FaultKind::ChangeAddresses => None,
     }
 }
@@ -130,6 +138,7 @@ async fn begin(world: &World, kind: FaultKind, id: NodeId) -> bool {
             crash_all(world)
         }
         FaultKind::Stop => world.stop(id).await,
+        FaultKind::ChangeProgram => world.change_program(id).await,
         FaultKind::BreakConnections => {
             world.ids().into_iter().chain([CLIENTS]).for_each(|other| world.net.break_connections(id, other));
             was_on
@@ -155,7 +164,7 @@ async fn begin(world: &World, kind: FaultKind, id: NodeId) -> bool {
             true
         }
         FaultKind::Pause | FaultKind::PauseAll | FaultKind::CrashVoting | FaultKind::CrashTruncating => false,
-        FaultKind::OlderDisk | FaultKind::LateAnswers => false,
+        FaultKind::OlderDisk | FaultKind::LateAnswers | FaultKind::CrashChanging => false,
         FaultKind::Isolate
         | FaultKind::IsolateFromPeers
         | FaultKind::CutPair
@@ -172,14 +181,14 @@ fn crash_all(world: &World) -> bool {
 fn end(world: &World, kind: FaultKind, id: NodeId) {
     let disk = world.disk(id);
     match kind {
-        FaultKind::Crash | FaultKind::CrashWriting | FaultKind::Stop => world.start(id),
+        FaultKind::Crash | FaultKind::CrashWriting | FaultKind::Stop | FaultKind::ChangeProgram => world.start(id),
         FaultKind::CrashAll | FaultKind::ChangeAddresses => world.ids().into_iter().for_each(|id| world.start(id)),
         FaultKind::SlowDisk => disk.into_iter().for_each(|disk| disk.slow_down(Duration::ZERO)),
         FaultKind::DiskFull => disk.into_iter().for_each(|disk| disk.fill(false)),
         FaultKind::WrongDisk => world.restore_disk(id),
         FaultKind::BreakConnections | FaultKind::DiskError | FaultKind::HandOver => {}
         FaultKind::Pause | FaultKind::PauseAll | FaultKind::CrashVoting | FaultKind::CrashTruncating => {}
-        FaultKind::OlderDisk | FaultKind::LateAnswers => {}
+        FaultKind::OlderDisk | FaultKind::LateAnswers | FaultKind::CrashChanging => {}
         FaultKind::Isolate
         | FaultKind::IsolateFromPeers
         | FaultKind::CutPair

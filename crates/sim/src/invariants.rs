@@ -15,12 +15,14 @@ mod invariant;
 mod leases;
 mod liveness;
 mod machine;
+mod members;
 mod order;
 #[cfg(test)]
 mod plants;
 mod punctual;
 mod registers;
 mod tokens;
+mod versions;
 mod watches;
 
 pub(crate) use invariant::Invariant;
@@ -49,5 +51,7 @@ pub(crate) fn all(physics: Physics) -> Vec<Box<dyn Invariant>> {
         Box::new(liveness::Liveness::default()),
         Box::new(endings::Endings),
         Box::new(punctual::Punctual::default()),
+        Box::new(versions::Versions::default()),
+        Box::new(members::Members::new(physics)),
     ]
 }

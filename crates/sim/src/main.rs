@@ -33,6 +33,7 @@ mod fault;
 mod host;
 mod inject;
 mod invariants;
+mod member_list;
 #[cfg(feature = "planted")]
 mod mutation_run;
 mod net;
@@ -79,6 +80,9 @@ struct SimArgs {
     /// Also print the plan of the seed.
     #[arg(long)]
     plan: bool,
+    /// Do not look for the shortest scenario with the same failure.
+    #[arg(long)]
+    no_shrink: bool,
     /// Also fail if a kind of fault never took effect, or a rare path was never taken.
     #[arg(long)]
     complete: bool,
@@ -100,6 +104,7 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 fn main() -> ExitCode {
     let args = SimArgs::parse();
     fairhold_node::clock::use_wall_clock(world_time);
+    fairhold_raft::use_wall_clock(world_time);
     scenario::collect_panics();
     match run(&args) {
         Ok(true) => ExitCode::SUCCESS,
@@ -189,8 +194,10 @@ impl Total {
         for violation in &outcome.violations {
             writeln!(out, "  {violation}")?;
         }
-        let shortest = shrink::shortest(&plan, &outcome.violations);
-        writeln!(out, "the shortest scenario with the same failure:\n{shortest}")?;
+        if !args.no_shrink {
+            let shortest = shrink::shortest(&plan, &outcome.violations);
+            writeln!(out, "the shortest scenario with the same failure:\n{shortest}")?;
+        }
         let features = if cfg!(feature = "failpoints") { " --features failpoints" } else { "" };
         writeln!(out, "to reproduce: cargo run --release -p fairhold-sim{features} -- --seed {seed} --loud")
     }

@@ -4,16 +4,16 @@
 //! delays arrive late if the partition ends before the connection breaks. Answers to log entries can be held in front
 //! of their receiver, and released one by one.
 
+mod connections;
+
 use crate::{
     conditions::NetworkConditions,
     coverage::{Coverage, Probe},
     host::Host,
-    trace,
 };
 use bytes::Bytes;
-use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Service, Target};
+use fairhold_raft::peer::{Lane, PeerError, Service, Target};
 use fairhold_types::NodeId;
-use futures_util::future::{BoxFuture, FutureExt};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::{SimInstant, SimRuntime};
 use parking_lot::{Mutex, MutexGuard};
@@ -33,9 +33,6 @@ const HELD_UP_MAX: Duration = Duration::from_secs(2);
 const TRY_AGAIN: Duration = Duration::from_millis(40);
 /// One message in this many takes far longer than the others.
 const STRAGGLER_ONE_IN: u32 = 100;
-
-/// One in this many connection attempts across a partition is refused at once.
-const REJECTED_ONE_IN: u32 = 2;
 
 type Answer = Result<Bytes, PeerError>;
 
@@ -91,11 +88,6 @@ impl Net {
         Net(Arc::new(Mutex::new(inner)), coverage)
     }
 
-    /// The sending side of one machine.
-    pub(crate) fn peer(&self, host: Arc<Host>, own: Arc<dyn Service>) -> Arc<dyn Peer> {
-        Arc::new(SimPeer { net: self.clone(), host, own })
-    }
-
     /// Makes a machine reachable.
     pub(crate) fn attach(&self, address: String, host: Arc<Host>, service: Arc<dyn Service>) {
         self.locked().attached.insert(host.name().0, Attached { address, host, service });
@@ -115,7 +107,7 @@ impl Net {
             if !net.pass(from, to).await {
                 return;
             }
-            if let Some((host, service)) = net.find(to, None) {
+            if let Some((host, service)) = net.find(to) {
                 host.within(|| service.disconnected(from, Lane::Heartbeat));
             }
         }));
@@ -225,167 +217,21 @@ impl Net {
         one_in > 0 && self.locked().rng.random_range(0..one_in) == 0
     }
 
-    /// The machine with that id, if it is at that address or no address is given.
-    fn find(&self, id: NodeId, address: Option<&str>) -> Option<(Arc<Host>, Arc<dyn Service>)> {
+    /// The machine with that id.
+    fn find(&self, id: NodeId) -> Option<(Arc<Host>, Arc<dyn Service>)> {
         let inner = self.locked();
-        let attached = inner.attached.get(&id).filter(|attached| address.is_none_or(|address| address == attached.address));
+        inner.attached.get(&id).map(|attached| (Arc::clone(&attached.host), Arc::clone(&attached.service)))
+    }
+
+    /// The machine at an address: the expected one, or the one that has taken its address.
+    fn find_at(&self, to: &Target) -> Option<(Arc<Host>, Arc<dyn Service>)> {
+        let inner = self.locked();
+        let expected = inner.attached.get(&to.id).filter(|attached| attached.address == to.address);
+        let attached = expected.or_else(|| inner.attached.values().find(|attached| attached.address == to.address));
         attached.map(|attached| (Arc::clone(&attached.host), Arc::clone(&attached.service)))
     }
 
     fn locked(&self) -> MutexGuard<'_, NetInner> {
         self.0.lock()
-    }
-}
-
-struct SimPeer {
-    net: Net,
-    host: Arc<Host>,
-    own: Arc<dyn Service>,
-}
-
-impl Peer for SimPeer {
-    fn call(&self, to: &Target, lane: Lane, request: Bytes) -> BoxFuture<'static, Answer> {
-        let (from, life) = self.host.name();
-        let key = (from, life, to.id, lane);
-        trace::bytes(&request);
-        let (answer, answered) = oneshot::channel();
-        let message = Message { request, due: <SimInstant as openraft_rt::Instant>::now() + self.net.delay(), answer };
-        let mut inner = self.net.locked();
-        let refused = match inner.lanes.get(&key) {
-            Some(lane) => lane.send(message).err().map(|error| error.0),
-            None => Some(message),
-        };
-        if let Some(message) = refused {
-            let (sender, receiver) = mpsc::unbounded_channel();
-            // The receiver still exists.
-            sender.send(message).ok();
-            inner.lanes.insert(key, sender);
-            drop(inner);
-            let connection = Connection { net: self.net.clone(), from, to: to.clone(), lane, own: Arc::clone(&self.own) };
-            // The world delivers messages in flight even if the sender has died.
-            drop(SimRuntime::spawn(connection.run(receiver)));
-        }
-        async move { answered.await.unwrap_or_else(|_| Err(PeerError::Lost("the connection broke".to_owned()))) }.boxed()
-    }
-
-    fn greet(&self, to: &Target) -> BoxFuture<'static, Result<Introduction, PeerError>> {
-        let (net, own, from, to) = (self.net.clone(), Arc::clone(&self.own), self.host.name().0, to.clone());
-        async move {
-            let dialled = dial(&net, &own, from, &to).await?;
-            if !net.pass(to.id, from).await {
-                return Err(PeerError::Unreachable("no way back".to_owned()));
-            }
-            Ok(dialled.1.introduction())
-        }
-        .boxed()
-    }
-
-    fn is_refused(&self, to: &Target) -> BoxFuture<'static, bool> {
-        let (net, from, target) = (self.net.clone(), self.host.name().0, to.clone());
-        async move {
-            let to = target.id;
-            if net.is_cut(from, to) {
-                // Some firewalls drop packets; others refuse for the machine behind them.
-                return net.happens(REJECTED_ONE_IN);
-            }
-            let listens = || net.find(to, Some(&target.address)).is_some();
-            net.pass(from, to).await && !listens() && net.pass(to, from).await
-        }
-        .boxed()
-    }
-}
-
-async fn dial(net: &Net, own: &Arc<dyn Service>, from: NodeId, to: &Target) -> Result<(Arc<Host>, Arc<dyn Service>), PeerError> {
-    let unreachable = |why: &str| PeerError::Unreachable(why.to_owned());
-    if !(net.pass(from, to.id).await && net.open(to.id, from).await) {
-        return Err(unreachable("no route"));
-    }
-    let (host, service) = net.find(to.id, Some(&to.address)).ok_or_else(|| unreachable("connection refused"))?;
-    if host.is_paused() {
-        return Err(unreachable("no answer to the handshake"));
-    }
-    let refused = |refusal| {
-        net.1.probe(Probe::PeerRefused);
-        PeerError::Refused(refusal)
-    };
-    host.within(|| service.admit(&own.introduction())).map_err(refused)?;
-    own.admit(&service.introduction()).map_err(refused)?;
-    Ok((host, service))
-}
-
-struct Connection {
-    net: Net,
-    from: NodeId,
-    to: Target,
-    lane: Lane,
-    own: Arc<dyn Service>,
-}
-
-impl Connection {
-    /// Delivers the messages of a lane in order until the connection breaks. Unanswered messages are lost.
-    async fn run(self, mut messages: mpsc::UnboundedReceiver<Message>) {
-        let (host, service) = match dial(&self.net, &self.own, self.from, &self.to).await {
-            Ok(dialled) => dialled,
-            Err(error) => {
-                messages.close();
-                while let Some(message) = messages.recv().await {
-                    // The caller may be gone.
-                    message.answer.send(Err(error.clone())).ok();
-                }
-                return;
-            }
-        };
-        self.carry(&host, &service, messages).await;
-        if self.lane == Lane::Heartbeat && !host.is_dead() {
-            self.net.close_heartbeats(self.from, self.to.id);
-        }
-    }
-
-    async fn carry(&self, host: &Arc<Host>, service: &Arc<dyn Service>, mut messages: mpsc::UnboundedReceiver<Message>) {
-        while let Some(message) = messages.recv().await {
-            let now = <SimInstant as openraft_rt::Instant>::now();
-            if message.due > now {
-                SimRuntime::sleep(message.due - now).await;
-            }
-            if !self.net.open(self.from, self.to.id).await {
-                return;
-            }
-            while host.is_paused() {
-                SimRuntime::sleep(TRY_AGAIN).await;
-            }
-            let breaks = self.net.locked().network.break_one_in;
-            if host.is_dead() || messages.is_closed() || self.net.happens(breaks) {
-                if !host.is_dead() {
-                    self.net.1.fault("connection broke");
-                }
-                return;
-            }
-            self.deliver(host, service, message);
-        }
-    }
-
-    fn deliver(&self, host: &Arc<Host>, service: &Arc<dyn Service>, message: Message) {
-        let twice = self.net.locked().network.twice_one_in;
-        let again = self.lane == Lane::Heartbeat && self.net.happens(twice);
-        let serving = host.within(|| service.serve(self.from, self.lane, message.request.clone()));
-        let (served, done) = oneshot::channel();
-        drop(host.spawn(async move {
-            // The connection may have broken.
-            served.send(serving.await).ok();
-        }));
-        if again {
-            self.net.1.probe(Probe::Duplicated);
-            let serving = host.within(|| service.serve(self.from, self.lane, message.request));
-            drop(host.spawn(serving));
-        }
-        let (net, from, to, lane) = (self.net.clone(), self.from, self.to.id, self.lane);
-        drop(SimRuntime::spawn(async move {
-            let Ok(bytes) = done.await else { return };
-            if net.pass(to, from).await && (lane != Lane::Append || net.wait_if_held(to, from).await) {
-                trace::bytes(&bytes);
-                // The caller may be gone.
-                message.answer.send(Ok(bytes)).ok();
-            }
-        }));
     }
 }

@@ -8,10 +8,10 @@ use crate::{
 };
 use fairhold_raft::ApplyObserver;
 use fairhold_state::{State, command::Event, snapshot::ITEM_WEIGHT};
-use fairhold_types::{EndReason, NodeId, Revision};
+use fairhold_types::{ClusterId, ClusterVersion, EndReason, NodeId, Revision};
 use parking_lot::Mutex;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -27,8 +27,23 @@ struct OracleInner {
     violations: Vec<String>,
     highest: Revision,
     acknowledged: Revision,
+    version: ClusterVersion,
     /// The keys of requests with a known outcome.
     settled: BTreeSet<String>,
+    /// The nodes that have applied the name of the cluster.
+    knowing: BTreeMap<NodeId, ClusterId>,
+    /// The nodes whose removal or replacement was requested.
+    leaving: BTreeSet<NodeId>,
+}
+
+impl OracleInner {
+    /// Notes what a node knows about the cluster and its members.
+    fn note_members(&mut self, node: NodeId, state: &State) {
+        self.knowing.extend(state.cluster().map(|cluster| (node, cluster)));
+        let membership = state.membership();
+        self.leaving.extend(membership.removals().map(|(node, _)| node));
+        self.leaving.extend(membership.joins().filter_map(|(_, join)| join.replaces));
+    }
 }
 
 /// The oracle of one run. Clones are the same oracle.
@@ -43,7 +58,10 @@ impl Oracle {
             violations: Vec::new(),
             highest: Revision(0),
             acknowledged: Revision(0),
+            version: ClusterVersion::FIRST,
             settled: BTreeSet::new(),
+            knowing: BTreeMap::new(),
+            leaving: BTreeSet::new(),
         };
         Oracle(Arc::new(Mutex::new(inner)), coverage)
     }
@@ -62,6 +80,21 @@ impl Oracle {
     /// The highest revision that any client has received.
     pub(crate) fn acknowledged(&self) -> Revision {
         self.with(|inner| inner.acknowledged)
+    }
+
+    /// The highest cluster version that any node has applied.
+    pub(crate) fn cluster_version(&self) -> ClusterVersion {
+        self.with(|inner| inner.version)
+    }
+
+    /// The cluster, if this node has applied its name.
+    pub(crate) fn cluster_known_by(&self, node: NodeId) -> Option<ClusterId> {
+        self.with(|inner| inner.knowing.get(&node).copied())
+    }
+
+    /// Whether the removal or the replacement of this node was requested.
+    pub(crate) fn may_leave(&self, node: NodeId) -> bool {
+        self.with(|inner| inner.leaving.contains(&node))
     }
 
     /// Whether the outcome of the request with that key is known.
@@ -109,6 +142,8 @@ impl Oracle {
         let first = self.with(|inner| {
             let first = revision > inner.highest;
             inner.highest = inner.highest.max(revision);
+            inner.version = inner.version.max(state.cluster_version());
+            inner.note_members(node, state);
             first
         });
         if first {
@@ -168,6 +203,9 @@ impl ApplyObserver for WitnessingObserver {
 
     fn replaced(&self, state: &State) {
         self.check_membership(state.revision());
+        if self.member {
+            self.oracle.with(|inner| inner.note_members(self.node, state));
+        }
         let has_started = self.has_started.swap(true, Ordering::Relaxed);
         if has_started && state.revision() > Revision(0) {
             self.oracle.1.probe(Probe::StateReplaced);

@@ -48,6 +48,8 @@ pub(crate) struct ScenarioPlan {
     pub(crate) round_trip: Duration,
     /// The time of a step of the state machine, at every node.
     pub(crate) pace: Duration,
+    /// Whether all nodes begin with the older program.
+    pub(crate) is_upgrade: bool,
     /// The commands between two snapshots: few, so that short runs take many snapshots.
     pub(crate) snapshot_every: u64,
     /// The armed failpoints.
@@ -73,6 +75,7 @@ impl ScenarioPlan {
             slow_disks: vec![true; size],
             round_trip: Duration::ZERO,
             pace: Duration::ZERO,
+            is_upgrade: false,
             snapshot_every: 60,
             #[cfg(feature = "failpoints")]
             failpoints: Vec::new(),
@@ -100,16 +103,19 @@ impl ScenarioPlan {
             twice_one_in: [0, 20][rng.random_range(0..2_usize)],
         };
         let focused = rng.random_range(0..2) == 0;
-        let kinds = some_of(&mut rng, &FaultKind::DRAWN, if focused { FOCUS_KINDS } else { FaultKind::DRAWN.len() });
-        let mut faults: Vec<Fault> = (0..rng.random_range(0..9)).map(|_| fault(&mut rng, size, &kinds)).collect();
-        // A majority that lost its disks is another cluster, for which no promise applies.
-        let mut wrong_disks = if size == 1 { 1 } else { 0 };
-        faults.retain(|fault| {
-            wrong_disks += u32::from(fault.kind == FaultKind::WrongDisk);
-            fault.kind != FaultKind::WrongDisk || wrong_disks == 1
-        });
+        let mut faults = drawn_faults(&mut rng, size, focused);
         faults.extend(additions::moved(seed));
+        let (restarts, operator) = additions::upgrade(seed, size).unzip();
+        faults.extend(restarts.into_iter().flatten());
         let (rates, network) = alone_with_an_older_disk(&mut faults, rates, network);
+        let has_older_disk = faults.iter().any(|fault| fault.kind == FaultKind::OlderDisk);
+        // A node that was read from a backup is the only fault of its scenario, and a change of the members may destroy a disk.
+        let (crashes, operators): (Option<Vec<_>>, Option<Vec<_>>) = additions::changes(seed).filter(|_| !has_older_disk).unzip();
+        if operators.is_some() {
+            // Nobody tells the nodes that joined later of new addresses.
+            faults.retain(|fault| fault.kind != FaultKind::ChangeAddresses);
+        }
+        faults.extend(crashes.into_iter().flatten());
         let (round_trip, network) = additions::far_apart(seed, network);
         let trades = [
             ClientKind::Locker,
@@ -122,14 +128,13 @@ impl ScenarioPlan {
             ClientKind::Watcher,
         ];
         let trades = some_of(&mut rng, &trades, if focused { FOCUS_TRADES } else { trades.len() });
-        let clients = (0..rng.random_range(3..10)).map(|number: u32| {
-            let kind = trades[rng.random_range(0..trades.len())];
-            let rounds = rng.random_range(2..7);
-            ClientPlan { kind, name: format!("c{number}"), seed: rng.random(), rounds }
-        });
+        let clients = drawn_clients(&mut rng, &trades).into_iter();
         let (pace, hoarders) = additions::hard_work(seed);
-        let clients =
-            clients.chain(additions::more_clients(seed)).chain(hoarders).chain(additions::strangers(seed, &rates)).collect();
+        let clients = clients.chain(additions::more_clients(seed)).chain(hoarders).chain(additions::strangers(seed, &rates));
+        let is_upgrade = operator.is_some();
+        #[cfg(feature = "failpoints")]
+        let has_operator = operators.is_some();
+        let clients = clients.chain(operator).chain(operators.into_iter().flatten()).collect();
         let ring_bytes = [EVENT_RING_BYTES, 20_000, 2_000][rng.random_range(0..3_usize)];
         let snapshot_every = [12, 60][rng.random_range(0..2_usize)];
         let micros = [1_500, 1_500, 20_000][rng.random_range(0..3_usize)];
@@ -151,11 +156,35 @@ impl ScenarioPlan {
             slow_disks,
             round_trip,
             pace,
+            is_upgrade,
             snapshot_every,
             #[cfg(feature = "failpoints")]
-            failpoints: crate::armed_failpoint::of(seed, size),
+            failpoints: crate::armed_failpoint::of(seed, size, has_operator),
         }
     }
+}
+
+fn drawn_clients(rng: &mut SmallRng, trades: &[ClientKind]) -> Vec<ClientPlan> {
+    let count = rng.random_range(3..10);
+    let client = |number: u32| {
+        let kind = trades[rng.random_range(0..trades.len())];
+        let rounds = rng.random_range(2..7);
+        ClientPlan { kind, name: format!("c{number}"), seed: rng.random(), rounds }
+    };
+    (0..count).map(client).collect()
+}
+
+/// Faults that do not depend on other parts of the scenario.
+fn drawn_faults(rng: &mut SmallRng, size: u64, focused: bool) -> Vec<Fault> {
+    let kinds = some_of(rng, &FaultKind::DRAWN, if focused { FOCUS_KINDS } else { FaultKind::DRAWN.len() });
+    let mut faults: Vec<Fault> = (0..rng.random_range(0..9)).map(|_| fault(rng, size, &kinds)).collect();
+    // A majority that lost its disks is another cluster, for which no promise applies.
+    let mut wrong_disks = if size == 1 { 1 } else { 0 };
+    faults.retain(|fault| {
+        wrong_disks += u32::from(fault.kind == FaultKind::WrongDisk);
+        fault.kind != FaultKind::WrongDisk || wrong_disks == 1
+    });
+    faults
 }
 
 impl fmt::Display for ScenarioPlan {
@@ -167,6 +196,9 @@ impl fmt::Display for ScenarioPlan {
         }
         if let Some(bytes) = self.state_bytes {
             writeln!(f, "a state of {bytes} bytes at most")?;
+        }
+        if self.is_upgrade {
+            writeln!(f, "all nodes begin with the older program")?;
         }
         writeln!(f, "a snapshot every {} commands", self.snapshot_every)?;
         if !self.pace.is_zero() {

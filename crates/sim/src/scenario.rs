@@ -108,6 +108,7 @@ fn heal(world: &World) {
     trace::event("everything heals");
     world.calm.disturb();
     world.net.calm();
+    world.upgrade_programs();
     for id in world.ids() {
         world.restore_disk(id);
         if let Some(host) = world.host(id) {
@@ -134,6 +135,15 @@ async fn settle(world: &World) {
         })
     };
     let ended = within(SETTLES_WITHIN, empty).await;
+    // A node that was removed is told so by the others, and ends.
+    let strangers = || {
+        let members = world.leader().and_then(|id| world.running(id)).map(|running| running.replica.status().members);
+        let members: Vec<_> = members.unwrap_or_default().into_iter().map(|member| member.id).collect();
+        world.ids().into_iter().filter(|id| !members.contains(id)).collect::<Vec<_>>()
+    };
+    if !within(SETTLES_WITHIN, || strangers().is_empty()).await {
+        world.oracle.violation(format!("these nodes are no members, and nobody told them: {:?}", strangers()));
+    }
     let agreed = within(SETTLES_WITHIN, || digests().is_some_and(|digests| digests.windows(2).all(|pair| pair[0] == pair[1])));
     if !agreed.await {
         world.oracle.violation("the nodes do not have the same state after everything was healed".to_owned());

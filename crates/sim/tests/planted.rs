@@ -3,8 +3,17 @@
 use std::process::Command;
 
 #[test]
-fn planted_bugs_of_the_state_machine_raft_sessions_and_the_disk_are_found() {
-    for bug in ["OvertakesWaiters", "LosesAnEntry", "KeepaliveWithoutProof", "AcknowledgesUnflushed", "OldAnswersProveMore"] {
+fn planted_bugs_of_the_state_machine_raft_sessions_members_and_the_disk_are_found() {
+    let bugs = [
+        "OvertakesWaiters",
+        "LosesAnEntry",
+        "KeepaliveWithoutProof",
+        "AcknowledgesUnflushed",
+        "OldAnswersProveMore",
+        "JoinReusesId",
+        "ForgetsRemovals",
+    ];
+    for bug in bugs {
         let arguments = ["--planted", bug, "--seeds", "0..300"];
         let output = Command::new(env!("CARGO_BIN_EXE_fairhold-sim")).args(arguments).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();

@@ -13,7 +13,7 @@ fn text(output: &Output) -> String {
 }
 
 /// The faults and paths that the seeds of the short form must cover.
-const COVERED: [&str; 28] = [
+const COVERED: [&str; 41] = [
     "fault crash",
     "fault disk full",
     "probe Elected",
@@ -42,6 +42,19 @@ const COVERED: [&str; 28] = [
     "probe LimitMismatch",
     "probe Echo",
     "probe EchoOfSettled",
+    "fault disk destroyed",
+    "fault crash during a change of the voters",
+    "probe Admitted",
+    "probe JoinRepeated",
+    "probe TokenRefused",
+    "probe Promoted",
+    "probe LearnerJoined",
+    "probe Replaced",
+    "probe Removed",
+    "probe LeaderRemoved",
+    "probe RemovalRefused",
+    "probe RemovedNodeTold",
+    "probe JointEnded",
 ];
 
 /// The long form also requires that every kind of fault took effect and every rare path was taken.

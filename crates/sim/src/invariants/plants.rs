@@ -14,8 +14,8 @@ use fairhold_state::{
     },
 };
 use fairhold_types::{
-    ClusterId, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionId, SessionNumber,
-    time::WallMillis,
+    ClusterId, ClusterVersion, FencingToken, GrantId, GrantNumber, Incarnation, LockName, Mode, NodeId, Path, Revision,
+    SessionId, SessionNumber, Timing, time::WallMillis,
 };
 use std::{collections::BTreeSet, time::Duration};
 
@@ -290,9 +290,27 @@ fn punctual(stage: &mut Stage) -> Judged {
     stage.invariant.observe(&calm(stage.at + SECOND * 60))
 }
 
+fn versions(stage: &mut Stage) -> Judged {
+    let older = State::new();
+    stage.right(Command::FormClusterAt { cluster: ClusterId(1), version: ClusterVersion(2) });
+    stage.right(open_session());
+    stage.show_as(2, true, &older, stage.state.revision().next(), &[])
+}
+
+fn early_commands(stage: &mut Stage) -> Judged {
+    stage.right(Command::FormCluster { cluster: ClusterId(1) });
+    stage.apply(Command::SetTiming { key: None, timing: Timing::Wan, by: String::new(), at: AT })
+}
+
+fn members(stage: &mut Stage) -> Judged {
+    let joined = |incarnation| Fact::Joined { node: 4, incarnation: Incarnation(incarnation) };
+    stage.invariant.observe(&joined(40)).unwrap();
+    stage.invariant.observe(&joined(50))
+}
+
 type Plant = (&'static str, fn(&mut Stage) -> Judged);
 
-const PLANTS: [Plant; 19] = [
+const PLANTS: [Plant; 22] = [
     ("the state is sound", machine),
     ("holders are compatible", holders),
     ("nobody is overtaken", order),
@@ -312,6 +330,9 @@ const PLANTS: [Plant; 19] = [
     ("without faults, nobody waits", liveness),
     ("every grant ends", endings),
     ("what is over ends soon", punctual),
+    ("the cluster's version never falls", versions),
+    ("the cluster's version never falls", early_commands),
+    ("members change safely", members),
 ];
 
 fn everything() -> Vec<Box<dyn Invariant>> {

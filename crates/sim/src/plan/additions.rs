@@ -25,6 +25,12 @@ const FAR_APART_ONE_IN: u32 = 8;
 /// The seed of whether the machines get new addresses: in one of this many scenarios.
 const OTHER_ADDRESSES: u64 = 0x6f74_6865_7220_6164;
 const OTHER_ADDRESSES_ONE_IN: u32 = 16;
+/// The seed of whether the cluster is upgraded: in one of this many scenarios.
+const UPGRADES: u64 = 0x7570_6772_6164_6573;
+const UPGRADES_ONE_IN: u32 = 4;
+/// The seed of whether an operator changes the members: in one of this many scenarios.
+const CHANGES: u64 = 0x6d65_6d62_6572_7321;
+const CHANGES_ONE_IN: u32 = 4;
 /// Their round trips, in milliseconds.
 const ROUND_TRIPS_MS: [u64; 4] = [5, 40, 60, 150];
 
@@ -36,6 +42,47 @@ pub(super) fn moved(seed: u64) -> Option<Fault> {
         let lasts = Duration::from_millis(rng.random_range(20..2_000));
         Fault { kind: FaultKind::ChangeAddresses, target: FaultTarget::Leader, at, lasts }
     })
+}
+
+/// In one of four scenarios all nodes begin with the older program: the restarts with the other program, and the operator
+/// who finalizes the upgrade.
+pub(super) fn upgrade(seed: u64, size: u64) -> Option<(Vec<Fault>, ClientPlan)> {
+    let mut rng = SmallRng::seed_from_u64(seed ^ UPGRADES);
+    if rng.random_range(0..UPGRADES_ONE_IN) > 0 {
+        return None;
+    }
+    let operator = ClientPlan { kind: ClientKind::Upgrader, name: "u".to_owned(), seed: rng.random(), rounds: 1 };
+    let mut restarts = Vec::new();
+    for id in 1..=size {
+        // To the newer program; in one of three cases back to the older one, and to the newer one again.
+        let times = if rng.random_range(0..3) == 0 { 3 } else { 1 };
+        for _ in 0..times {
+            let at = Duration::from_millis(rng.random_range(500..18_000));
+            let lasts = Duration::from_millis(rng.random_range(20..2_000));
+            restarts.push(Fault { kind: FaultKind::ChangeProgram, target: FaultTarget::Node(id), at, lasts });
+        }
+    }
+    Some((restarts, operator))
+}
+
+/// In one of four scenarios an operator changes the members, and another one finalizes the upgrade if that is necessary. The
+/// leader crashes during some of the changes.
+pub(super) fn changes(seed: u64) -> Option<(Vec<Fault>, Vec<ClientPlan>)> {
+    let mut rng = SmallRng::seed_from_u64(seed ^ CHANGES);
+    if rng.random_range(0..CHANGES_ONE_IN) > 0 {
+        return None;
+    }
+    let rounds = rng.random_range(3..9);
+    let operator = ClientPlan { kind: ClientKind::Operator, name: "o1".to_owned(), seed: rng.random(), rounds };
+    let upgrader = ClientPlan { kind: ClientKind::Upgrader, name: "v1".to_owned(), seed: rng.random(), rounds: 1 };
+    let count = [0, 0, 1, 2][rng.random_range(0..4_usize)];
+    let crash = |_| {
+        let at = Duration::from_millis(rng.random_range(500..18_000));
+        let lasts = Duration::from_millis(rng.random_range(20..4_000));
+        Fault { kind: FaultKind::CrashChanging, target: FaultTarget::Leader, at, lasts }
+    };
+    let crashes = (0..count).map(crash).collect();
+    Some((crashes, vec![operator, upgrader]))
 }
 
 /// Adds some clients of a few kinds, in half of the scenarios.

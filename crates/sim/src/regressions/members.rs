@@ -1,0 +1,75 @@
+//! Changes of the members.
+
+use super::{TIMEOUT, disconnects::on_three_nodes, put};
+use crate::{plan::ScenarioPlan, world::World};
+use fairhold_node::api::CreateJoinTokenCall;
+use fairhold_raft::{JoinToken, MemberRequest};
+use fairhold_types::{MemberRole, NodeId};
+use openraft_rt::{AsyncRuntime, Instant as _};
+use openraft_rt_sim::{SimInstant, SimRuntime};
+use std::time::Duration;
+
+/// How long a change of the members may take on a good network.
+const CHANGED_WITHIN: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(100);
+
+async fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let begun = SimInstant::now();
+    while !holds() {
+        assert!(SimInstant::now() - begun < CHANGED_WITHIN, "{what}");
+        SimRuntime::sleep(LOOK).await;
+    }
+}
+
+/// Lets a new machine join at the leader, and starts its node.
+async fn join(world: &World, replaces: Option<NodeId>) -> NodeId {
+    let leader = world.leader().unwrap();
+    let call = CreateJoinTokenCall {
+        key: None,
+        role: MemberRole::Voter,
+        replaces,
+        ttl: Some(Duration::from_secs(3_600)),
+        up_to: None,
+        by: "tests".to_owned(),
+        timeout: TIMEOUT,
+    };
+    let node = world.running(leader).unwrap().node;
+    let token: JoinToken = node.create_join_token(call).await.unwrap().value.token.unwrap().parse().unwrap();
+    let machine = world.new_machine();
+    let joined = world.ask_to_join(leader, machine.request(&token)).await.unwrap().unwrap();
+    let id = joined.id;
+    assert!(world.install(machine, joined));
+    world.start(id);
+    id
+}
+
+/// No other voter could take over from the only one, so the new node gets its vote before the old one leaves.
+#[test]
+fn the_only_voter_can_be_replaced() {
+    on_three_nodes(&ScenarioPlan::without_faults(1), async |world| {
+        put(&world.running(1).unwrap().node, "/before").await;
+        world.oracle.observe(&crate::facts::Fact::AskedToLeave { node: 1 });
+        let new = join(&world, Some(1)).await;
+        wait_until("the old node ends", || world.is_retired(1)).await;
+        assert_eq!((new, world.leader()), (2, Some(2)));
+        put(&world.running(2).unwrap().node, "/after").await;
+    });
+}
+
+/// A node that has stopped knows no leader and will never know one: it must not look for one without a pause.
+#[test]
+fn a_node_that_has_stopped_refuses_to_change_members_at_once() {
+    on_three_nodes(&ScenarioPlan::without_faults(3), async |world| {
+        let (leader, host) = (world.leader().unwrap(), world.host(world.leader().unwrap()).unwrap());
+        let running = world.running(leader).unwrap();
+        running.replica.shutdown().await;
+        let begun = SimInstant::now();
+        let request = MemberRequest::Remove { node: 1, by: "tests".to_owned() };
+        let changing = host.spawn(async move { running.node.change_member(None, request, TIMEOUT).await });
+        // The machine may be restarted meanwhile: then there is no answer.
+        if let Ok(answer) = SimRuntime::timeout(TIMEOUT, changing).await {
+            answer.unwrap().unwrap_err();
+        }
+        assert!(SimInstant::now() - begun <= TIMEOUT);
+    });
+}
