@@ -73,6 +73,8 @@ pub(crate) struct Setting {
     pub(crate) folder: PathBuf,
     /// The `fairhold` program.
     pub(crate) fairhold: PathBuf,
+    /// The program of the cluster version before.
+    pub(crate) older: PathBuf,
 }
 
 /// The result of a campaign.
@@ -126,6 +128,7 @@ impl Setting {
             seed: self.seed,
             folder: self.folder.join(name),
             fairhold: self.fairhold.clone(),
+            older: self.older.clone(),
         }
     }
 }

@@ -105,7 +105,8 @@ impl ChaosClient {
     }
 
     fn any_node(&mut self) -> usize {
-        self.random.random_range(1..=self.http.nodes())
+        let serving = self.http.serving();
+        serving[self.random.random_range(0..serving.len())]
     }
 
     /// Calls a random node once, and records it.

@@ -1,4 +1,7 @@
-//! The nodes: real processes, each in its own network namespace. Only this program starts and stops them.
+//! The nodes: real processes, each on its own machine, which is a network namespace. Only this program starts and stops
+//! them. Nodes are named by their machines: a node that joins later has another id than its machine.
+
+mod membership;
 
 use crate::{http::Http, http::Request, log_line, net::Network};
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,10 +36,21 @@ const PEER_KEY: &str = "the peer key of the nodes of a chaos run";
 /// The size of the event ring in bytes: large enough for all events of a run.
 const EVENT_RING_BYTES: &str = "536870912";
 
-/// One node.
+/// How the next process of a node learns of its cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Origin {
+    /// By the list of the first members.
+    Members,
+    /// By the join token in a file.
+    Token(PathBuf),
+    /// By its data directory alone.
+    Directory,
+}
+
+/// A machine, and its node if it has one.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Its id, from 1.
+    /// The number of the machine, from 1. The first members have the same ids.
     pub(crate) id: usize,
     /// Its data directory.
     pub(crate) data: PathBuf,
@@ -44,6 +58,11 @@ pub(crate) struct Node {
     pub(crate) log: PathBuf,
     /// The environment of its process.
     pub(crate) environment: Vec<(&'static str, OsString)>,
+    /// The program of its next process.
+    pub(crate) program: PathBuf,
+    origin: Origin,
+    /// Whether its node is a member of the cluster, or is about to join.
+    takes_part: bool,
     child: Option<Child>,
     leash: Option<ChildStdin>,
 }
@@ -51,12 +70,13 @@ pub(crate) struct Node {
 /// All nodes.
 #[derive(Debug)]
 pub(crate) struct ChaosCluster {
-    /// The nodes, by id minus 1.
+    /// The machines, by number minus 1.
     pub(crate) nodes: Vec<Node>,
     /// For requests that are not part of the history.
     pub(crate) http: Http,
-    program: PathBuf,
     namespaces: Vec<String>,
+    /// The addresses of each machine: its URL, and its address for peers.
+    addresses: Vec<(String, String)>,
     members: Vec<String>,
     peer_key_file: PathBuf,
 }
@@ -82,16 +102,24 @@ pub(crate) fn disk_of(folder: &Path, id: usize) -> PathBuf {
 }
 
 impl ChaosCluster {
-    /// Stopped nodes, with their files in a folder.
-    pub(crate) fn plan(network: &Network, program: &Path, folder: &Path) -> Result<ChaosCluster, String> {
+    /// Stopped nodes, with their files in a folder. The first machines have the first members, and the others have no
+    /// node.
+    pub(crate) fn plan(network: &Network, program: &Path, folder: &Path, members: usize) -> Result<ChaosCluster, String> {
         let ids = 1..=network.nodes();
-        let url = |id: usize| format!("http://{}:{CLIENT_PORT}", network.address(id));
-        let members = ids.clone().map(|id| format!("{id}={},{}:{PEER_PORT}", url(id), network.address(id))).collect();
+        let addresses: Vec<(String, String)> = ids
+            .clone()
+            .map(|id| network.address(id))
+            .map(|host| (format!("http://{host}:{CLIENT_PORT}"), format!("{host}:{PEER_PORT}")))
+            .collect();
+        let listed = (1..=members).zip(&addresses).map(|(id, (url, peer))| format!("{id}={url},{peer}")).collect();
         let node = |id: usize| Node {
             id,
             data: disk_of(folder, id).join("fairhold"),
             log: folder.join(format!("node-{id}.log")),
             environment: Vec::new(),
+            program: program.to_owned(),
+            origin: Origin::Members,
+            takes_part: id <= members,
             child: None,
             leash: None,
         };
@@ -102,10 +130,10 @@ impl ChaosCluster {
         written.map_err(|error| format!("{}: {error}", peer_key_file.display()))?;
         Ok(ChaosCluster {
             nodes: ids.clone().map(node).collect(),
-            http: Http::new(ids.clone().map(url).collect())?,
-            program: program.to_owned(),
+            http: Http::new(addresses.iter().map(|(url, _)| url.clone()).collect(), (1..=members).collect())?,
             namespaces: ids.map(|id| network.namespace(id)).collect(),
-            members,
+            addresses,
+            members: listed,
             peer_key_file,
         })
     }
@@ -116,10 +144,19 @@ impl ChaosCluster {
         let node = &mut self.nodes[id - 1];
         let log = OpenOptions::new().create(true).append(true).open(&node.log).map_err(|error| format!("a log: {error}"))?;
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net={namespace}")).arg(&self.program).args(["serve", "--id", &id.to_string(), "--data"]);
-        command.arg(&node.data);
-        for member in &self.members {
-            command.args(["--member", member]);
+        command.arg(format!("--net={namespace}")).arg(&node.program).arg("serve").arg("--data").arg(&node.data);
+        match &node.origin {
+            Origin::Members => {
+                command.args(["--id", &id.to_string()]);
+                for member in &self.members {
+                    command.args(["--member", member]);
+                }
+            }
+            Origin::Token(file) => {
+                let (url, peer) = &self.addresses[id - 1];
+                command.arg("--join-file").arg(file).args(["--advertise", &format!("{url},{peer}")]);
+            }
+            Origin::Directory => {}
         }
         command.arg("--peer-key-file").arg(&self.peer_key_file);
         command.args(["--event-ring-bytes", EVENT_RING_BYTES, "--exit-with-parent"]);
@@ -135,10 +172,10 @@ impl ChaosCluster {
 
     /// Starts all nodes, and waits until each is ready.
     pub(crate) async fn start_all(&mut self) -> Result<(), String> {
-        for id in 1..=self.nodes.len() {
+        for id in self.machines() {
             self.start(id)?;
         }
-        for id in 1..=self.nodes.len() {
+        for id in self.machines() {
             self.ready(id, READY_WITHIN).await?;
         }
         Ok(())
@@ -177,15 +214,15 @@ impl ChaosCluster {
 
     /// Waits until all nodes are ready and have the same state. Returns it.
     pub(crate) async fn come_to_rest(&mut self) -> Result<NodeState, String> {
-        let ids = 1..=self.nodes.len();
-        for id in ids.clone() {
-            self.ready(id, READY_WITHIN).await?;
+        let ids = self.machines();
+        for id in &ids {
+            self.ready(*id, READY_WITHIN).await?;
         }
         let started = Instant::now();
         loop {
             let mut all = Vec::new();
-            for id in ids.clone() {
-                all.push(self.state_of(id).await);
+            for id in &ids {
+                all.push(self.state_of(*id).await);
             }
             let known: Vec<&NodeState> = all.iter().flatten().collect();
             if known.len() == all.len() && known.iter().all(|state| state.revision == known[0].revision) {
@@ -221,7 +258,7 @@ impl ChaosCluster {
 pub(crate) async fn leader_of(http: &Http) -> Option<(usize, u64)> {
     let request = Request::get("/v1/cluster").within(Duration::from_millis(300), Duration::ZERO);
     let mut replies = JoinSet::new();
-    for node in 1..=http.nodes() {
+    for node in http.serving() {
         let (http, request) = (http.clone(), request.clone());
         replies.spawn(async move { (node, http.ask(node, &request).await.json) });
     }
@@ -339,8 +376,17 @@ mod tests {
     async fn a_process_is_stopped_after_sigstop() {
         let mut busy = Command::new("sh");
         let child = busy.args(["-c", "while :; do :; done"]).kill_on_drop(true).spawn().unwrap();
-        let (data, log) = (PathBuf::new(), PathBuf::new());
-        let mut node = Node { id: 1, data, log, environment: Vec::new(), child: Some(child), leash: None };
+        let mut node = Node {
+            id: 1,
+            data: PathBuf::new(),
+            log: PathBuf::new(),
+            environment: Vec::new(),
+            program: PathBuf::new(),
+            origin: Origin::Directory,
+            takes_part: true,
+            child: Some(child),
+            leash: None,
+        };
         while node.is_stopped() {
             tokio::task::yield_now().await;
         }

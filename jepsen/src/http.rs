@@ -2,18 +2,22 @@
 //! happened.
 
 use crate::history::Outcome;
+use parking_lot::Mutex;
 use reqwest::{Method, header::HeaderMap};
 use serde_json::Value;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// The timeout of a connection attempt.
 const CONNECT_WITHIN: Duration = Duration::from_millis(500);
 
-/// An HTTP client for all nodes.
+/// An HTTP client for all nodes. A node is named by its machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
     client: reqwest::Client,
-    urls: Vec<String>,
+    /// The URL of each machine.
+    urls: Arc<[String]>,
+    /// The machines whose nodes are members, in order: all clients know them.
+    serving: Arc<Mutex<Vec<usize>>>,
 }
 
 /// A request.
@@ -122,15 +126,27 @@ impl Reply {
 }
 
 impl Http {
-    /// A client with its own connections to the nodes at these addresses, node 1 first.
-    pub(crate) fn new(urls: Vec<String>) -> Result<Http, String> {
+    /// A client with its own connections to the machines at these addresses, machine 1 first. These machines serve.
+    pub(crate) fn new(urls: Vec<String>, serving: Vec<usize>) -> Result<Http, String> {
         let client = reqwest::Client::builder().connect_timeout(CONNECT_WITHIN).tcp_nodelay(true).no_proxy().build();
-        Ok(Http { client: client.map_err(|error| format!("no HTTP client: {error}"))?, urls })
+        let client = client.map_err(|error| format!("no HTTP client: {error}"))?;
+        Ok(Http { client, urls: urls.into(), serving: Arc::new(Mutex::new(serving)) })
     }
 
-    /// How many nodes there are.
-    pub(crate) fn nodes(&self) -> usize {
-        self.urls.len()
+    /// The machines whose nodes are members.
+    pub(crate) fn serving(&self) -> Vec<usize> {
+        self.serving.lock().clone()
+    }
+
+    /// From now on these machines serve, for all copies of this client.
+    pub(crate) fn set_serving(&self, machines: Vec<usize>) {
+        *self.serving.lock() = machines;
+    }
+
+    /// The first serving machine from this one on, in a circle.
+    pub(crate) fn serving_from(&self, machine: usize) -> usize {
+        let serving = self.serving.lock();
+        serving.iter().find(|other| **other >= machine).or(serving.first()).copied().unwrap_or(machine)
     }
 
     /// Sends a request, and reads only the head of the answer.
@@ -177,6 +193,15 @@ fn meaning(status: u16, headers: HeaderMap, text: String) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_next_serving_machine_is_found_in_a_circle_and_all_copies_learn_of_changes() {
+        let http = Http::new(vec!["http://a".to_owned(); 5], vec![1, 2, 3]).unwrap();
+        let copy = http.clone();
+        http.set_serving(vec![2, 3, 4]);
+        assert_eq!(copy.serving(), [2, 3, 4]);
+        assert_eq!([1, 2, 4, 5].map(|machine| copy.serving_from(machine)), [2, 2, 4, 2]);
+    }
 
     #[test]
     fn an_answer_with_an_unknown_outcome_never_counts_as_a_failure() {

@@ -55,7 +55,7 @@ struct ChaosArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "fenced-mutex")]
     workload: Vec<Workload>,
     /// The faults: names, groups (kill, pause, partition, one-way, wall-clock, clock-rate), classes (process, network,
-    /// clock, disk, squeeze), all, or none; separated by commas
+    /// clock, disk, squeeze, operator), all, or none; separated by commas
     #[arg(long, value_name = "NAMES", default_value = "kill-leader")]
     nemesis: String,
     /// How long faults are injected, in seconds
@@ -76,6 +76,10 @@ struct ChaosArgs {
     /// The fairhold program [default: the one next to this program]
     #[arg(long, value_name = "PATH", global = true)]
     fairhold: Option<PathBuf>,
+    /// The program of the cluster version before, with which upgrades begin [default: baseline-1/fairhold in the target
+    /// folder, where ./fairhold build-baseline puts it]
+    #[arg(long, value_name = "PATH", global = true)]
+    baseline: Option<PathBuf>,
     /// List the faults, and exit
     #[arg(long)]
     list: bool,
@@ -105,7 +109,8 @@ fn main() -> ExitCode {
     };
     let ended = match campaign {
         Some(campaign) => {
-            let setting = Setting { seed: plan.seed, folder: plan.folder.clone(), fairhold: plan.fairhold.clone() };
+            let (folder, fairhold, older) = (plan.folder.clone(), plan.fairhold.clone(), plan.older.clone());
+            let setting = Setting { seed: plan.seed, folder, fairhold, older };
             campaign::run(&campaign, &setting)
         }
         None => run::run(&plan).map(|done| Ended { verdict: done.verdict, text: done.text }),
@@ -137,6 +142,7 @@ fn plan(args: ChaosArgs) -> Result<run::Plan, String> {
         let build = "cargo build --release -p fairhold-cli";
         return Err(format!("there is no program {}: build it with `{build}`, or pass --fairhold", fairhold.display()));
     }
+    let older = args.baseline.unwrap_or_else(|| fairhold.with_file_name("../baseline-1/fairhold"));
     let folder = args.out.unwrap_or_else(|| std::env::temp_dir().join(format!("fairhold-chaos-{}", std::process::id())));
     let nodes = usize::try_from(args.nodes).map_err(|error| error.to_string())?;
     Ok(run::Plan {
@@ -151,6 +157,7 @@ fn plan(args: ChaosArgs) -> Result<run::Plan, String> {
         seed: args.seed,
         folder,
         fairhold,
+        older,
     })
 }
 

@@ -6,7 +6,7 @@ use crate::{
     cluster::{ChaosCluster, leader_of},
     history::{self, Found, History, Outcome, Recorder, Rest},
     http::{Http, Request},
-    nemesis::{Fault, Rhythm, SUCCESSES_PER_FAULT, World},
+    nemesis::{self, Fault, Rhythm, SUCCESSES_PER_FAULT, World},
     net::Network,
     report::{self, Report, Verdict},
     resource::Resource,
@@ -64,6 +64,8 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) folder: PathBuf,
     pub(crate) fairhold: PathBuf,
+    /// The program of the cluster version before, for faults that change programs.
+    pub(crate) older: PathBuf,
 }
 
 /// The judged result of a run.
@@ -109,15 +111,16 @@ pub(crate) fn run(plan: &Plan) -> Result<Done, NotRun> {
 }
 
 async fn live(plan: &Plan) -> Result<RunResult, NotRun> {
-    let network = Network::create(plan.nodes).map_err(NotRun::NotHere)?;
-    let cluster = ChaosCluster::plan(&network, &plan.fairhold, &plan.folder)?;
+    let machines = plan.nodes + nemesis::spares(&plan.faults);
+    let network = Network::create(machines).map_err(NotRun::NotHere)?;
+    let cluster = ChaosCluster::plan(&network, &plan.fairhold, &plan.folder, plan.nodes)?;
     for node in &cluster.nodes {
         let parent = node.data.parent().unwrap_or(&plan.folder);
         fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
     }
     let recorder = Arc::new(Recorder::new(plan.nodes));
     let mut world = World::new(cluster, network, Arc::clone(&recorder), plan.seed, plan.folder.clone());
-    world.prepare(&plan.faults);
+    world.prepare(&plan.faults, &plan.older);
     let started = world.cluster.start_all().await;
     let outcome = match started {
         Ok(()) => Ok(run_with_faults(plan, &mut world, &recorder).await),
@@ -189,7 +192,7 @@ async fn come_to_rest(world: &mut World, recorder: &Recorder) -> Result<Rest, St
 
 /// Writes a node: watches may not show the last change of the clients, such as the release of an id without a grant.
 async fn write_end_marker(http: &Http) {
-    for node in 1..=http.nodes() {
+    for node in http.serving() {
         let reply = http.ask(node, &Request::put("/v1/nodes/end-of-the-run", &crate::new_key(), "over")).await;
         if reply.outcome == Outcome::Ok {
             return;
@@ -199,11 +202,11 @@ async fn write_end_marker(http: &Http) {
 
 /// Reads all nodes with an acknowledged write, each at one of the servers in turn.
 async fn read_again(http: &Http, recorder: &Arc<Recorder>) {
-    let keys = recorder.written();
+    let (keys, serving) = (recorder.written(), http.serving());
     for (turn, key) in keys.into_iter().enumerate() {
         let path = if key.starts_with("chaos/") { format!("/v1/nodes/{key}") } else { format!("/v1/nodes/chaos/{key}") };
         let read = Request::get(path).within(READ_WITHIN, Duration::ZERO);
-        let reply = http.ask(turn % http.nodes() + 1, &read).await;
+        let reply = http.ask(serving[turn % serving.len()], &read).await;
         let known = reply.outcome == Outcome::Ok || reply.code() == "no_node";
         recorder.found(Found { key, known, version: reply.version(), value: reply.text.clone() });
     }

@@ -5,7 +5,7 @@
 #[path = "chaos/harness.rs"]
 mod harness;
 
-use harness::{is_not_here, start};
+use harness::{has_baseline, is_not_here, start};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs,
@@ -116,4 +116,21 @@ fn upgraded_grants_exclude_and_transactions_are_atomic_when_the_leader_is_killed
 #[test]
 fn batches_and_administrators_take_effect_once_and_in_order_when_the_leader_is_cut_off() {
     holds_under("batch,administer", "cut-leader");
+}
+
+#[test]
+fn a_fence_holds_while_members_come_and_go_and_the_leader_is_killed() {
+    holds_under("fenced-mutex", "add-remove,kill-leader");
+}
+
+#[test]
+fn registers_are_linearizable_and_watches_complete_when_a_node_that_lost_its_data_is_replaced() {
+    holds_under("registers,watches", "replace-wiped");
+}
+
+#[test]
+fn locks_and_sessions_survive_an_upgrade_there_and_back_and_its_end() {
+    if has_baseline() {
+        holds_under("fenced-mutex,session-expiry,txn", "roll-upgrade,roll-downgrade");
+    }
 }

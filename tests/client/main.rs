@@ -24,6 +24,7 @@ mod examples;
 mod front_page;
 mod grants;
 mod guards;
+mod guides;
 mod leader_killed;
 mod many;
 mod paused;

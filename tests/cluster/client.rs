@@ -2,7 +2,7 @@
 //! connection with the same key at another node.
 
 use crate::{
-    harness::{NODES, pass_time},
+    harness::pass_time,
     leaderships::{self, Span},
 };
 use futures_util::future::BoxFuture;
@@ -10,7 +10,7 @@ use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
 use std::{
     net::IpAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, RwLock},
     time::{Duration, Instant},
 };
 
@@ -191,7 +191,8 @@ pub(crate) struct Session {
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     http: reqwest::Client,
-    urls: Arc<[String]>,
+    /// All copies of this client learn of a node that joins.
+    urls: Arc<RwLock<Vec<String>>>,
     first: usize,
     /// When this client, or a copy of it, requested another leader; open until the answer.
     requests: Arc<Mutex<Vec<Span>>>,
@@ -202,7 +203,12 @@ impl Client {
         // Shorter than the servers' limit: no request uses a connection that is just being closed.
         let http = reqwest::Client::builder().no_proxy().pool_idle_timeout(Duration::from_secs(2));
         let http = http.redirect(reqwest::redirect::Policy::none());
-        Client { http: http.build().expect("an HTTP client"), urls: urls.into(), first: 0, requests: Arc::default() }
+        Client {
+            http: http.build().expect("an HTTP client"),
+            urls: Arc::new(RwLock::new(urls)),
+            first: 0,
+            requests: Arc::default(),
+        }
     }
 
     /// The same client from another address of this machine, with its own connections.
@@ -213,12 +219,31 @@ impl Client {
 
     /// The same client for these URLs.
     pub(crate) fn of(&self, urls: Vec<String>) -> Client {
-        Client { urls: urls.into(), ..self.clone() }
+        Client { urls: Arc::new(RwLock::new(urls)), ..self.clone() }
+    }
+
+    /// How many nodes it knows.
+    pub(crate) fn nodes(&self) -> usize {
+        self.urls.read().expect("the lock is not poisoned").len()
+    }
+
+    fn url(&self, node: usize) -> String {
+        self.urls.read().expect("the lock is not poisoned")[node].clone()
+    }
+
+    /// One more node, as the last one.
+    pub(crate) fn add(&self, url: &str) {
+        self.urls.write().expect("the lock is not poisoned").push(url.to_owned());
+    }
+
+    /// The node is at another address from now on.
+    pub(crate) fn move_node(&self, node: usize, url: &str) {
+        url.clone_into(&mut self.urls.write().expect("the lock is not poisoned")[node]);
     }
 
     /// The same client with another preferred node. The connections are shared.
     pub(crate) fn beginning_with(&self, first: usize) -> Client {
-        Client { first: first % NODES, ..self.clone() }
+        Client { first: first % self.nodes(), ..self.clone() }
     }
 
     /// When other leaders were requested.
@@ -245,7 +270,7 @@ impl Client {
     }
 
     async fn send_any(&self, node: usize, call: &Call) -> Result<Answer, reqwest::Error> {
-        let mut request = self.http.request(call.method.clone(), format!("{}{}", self.urls[node], call.path));
+        let mut request = self.http.request(call.method.clone(), format!("{}{}", self.url(node), call.path));
         for (name, value) in &call.headers {
             request = request.header(*name, value);
         }
@@ -269,7 +294,7 @@ impl Client {
         path: &str,
         headers: &[(&'static str, &str)],
     ) -> Result<reqwest::Response, reqwest::Error> {
-        let mut request = self.http.get(format!("{}{path}", self.urls[node]));
+        let mut request = self.http.get(format!("{}{path}", self.url(node)));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -279,7 +304,7 @@ impl Client {
     /// Sends a call to the preferred node once; a broken connection fails the test.
     pub(crate) async fn once(&self, call: &Call) -> Answer {
         let answer = self.send_to(self.first, call).await;
-        answer.unwrap_or_else(|error| panic!("{} {} at {}: {error:?}", call.method, call.path, self.urls[self.first]))
+        answer.unwrap_or_else(|error| panic!("{} {} at {}: {error:?}", call.method, call.path, self.url(self.first)))
     }
 
     /// Sends a call until a node gives a definite answer.
@@ -287,7 +312,8 @@ impl Client {
         let started = Instant::now();
         let mut last = String::new();
         for tries in 0_usize.. {
-            let node = (self.first + tries) % NODES;
+            let nodes = self.nodes();
+            let node = (self.first + tries) % nodes;
             match self.send_to(node, call).await {
                 Ok(answer) if answer.is_definite() => return answer,
                 Ok(answer) => last = format!("{} {}", answer.status, answer.text),
@@ -299,7 +325,7 @@ impl Client {
                 call.method,
                 call.path
             );
-            if node == (self.first + NODES - 1) % NODES {
+            if tries % nodes == nodes - 1 {
                 pass_time(RETRY_AFTER).await;
             }
         }

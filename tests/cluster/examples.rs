@@ -19,10 +19,20 @@ const LOCKS: [&str; 3] = ["orders%2F42", "stock", "primary"];
 fn companion(operation: &str, name: &str) -> &'static str {
     match (operation, name) {
         ("acquire", "permits") => "limit=5",
+        ("createJoinToken", "up_to") => "standing=true",
         ("watch", "recursive" | "children") => "path=%2Fjobs",
         ("getNode" | "getRoot", "limit" | "cursor") => "children",
         (_, "wait") if operation.starts_with("get") && operation != "getGrant" => "after=1",
         _ => "",
+    }
+}
+
+/// Whether a call accepts only one of an option and a field of its body.
+fn excludes(operation: &str, option: &str, field: &str) -> bool {
+    match (operation, option) {
+        ("createJoinToken", "standing" | "up_to") => matches!(field, "ttl" | "replaces"),
+        ("setMember", "voter") => true,
+        _ => false,
     }
 }
 
@@ -68,8 +78,8 @@ fn cases(path: &str, method: &str, operation: &Value) -> Vec<Case> {
     let raw = content["application/octet-stream"]["example"].as_str();
     let body = |without: &str| match json {
         Some(fields) => {
-            let rest: Map<String, Value> =
-                fields.iter().filter(|(name, _)| *name != without).map(|(a, b)| (a.clone(), b.clone())).collect();
+            let rest = fields.iter().filter(|(name, _)| *name != without && !excludes(id, without, name));
+            let rest: Map<String, Value> = rest.map(|(a, b)| (a.clone(), b.clone())).collect();
             Some(Value::Object(rest).to_string().into_bytes())
         }
         None => raw.map(|raw| raw.as_bytes().to_vec()),
@@ -135,7 +145,9 @@ fn every_example_in_the_api_description_is_a_valid_request() {
         let (mut complaints, mut asked) = (Vec::new(), 0);
         for (path, methods) in description["paths"].as_object().expect("paths") {
             for (method, operation) in methods.as_object().expect("methods") {
-                for case in cases(path, method, operation) {
+                for mut case in cases(path, method, operation) {
+                    // The example is the id of a member, and the cluster would remove it.
+                    case.target = case.target.replace("/v1/cluster/members/2", "/v1/cluster/members/9");
                     if case.method == Method::POST && (path.starts_with("/v1/locks") || path.starts_with("/v1/elections")) {
                         for lock in LOCKS {
                             client

@@ -132,7 +132,10 @@ pub(crate) struct NodeProcess {
     pub(crate) log: PathBuf,
     /// Environment variables for its next process.
     pub(crate) environment: Vec<(String, OsString)>,
-    members: Vec<String>,
+    /// Its program, which differs during an upgrade.
+    pub(crate) program: PathBuf,
+    /// How its next process learns of its cluster.
+    pub(crate) origin: Origin,
     /// The file with the key that it shares with the other nodes.
     pub(crate) peer_key_file: Option<PathBuf>,
     /// The memory cgroup in which it starts, if it has its own.
@@ -146,27 +149,72 @@ pub(crate) struct NodeProcess {
     stdin: Option<ChildStdin>,
     /// The times during which the test kept it from working.
     absences: Mutex<Vec<Span>>,
+    /// It is no member any more, so its absence explains nothing.
+    has_left: bool,
+}
+
+/// How a process of a node learns of its cluster.
+#[derive(Debug, Clone)]
+pub(crate) enum Origin {
+    /// By the list of all members, which forms the cluster.
+    Members(Vec<String>),
+    /// By the join token in this file.
+    Token(PathBuf),
+    /// By its data directory alone.
+    Directory,
 }
 
 impl NodeProcess {
+    /// A node without a process. Its files are in the folder, with this name.
+    fn stopped(id: usize, (url, peer_address): (String, String), folder: &Path, name: &str, origin: Origin) -> NodeProcess {
+        NodeProcess {
+            id,
+            url,
+            peer_address,
+            data: folder.join(format!("node-{name}")),
+            log: folder.join(format!("node-{name}.log")),
+            environment: Vec::new(),
+            program: env!("CARGO_BIN_EXE_fairhold").into(),
+            origin,
+            peer_key_file: Some(folder.join("peer.key")),
+            cgroup: None,
+            flags: Vec::new(),
+            listen: None,
+            child: None,
+            stdin: None,
+            absences: Mutex::default(),
+            has_left: false,
+        }
+    }
+
     /// Starts the process, and does not wait until it is ready.
     pub(crate) fn start(&mut self) {
         assert!(self.child.is_none(), "node {} runs already", self.id);
         let log = OpenOptions::new().create(true).append(true).open(&self.log).expect("a log file");
         let mut command = match &self.cgroup {
-            None => Command::new(env!("CARGO_BIN_EXE_fairhold")),
+            None => Command::new(&self.program),
             // A node reads its memory limit at its start, so it must start in the group.
             Some(cgroup) => {
                 let mut shell = Command::new("sh");
                 shell.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(cgroup.join("cgroup.procs"));
-                shell.arg(env!("CARGO_BIN_EXE_fairhold"));
+                shell.arg(&self.program);
                 shell
             }
         };
-        command.args(["serve", "--id", &self.id.to_string(), "--data"]).arg(&self.data);
-        for member in &self.members {
-            command.args(["--member", member]);
+        command.arg("serve");
+        match &self.origin {
+            Origin::Members(members) => {
+                command.args(["--id", &self.id.to_string()]);
+                for member in members {
+                    command.args(["--member", member]);
+                }
+            }
+            Origin::Token(file) => {
+                command.arg("--join-file").arg(file).args(["--advertise", &format!("{},{}", self.url, self.peer_address)]);
+            }
+            Origin::Directory => {}
         }
+        command.arg("--data").arg(&self.data);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(listen) = &self.listen {
             command.args(["--listen", listen]);
@@ -185,7 +233,7 @@ impl NodeProcess {
     /// Records that the test keeps it from working from now on.
     fn begin_absence(&self) {
         let mut absences = self.absences.lock().expect("the mutex is not poisoned");
-        if absences.last().is_none_or(|last| last.until.is_some()) {
+        if !self.has_left && absences.last().is_none_or(|last| last.until.is_some()) {
             absences.push(Span::from_now());
         }
     }
@@ -194,6 +242,28 @@ impl NodeProcess {
         let mut absences = self.absences.lock().expect("the mutex is not poisoned");
         if let Some(last) = absences.last_mut() {
             last.until.get_or_insert_with(leaderships::now);
+        }
+    }
+
+    /// Notes that it is no member any more.
+    pub(crate) fn leave(&mut self) {
+        self.end_absence();
+        self.has_left = true;
+    }
+
+    /// Whether it is a member, or was started as one.
+    pub(crate) fn is_member(&self) -> bool {
+        !self.has_left && self.id > 0
+    }
+
+    /// From its next start on, it is at other ports. Only its own member list shows that.
+    pub(crate) fn move_to_free_ports(&mut self) {
+        let before = format!("{}={},{}", self.id, self.url, self.peer_address);
+        self.url = format!("http://127.0.0.1:{}", free_port());
+        self.peer_address = format!("127.0.0.1:{}", free_port());
+        if let Origin::Members(members) = &mut self.origin {
+            let own = members.iter_mut().find(|member| **member == before).expect("the list has this node");
+            *own = format!("{}={},{}", self.id, self.url, self.peer_address);
         }
     }
 
@@ -302,13 +372,23 @@ pub(crate) struct Cluster {
     expected: AtomicUsize,
     /// Why the logs name no leader, if they may not.
     without_logs: Option<&'static str>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Cluster {
     /// Starts a cluster and waits until every node is ready.
     pub(crate) async fn start() -> Cluster {
         Cluster::start_with(&[]).await
+    }
+
+    /// Like `start`, with this number of nodes.
+    pub(crate) async fn start_of(nodes: usize) -> Cluster {
+        let mut cluster = Cluster::plan_of(nodes);
+        for node in &mut cluster.nodes {
+            node.start();
+        }
+        cluster.ready().await;
+        cluster
     }
 
     /// Like `start`, with further flags for each node.
@@ -324,33 +404,50 @@ impl Cluster {
 
     /// A cluster with no running node.
     pub(crate) fn plan() -> Cluster {
+        Cluster::plan_of(NODES)
+    }
+
+    /// Like `plan`, with this number of nodes.
+    pub(crate) fn plan_of(nodes: usize) -> Cluster {
         leaderships::watch_the_machine();
         let folder = tempfile::Builder::new().prefix("fairhold-cluster-").tempdir().expect("a temporary folder");
-        let ports: Vec<(u16, u16)> = (0..NODES).map(|_| (free_port(), free_port())).collect();
+        let ports: Vec<(u16, u16)> = (0..nodes).map(|_| (free_port(), free_port())).collect();
         let urls: Vec<String> = ports.iter().map(|(port, _)| format!("http://127.0.0.1:{port}")).collect();
         let peers: Vec<String> = ports.iter().map(|(_, port)| format!("127.0.0.1:{port}")).collect();
         let members = member_list(&urls, &peers);
         let peer_key_file = folder.path().join("peer.key");
         write_secret(&peer_key_file, PEER_KEY);
-        let nodes = urls.into_iter().zip(peers).enumerate().map(|(index, (url, peer_address))| NodeProcess {
-            id: index + 1,
-            url,
-            peer_address,
-            data: folder.path().join(format!("node-{}", index + 1)),
-            log: folder.path().join(format!("node-{}.log", index + 1)),
-            environment: Vec::new(),
-            members: members.clone(),
-            peer_key_file: Some(peer_key_file.clone()),
-            cgroup: None,
-            flags: Vec::new(),
-            listen: None,
-            child: None,
-            stdin: None,
-            absences: Mutex::default(),
+        let nodes = (1..).zip(urls.into_iter().zip(peers)).map(|(id, addresses)| {
+            NodeProcess::stopped(id, addresses, folder.path(), &id.to_string(), Origin::Members(members.clone()))
         });
         let nodes: Vec<NodeProcess> = nodes.collect();
         let client = Client::new(nodes.iter().map(|node| node.url.clone()).collect());
-        Cluster { nodes, client, was_ready: None, expected: AtomicUsize::new(0), without_logs: None, _folder: folder }
+        Cluster { nodes, client, was_ready: None, expected: AtomicUsize::new(0), without_logs: None, folder }
+    }
+
+    /// A stopped node at these addresses, or at free ones, that joins by this token. Its id is 0 until it is known.
+    /// Returns its index; all clients learn its URL.
+    pub(crate) fn add_node(&mut self, token: &str, addresses: Option<(String, String)>) -> usize {
+        let index = self.nodes.len();
+        let free = || (format!("http://127.0.0.1:{}", free_port()), format!("127.0.0.1:{}", free_port()));
+        let (folder, name) = (self.folder.path(), format!("joined-{index}"));
+        let file = folder.join(format!("{name}.token"));
+        write_secret(&file, token);
+        let node = NodeProcess::stopped(0, addresses.unwrap_or_else(free), folder, &name, Origin::Token(file));
+        self.client.add(&node.url);
+        self.nodes.push(node);
+        index
+    }
+
+    /// From its next start on, a node has other ports, which only itself and the clients of this test know.
+    pub(crate) fn move_to_free_ports(&mut self, index: usize) {
+        self.nodes[index].move_to_free_ports();
+        self.client.move_node(index, &self.nodes[index].url);
+    }
+
+    /// The folder of its files.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Gives every node another port for its peers, from its next start on.
@@ -360,7 +457,7 @@ impl Cluster {
         let members = member_list(&urls, &peers);
         for (node, peer_address) in self.nodes.iter_mut().zip(peers) {
             node.peer_address = peer_address;
-            node.members.clone_from(&members);
+            node.origin = Origin::Members(members.clone());
         }
     }
 
@@ -442,7 +539,7 @@ impl Cluster {
     /// Leader changes and node exits that the test did not cause.
     pub(crate) fn unexplained(&mut self) -> Vec<String> {
         let mut complaints = Vec::new();
-        for node in &mut self.nodes {
+        for node in self.nodes.iter_mut().filter(|node| node.is_member()) {
             let begin_absence = node.absences.get_mut().is_ok_and(|spans| spans.last().is_some_and(|last| last.until.is_none()));
             if !begin_absence && node.has_exited() {
                 complaints.push(format!("node {} ended, although the test did not end it", node.id));
@@ -460,7 +557,7 @@ impl Cluster {
         if self.was_ready.is_some() && leaders.is_empty() && self.without_logs.is_none() {
             complaints.push("no log names a leader, so elections cannot be checked: is FAIRHOLD_LOG set?".to_owned());
         }
-        complaints.extend(causes.unexplained(&leaders, self.nodes.len()));
+        complaints.extend(causes.unexplained(&leaders, self.nodes.iter().filter(|node| node.is_member()).count()));
         complaints
     }
 

@@ -17,7 +17,7 @@ use std::{
 };
 
 /// Nodes below one parent, created by one transaction.
-const BRANCH: usize = 1_000;
+pub(crate) const BRANCH: usize = 1_000;
 const VALUE_BYTES: usize = 100;
 /// Concurrent transactions while the tree grows.
 const GROWERS: usize = 4;
@@ -31,12 +31,12 @@ const SNAPSHOT_WITHIN: Duration = Duration::from_secs(120);
 /// How much a snapshot may add to the 99th percentile of the writes.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-fn branches() -> usize {
+pub(crate) fn branches() -> usize {
     trial::size(20, 1_000)
 }
 
 /// Makes the whole tree, and returns how long that took.
-async fn grow(cluster: &Cluster) -> Duration {
+pub(crate) async fn grow(cluster: &Cluster) -> Duration {
     let (started, next) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
     let growers = (0..GROWERS).map(|grower| {
         let (client, next) = (cluster.client(grower % NODES), next.clone());
@@ -62,13 +62,13 @@ async fn grow(cluster: &Cluster) -> Duration {
 }
 
 /// Clients that write continuously, and record the start and the duration of each write.
-struct Writers {
+pub(crate) struct Writers {
     stop: Arc<AtomicBool>,
     tasks: Vec<tokio::task::JoinHandle<Vec<(Instant, Duration)>>>,
 }
 
 impl Writers {
-    fn start(cluster: &Cluster) -> Writers {
+    pub(crate) fn start(cluster: &Cluster) -> Writers {
         let stop = Arc::new(AtomicBool::new(false));
         let tasks = (0..WRITERS).map(|writer| {
             let (client, stop) = (cluster.client(writer % NODES), stop.clone());
@@ -87,18 +87,18 @@ impl Writers {
         Writers { stop, tasks }
     }
 
-    async fn end(self) -> Vec<(Instant, Duration)> {
+    pub(crate) async fn end(self) -> Vec<(Instant, Duration)> {
         self.stop.store(true, Relaxed);
         all(self.tasks).await.concat()
     }
 }
 
 /// The durations of writes, from the fastest to the slowest, and when the slowest started.
-struct Took(Vec<Duration>, Duration);
+pub(crate) struct Took(Vec<Duration>, Duration);
 
 impl Took {
     /// The writes that overlap this period.
-    fn between(writes: &[(Instant, Duration)], from: Instant, to: Instant) -> Took {
+    pub(crate) fn between(writes: &[(Instant, Duration)], from: Instant, to: Instant) -> Took {
         let mut under_way: Vec<_> = writes.iter().filter(|(begun, took)| *begun < to && *begun + *took > from).collect();
         under_way.sort_unstable_by_key(|(_, took)| *took);
         assert!(under_way.len() >= trial::size(1, 100), "too few writes to say anything: {}", under_way.len());
@@ -106,7 +106,7 @@ impl Took {
         Took(under_way.iter().map(|(_, took)| *took).collect(), slowest)
     }
 
-    fn p99(&self) -> Duration {
+    pub(crate) fn p99(&self) -> Duration {
         self.0[self.0.len() * 99 / 100]
     }
 }

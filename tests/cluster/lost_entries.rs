@@ -3,6 +3,7 @@
 use crate::{
     client::Call,
     harness::{Cluster, SHORT, eventually, run_parallel},
+    members::CANNOT_TAKE_PART,
 };
 use serde_json::Value;
 use std::{fs, path::Path, time::Duration};
@@ -52,14 +53,14 @@ fn a_node_with_an_older_copy_of_its_data_ends_with_advice_and_the_others_continu
         cluster.nodes[node].start();
         let id = cluster.nodes[node].id;
         let ended = tokio::time::timeout(NOTICED_WITHIN, cluster.nodes[node].exited()).await;
-        assert_eq!(ended.expect("it ends by itself").code(), Some(1));
+        assert_eq!(ended.expect("it ends by itself").code(), Some(CANNOT_TAKE_PART));
         let log = cluster.nodes[node].log_text();
         assert!(log.contains(&format!("node {id} has lost log entries that it had acknowledged")), "{log}");
         assert!(log.contains(&format!("Start node {id} with its newest data directory")), "{log}");
 
         // Even if another node leads by then that does not know of the loss.
         cluster.nodes[node].start();
-        assert_eq!(cluster.nodes[node].exited().await.code(), Some(1));
+        assert_eq!(cluster.nodes[node].exited().await.code(), Some(CANNOT_TAKE_PART));
         assert!(cluster.nodes[node].log_text().contains("must not be used any more"), "{}", cluster.nodes[node].log_text());
 
         let member = known(&cluster, leader, node).await;

@@ -7,8 +7,10 @@ use crate::{
 };
 use bytes::Bytes;
 use fairhold_peer::{client::TcpPeer, key::PeerKeys};
-use fairhold_raft::peer::{Introduction, KeyMismatch, Lane, Peer, PeerError, Refusal, Service, Target};
-use fairhold_types::{Incarnation, NodeId};
+use fairhold_raft::peer::{
+    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, KeyMismatch, Lane, Peer, PeerError, Refusal, Service, Target,
+};
+use fairhold_types::{Incarnation, NodeId, SupportedVersions};
 use futures_util::future::BoxFuture;
 use std::{process::Stdio, sync::Arc, time::Duration};
 use tokio::{io::AsyncReadExt, net::TcpStream, runtime::Handle};
@@ -35,8 +37,12 @@ impl Service for Imposter {
         self.0.clone()
     }
 
-    fn admit(&self, _: &Introduction) -> Result<(), Refusal> {
+    fn admit(&self, _: &Introduction, _: ConnectionSide) -> Result<(), Refusal> {
         Ok(())
+    }
+
+    fn join(&self, _: JoinRequest) -> BoxFuture<'static, Result<Joined, JoinRefusal>> {
+        Box::pin(std::future::pending())
     }
 
     fn serve(&self, _: NodeId, _: Lane, _: Bytes) -> BoxFuture<'static, Bytes> {
@@ -53,7 +59,17 @@ fn stranger(introduction: Introduction, keys: PeerKeys) -> TcpPeer {
 }
 
 fn nobody() -> Introduction {
-    Introduction { id: 3, cluster: None, incarnation: Incarnation(7), empty: true, members: Vec::new() }
+    Introduction {
+        id: 3,
+        cluster: None,
+        incarnation: Incarnation(7),
+        empty: true,
+        members: Vec::new(),
+        // Unknown, as of an older program: with a number, the leader would see that two processes claim to be node 3.
+        boot: 0,
+        program: None,
+        supports: SupportedVersions::OWN,
+    }
 }
 
 fn target(node: &NodeProcess) -> Target {
@@ -151,7 +167,7 @@ fn a_member_cannot_end_the_cluster_by_a_term_or_propose_a_verdict_of_the_leader(
         let asking = stranger(nobody(), PeerKeys::none());
         let met = asking.greet(&target(&cluster.nodes[0])).await.expect("without a key it answers everyone");
         let (_, incarnation) = met.members.iter().find(|(id, _)| *id == 3).copied().expect("the third member");
-        let member = stranger(Introduction { id: 3, incarnation, empty: false, ..met }, PeerKeys::none());
+        let member = stranger(Introduction { id: 3, incarnation, empty: false, boot: 0, ..met }, PeerKeys::none());
         for node in cluster.nodes.iter().filter(|node| node.id != 3) {
             let answer = member.call(&target(node), Lane::Heartbeat, last_heartbeat()).await.expect("an answer");
             assert_eq!(answer[1], DECLINED, "{answer:?}");

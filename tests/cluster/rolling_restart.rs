@@ -14,8 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-const LOCK: &str = "upgrade";
-const COUNTER: &str = "upgraded";
+pub(crate) const LOCK: &str = "upgrade";
+pub(crate) const COUNTER: &str = "upgraded";
 const SEED: u64 = 0x0707_1199;
 
 /// This many successful operations, and grants among them, show that the cluster works again.
@@ -36,7 +36,7 @@ fn clients() -> (usize, usize, usize) {
 }
 
 /// Queues, holds, renews, writes and releases until the load is over.
-async fn queue(client: Client, load: Load) -> Vec<Grant> {
+pub(crate) async fn queue(client: Client, load: Load) -> Vec<Grant> {
     let mut grants = Vec::new();
     while !load.is_over() {
         let grant = client.acquire(LOCK, "wait=10m&ttl=30s").await;

@@ -1,20 +1,32 @@
-//! A node that could lose acknowledged writes is kept out, with a message that says what to do.
+//! A node that could lose acknowledged writes, or is not a part of the cluster, is kept out: wiped, removed, cloned, or of
+//! another cluster. It disturbs nobody, and except for a foreign one it ends with an exit code that says that a restart
+//! does not help.
 
 use crate::{
     client::{Call, Client},
-    harness::{Cluster, LONG, NodeProcess, SHORT, eventually, run_exclusive, run_parallel},
+    harness::{Cluster, LONG, NodeProcess, Origin, SHORT, eventually, free_port, pass_time, run_exclusive, run_parallel},
+    members::{CANNOT_TAKE_PART, assert_same_state, delete, ids, settled, silent, term, view},
+    trial,
 };
-use std::{fs, time::Duration};
+use serde_json::json;
+use std::{fs, path::Path, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    process::Command,
 };
 
 const NODES_WRITTEN: usize = 100;
 const LOGGED_WITHIN: Duration = Duration::from_secs(30);
+const BETWEEN_WRITES: Duration = Duration::from_millis(25);
+
+/// How often each of them is started.
+fn times() -> usize {
+    trial::size(2, 20)
+}
 
 /// Waits for a line of a node's log that contains all these words, and starts after this many bytes.
-async fn log_line(node: &NodeProcess, after: usize, words: &[&str]) -> String {
+pub(crate) async fn log_line(node: &NodeProcess, after: usize, words: &[&str]) -> String {
     eventually(&format!("node {} logs a line with {words:?}", node.id), LOGGED_WITHIN, || async {
         let log = node.log_text();
         log[after.min(log.len())..].lines().find(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned)
@@ -39,6 +51,28 @@ async fn is_ready(client: &Client, node: usize) -> bool {
     client.send_to(node, &call).await.is_ok_and(|answer| answer.status == 200)
 }
 
+/// The leader and its term, which no stranger may change.
+async fn leadership(cluster: &Cluster) -> (usize, u64) {
+    let leader = cluster.leader().await;
+    (leader, term(&cluster.client(leader)).await)
+}
+
+/// Starts a node that cannot take part, and returns the last line of its log. The cluster must not notice it.
+async fn starts_in_vain(cluster: &mut Cluster, index: usize, before: (usize, u64)) -> String {
+    let log_before = cluster.nodes[index].log_text().len();
+    cluster.nodes[index].start();
+    let status = cluster.nodes[index].exited().await;
+    let log = cluster.nodes[index].log_text()[log_before..].to_owned();
+    assert_eq!(status.code(), Some(CANNOT_TAKE_PART), "a restart does not help, which its supervisor must know: {log}");
+    assert_eq!(leadership(cluster).await, before, "the leader and its term are the same");
+    log.lines().last().unwrap_or_default().to_owned()
+}
+
+async fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status().await.expect("cp runs");
+    assert!(copied.success());
+}
+
 #[test]
 fn a_node_with_a_wiped_data_directory_is_kept_out_with_advice() {
     run_exclusive(LONG, async {
@@ -47,13 +81,15 @@ fn a_node_with_a_wiped_data_directory_is_kept_out_with_advice() {
         let [wiped, other] = cluster.followers().await;
         let client = cluster.client(leader);
         write_some(&client).await;
+        let before = leadership(&cluster).await;
         cluster.nodes[wiped].kill().await;
-        fs::remove_dir_all(&cluster.nodes[wiped].data).expect("its data can be removed");
-        let log_before = cluster.nodes[wiped].log_text().len();
-        cluster.nodes[wiped].start();
-        let line = log_line(&cluster.nodes[wiped], log_before, &["data directory", "remove", "add it again"]).await;
-        assert!(line.contains(&format!("node {}", wiped + 1)), "it names the node: {line}");
-        assert_eq!(cluster.nodes[wiped].exited().await.code(), Some(1), "it ends by itself");
+        for _ in 0..times() {
+            fs::remove_dir_all(&cluster.nodes[wiped].data).expect("its data can be removed");
+            let line = starts_in_vain(&mut cluster, wiped, before).await;
+            let id = format!("node {}", cluster.nodes[wiped].id);
+            assert!(line.contains("data directory") && line.contains(&id), "{line}");
+            assert!(line.contains("remove") || line.contains("replace"), "it says what to do: {line}");
+        }
         assert!(!is_ready(&client, wiped).await, "a wiped node is not ready");
 
         // If the wiped node's vote counted, it and one other node could elect a leader without the acknowledged writes.
@@ -74,6 +110,113 @@ fn a_node_with_a_wiped_data_directory_is_kept_out_with_advice() {
 }
 
 #[test]
+fn a_removed_node_that_does_not_know_it_yet_is_kept_out_and_learns_it() {
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let [removed, other] = cluster.followers().await;
+        let client = cluster.client(leader);
+        write_some(&client).await;
+        let id = cluster.nodes[removed].id;
+        cluster.nodes[removed].kill().await;
+        silent(&client, id).await;
+        client.send(&delete(id)).await.expect_status(204);
+        assert_eq!(ids(&settled(&client).await, "removed"), [id]);
+        cluster.nodes[removed].leave();
+        let before = leadership(&cluster).await;
+        let note = cluster.nodes[removed].data.join("REMOVED");
+        for time in 0..times() {
+            let line = starts_in_vain(&mut cluster, removed, before).await;
+            assert!(line.contains("removed") && line.contains(&format!("node {id}")), "{line}");
+            assert!(note.exists(), "it remembers that");
+            // Without the note it learns it anew, from the other nodes.
+            if time % 2 == 1 {
+                fs::remove_file(&note).expect("the note can be removed");
+            }
+        }
+        assert_eq!(ids(&view(&client).await, "members").len(), 2);
+        assert_all_there(&cluster.client(other)).await;
+    });
+}
+
+/// Copies the data of a node while it is stopped, and makes a node of the copy. The addresses in the copy are those of
+/// the original, so it listens elsewhere.
+async fn clone_of(cluster: &mut Cluster, original: usize) -> usize {
+    assert!(cluster.nodes[original].terminate().await.success());
+    let data = cluster.folder().join("clone");
+    copy(&cluster.nodes[original].data, &data).await;
+    cluster.restart(original).await;
+    let clone = cluster.add_node("", None);
+    let node = &mut cluster.nodes[clone];
+    node.move_to(&data);
+    node.origin = Origin::Directory;
+    for flag in ["--listen", "--peer-listen"] {
+        node.flags.extend([flag.to_owned(), format!("127.0.0.1:{}", free_port())]);
+    }
+    node.leave();
+    clone
+}
+
+#[test]
+fn a_copy_of_a_running_member_is_kept_out() {
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let client = cluster.client(leader);
+        write_some(&client).await;
+        let [original, _] = cluster.followers().await;
+        let clone = clone_of(&mut cluster, original).await;
+        let data = cluster.nodes[clone].data.clone();
+        let pristine = data.with_extension("pristine");
+        copy(&data, &pristine).await;
+        let before = leadership(&cluster).await;
+        for _ in 0..times() {
+            let line = starts_in_vain(&mut cluster, clone, before).await;
+            assert!(line.contains(&format!("node {}", cluster.nodes[original].id)), "{line}");
+            fs::remove_dir_all(&data).expect("the copy can be removed");
+            copy(&pristine, &data).await;
+        }
+        client.write(&Call::put("/v1/nodes/later", "x")).await;
+        assert_eq!(cluster.client(original).value("later").await, "x");
+        assert_all_there(&cluster.client(original)).await;
+    });
+}
+
+/// It hears from no leader, because it would be the leader itself. Nobody elects it while the original leads.
+#[test]
+fn a_copy_of_the_leader_changes_nothing() {
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let original = cluster.leader().await;
+        write_some(&cluster.client(original)).await;
+        let clone = clone_of(&mut cluster, original).await;
+        let to = json!({ "to": cluster.nodes[original].id });
+        eventually("the original leads again", LOGGED_WITHIN, || async {
+            let leader = cluster.leader().await;
+            if leader != original {
+                cluster.client(leader).send(&Call::post("/v1/cluster/leader").json(&to)).await;
+            }
+            (leader == original).then_some(())
+        })
+        .await;
+        let before = leadership(&cluster).await;
+        cluster.nodes[clone].start();
+        let client = cluster.client(original);
+        for number in 0..trial::size(200, 2_000) {
+            let answer = client.write(&Call::put("/v1/nodes/counted", number.to_string())).await;
+            assert_eq!(answer.number("version"), number, "a write was lost, or made twice: {answer:?}");
+            pass_time(BETWEEN_WRITES).await;
+        }
+        assert_eq!(leadership(&cluster).await, before, "the leader and its term are the same");
+        if !cluster.nodes[clone].has_exited() {
+            cluster.nodes[clone].kill().await;
+        }
+        assert_same_state(&client, &[0, 1, 2]).await;
+        assert_all_there(&client).await;
+    });
+}
+
+#[test]
 fn a_node_of_another_cluster_is_kept_out_with_advice() {
     run_exclusive(LONG, async {
         let mut ours = Cluster::start().await;
@@ -85,18 +228,23 @@ fn a_node_of_another_cluster_is_kept_out_with_advice() {
         }
         ours.nodes[ours_out].kill().await;
         let own = ours.nodes[ours_out].data.clone();
-        let log_before = ours.nodes[ours_out].log_text().len();
         ours.nodes[ours_out].move_to(&theirs.nodes[ours_out].data);
-        ours.nodes[ours_out].start();
-        let line = log_line(&ours.nodes[ours_out], log_before, &["belongs to cluster", "--member", "--data"]).await;
-        assert!(line.contains("cluster"), "{line}");
+        let before = leadership(&ours).await;
+        for _ in 0..times() {
+            let log_before = ours.nodes[ours_out].log_text().len();
+            ours.nodes[ours_out].start();
+            // One wrong address must not end a node that has a log. Its operator sees what is wrong.
+            log_line(&ours.nodes[ours_out], log_before, &["belongs to cluster", "--member", "--data"]).await;
+            assert!(!is_ready(&ours.client(0), ours_out).await);
+            if !ours.nodes[ours_out].has_exited() {
+                ours.nodes[ours_out].kill().await;
+            }
+            assert_eq!(leadership(&ours).await, before, "the leader and its term are the same");
+        }
         assert!(!is_ready(&ours.client(0), ours_out).await, "a node of another cluster is not ready here");
         assert_all_there(&ours.client(other)).await;
         ours.client(other).write(&Call::put("/v1/nodes/later", "x")).await;
 
-        if !ours.nodes[ours_out].has_exited() {
-            ours.nodes[ours_out].kill().await;
-        }
         ours.nodes[ours_out].move_to(&own);
         ours.restart(ours_out).await;
         assert_all_there(&ours.client(ours_out)).await;

@@ -5,6 +5,7 @@ use crate::harness::report;
 
 /// Every name that `FAIRHOLD_WITHOUT` accepts, and its meaning.
 const NAMES: &[(&str, &str)] = &[
+    ("baselines", "the programs of older cluster versions, which `./fairhold build-baseline` builds from the history"),
     ("go", "the Go tool chain, 1.19 or newer"),
     ("mounts", "mounted file systems, which only root can make"),
     ("namespaces", "user, PID and mount namespaces (unshare)"),
@@ -18,6 +19,7 @@ const NAMES: &[(&str, &str)] = &[
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Need(pub(crate) &'static str);
 
+pub(crate) const BASELINES: Need = Need("baselines");
 pub(crate) const MOUNTS: Need = Need("mounts");
 pub(crate) const NAMESPACES: Need = Need("namespaces");
 pub(crate) const NETWORKS: Need = Need("networks");
@@ -86,7 +88,7 @@ fn a_missing_requirement_fails_a_test_unless_it_is_named() {
     assert_eq!(MOUNTS.check(missing(), "users, mounts"), Ok(Err(line.to_owned())));
     let wrong = MOUNTS.check(Ok(7), "mount").expect_err("an unknown name");
     assert!(wrong.contains("names `mount`") && wrong.contains("mounts,namespaces"), "{wrong}");
-    for Need(name) in [MOUNTS, NAMESPACES, NETWORKS, PROMTOOL, TOOLS, USERS] {
+    for Need(name) in [BASELINES, MOUNTS, NAMESPACES, NETWORKS, PROMTOOL, TOOLS, USERS] {
         assert!(NAMES.iter().any(|(known, _)| *known == name), "{name}");
     }
 }

@@ -32,7 +32,9 @@ pub(super) fn run(setting: &Setting, operations: usize, clients: u64) -> Result<
     }
     let mut pairs = pairs(&sum, setting.seed).into_iter();
     for part in 0..PARTS_MAX {
-        let rounds: Vec<Vec<Fault>> = pairs.by_ref().take(ROUNDS).map(|(one, other)| vec![one, other]).collect();
+        let mut rounds: Vec<Vec<Fault>> = pairs.by_ref().take(ROUNDS).map(|(one, other)| vec![one, other]).collect();
+        // Once an upgrade is finished, there is no way back to the older program.
+        rounds.sort_by_key(|round| !round.iter().any(|fault| fault.changes_program()));
         if rounds.is_empty() || (sum.totals.operations >= operations && sum.class_pairs().len() == CLASS_PAIRS) {
             break;
         }
@@ -52,8 +54,8 @@ pub(super) fn run(setting: &Setting, operations: usize, clients: u64) -> Result<
     Ok(sum.end(&command, &own))
 }
 
-/// Pairs of different classes, of which there are five.
-const CLASS_PAIRS: usize = 10;
+/// Pairs of different classes, of which there are six.
+const CLASS_PAIRS: usize = 15;
 
 /// All pairs of faults of different classes that this machine can do, shuffled.
 fn pairs(sum: &Sum, seed: u64) -> Vec<(Fault, Fault)> {

@@ -60,7 +60,7 @@ pub(super) fn prepare(world: &mut World, faults: &[Fault]) {
         return;
     }
     let made = compile(&world.folder).and_then(|library| {
-        let ids = world.nodes();
+        let ids = world.machines();
         ids.into_iter().try_for_each(|id| {
             let path = control_path(&world.folder, id);
             fs::write(&path, [0; CONTROL_BYTES]).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -63,9 +63,9 @@ pub(super) fn prepare(world: &mut World, faults: &[Fault]) {
     if wanted.is_empty() {
         return;
     }
-    let mounted = world.nodes().into_iter().try_for_each(|id| mount_new(&disk_of(world, id)));
+    let mounted = world.machines().into_iter().try_for_each(|id| mount_new(&disk_of(world, id)));
     if let Err(why) = mounted {
-        for id in world.nodes() {
+        for id in world.machines() {
             unmount(&disk_of(world, id));
         }
         world.not_covered.extend(wanted.into_iter().map(|fault| (fault.name(), why.clone())));

@@ -16,6 +16,8 @@ pub(crate) enum Class {
     Disk,
     /// A resource is scarce.
     Squeeze,
+    /// Nothing is wrong: an operator changes the members, or their programs.
+    Operator,
 }
 
 macro_rules! faults {
@@ -100,6 +102,10 @@ faults! {
     CpuSqueeze => Squeeze "cpu-squeeze" "the leader gets a tenth of a processor",
     MemorySqueeze => Squeeze "memory-squeeze" "a follower gets hardly more memory than it has",
     SlowClients => Squeeze "slow-clients" "300 clients send the leader a byte a second",
+    RollUpgrade => Operator "roll-upgrade" "node after node is restarted with the newer program; half of them wait",
+    RollDowngrade => Operator "roll-downgrade" "the same with the older program",
+    AddRemove => Operator "add-remove" "a node joins on another machine, and then a member is removed",
+    ReplaceWiped => Operator "replace-wiped" "a follower loses its data, and a new node replaces it, there or on another machine",
 }
 
 /// Names of groups of faults.
@@ -124,6 +130,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Fault>, String> {
             "clock" => Some(of(Class::Clock)),
             "disk" => Some(of(Class::Disk)),
             "squeeze" => Some(of(Class::Squeeze)),
+            "operator" => Some(of(Class::Operator)),
             _ => None,
         };
         match (of_group, of_class, FAULTS.iter().find(|fault| fault.name() == name)) {
@@ -163,10 +170,28 @@ impl Fault {
         matches!(self, Fault::FastClock | Fault::SlowClock | Fault::FastFollowerClock | Fault::SlowFollowerClock)
     }
 
+    /// Whether it restarts nodes with another program.
+    pub(crate) fn changes_program(self) -> bool {
+        matches!(self, Fault::RollUpgrade | Fault::RollDowngrade)
+    }
+
+    /// Whether it changes the members, which the first cluster version cannot.
+    pub(crate) fn changes_members(self) -> bool {
+        matches!(self, Fault::AddRemove | Fault::ReplaceWiped)
+    }
+
     /// Whether it leaves a majority, so that operations must succeed.
     pub(crate) fn leaves_majority(self) -> bool {
         !self.stops_service() && self != Fault::LostAnswers
     }
+}
+
+/// The faults in the order in which each is injected alone. First those that change programs: once the upgrade is
+/// finished, there is no way back to the older program.
+pub(crate) fn alone(faults: &[Fault]) -> Vec<Fault> {
+    let mut faults = faults.to_vec();
+    faults.sort_by_key(|fault| !fault.changes_program());
+    faults
 }
 
 /// The next round once each fault has been injected alone: one fault, or a pair of different classes.
@@ -195,6 +220,13 @@ mod tests {
         assert_eq!(parse("none").unwrap(), []);
         assert_eq!(parse("all").unwrap().len(), FAULTS.len());
         assert!(parse("kil-leader").unwrap_err().contains("kil-leader"));
+    }
+
+    #[test]
+    fn programs_change_before_anything_else() {
+        let faults = parse("kill-leader,roll-downgrade,add-remove,roll-upgrade").unwrap();
+        assert_eq!(alone(&faults), [Fault::RollDowngrade, Fault::RollUpgrade, Fault::KillLeader, Fault::AddRemove]);
+        assert_eq!(parse("operator").unwrap().len(), 4);
     }
 
     #[test]

@@ -96,6 +96,7 @@ pub(super) async fn transfer_leader(world: &mut World) -> Injected {
     for _ in 0..TRANSFERS {
         let leader = world.leader().await?;
         let to = world.follower().await?;
+        let Some(to) = world.cluster.member_id(to).await else { continue };
         let request = Request::post("/v1/cluster/leader", &crate::new_key()).json(&json!({ "to": to }));
         let reply = world.cluster.http.ask(leader, &request.within(Duration::from_secs(2), Duration::ZERO)).await;
         done += usize::from(reply.status == 200);

@@ -1,6 +1,6 @@
 //! Fixed rounds for a campaign.
 
-use super::{Fault, Rhythm, World};
+use super::{Fault, Rhythm, World, upgrade};
 use crate::history::FaultSpan;
 
 /// The maximum number of attempts of a fault without effect.
@@ -13,6 +13,10 @@ impl World {
     pub(crate) async fn rounds(&mut self, rounds: &[Vec<Fault>], rhythm: Rhythm) {
         self.quiet(rhythm.quiet).await;
         for chosen in rounds {
+            // Rounds that change programs come first.
+            if !chosen.iter().any(|fault| fault.changes_program()) {
+                upgrade::finish(self).await;
+            }
             if chosen.is_empty() {
                 self.control(rhythm).await;
                 continue;
@@ -24,6 +28,7 @@ impl World {
                 }
             }
         }
+        upgrade::finish(self).await;
     }
 
     /// A period without a fault, for comparison.

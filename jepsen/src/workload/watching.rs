@@ -36,9 +36,10 @@ enum WatchEnd {
 }
 
 /// Watches everything at one server until it has shown the final revision. If this server lacks
-/// events because it restarted from a snapshot, watches them at another server, as the contract says.
+/// events because it restarted from a snapshot, watches them at another server, as the contract says. It does so, too,
+/// while the machine has no member of the cluster.
 pub(crate) async fn follow(node: usize, http: Http, shared: Arc<ClientShared>, mut rest: tokio::sync::watch::Receiver<u64>) {
-    let (mut from, mut at) = (None, node);
+    let (mut from, mut at) = (None, http.serving_from(node));
     loop {
         let followed = one_stream(node, at, &http, &shared, &mut from);
         let enough = async {
@@ -55,8 +56,8 @@ pub(crate) async fn follow(node: usize, http: Http, shared: Arc<ClientShared>, m
             () = enough => return,
         };
         at = match ended {
-            WatchEnd::Broken => node,
-            WatchEnd::Compacted => at % http.nodes() + 1,
+            WatchEnd::Broken => http.serving_from(node),
+            WatchEnd::Compacted => http.serving_from(at + 1),
         };
         tokio::time::sleep(AGAIN_AFTER).await;
     }

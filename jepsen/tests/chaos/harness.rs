@@ -19,7 +19,8 @@ const NOT_HERE: i32 = 3;
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
 /// How long a killed process may take to be gone.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
-/// This variable lists what a machine lacks, separated by commas: `networks` if root cannot create network namespaces.
+/// This variable lists what a machine lacks, separated by commas: `networks` if root cannot create network namespaces,
+/// `baselines` if the programs of older cluster versions cannot be built.
 const WITHOUT: &str = "FAIRHOLD_WITHOUT";
 
 /// Only one run at a time: two cores are just enough for one.
@@ -73,10 +74,26 @@ pub(crate) fn is_not_here(ended: &Ended) -> bool {
     if ended.code != Some(NOT_HERE) {
         return false;
     }
-    let excused = std::env::var(WITHOUT).is_ok_and(|names| names.split(',').any(|name| name.trim() == "networks"));
+    let excused = is_without("networks");
     assert!(excused, "root cannot make a run here; {WITHOUT}=networks lets the tests pass without any:\n{}", ended.said);
     tell(&ended.said);
     true
+}
+
+fn is_without(what: &str) -> bool {
+    std::env::var(WITHOUT).is_ok_and(|names| names.split(',').any(|name| name.trim() == what))
+}
+
+/// Whether the program of the first cluster version is in the target folder. If not, that is a failure unless it is
+/// named.
+pub(crate) fn has_baseline() -> bool {
+    let path = PathBuf::from(env!("CARGO_BIN_EXE_fairhold-jepsen")).with_file_name("../baseline-1/fairhold");
+    let (found, path) = (path.is_file(), path.display());
+    assert!(found || is_without("baselines"), "there is no {path}: run ./fairhold build-baseline");
+    if !found {
+        tell(&format!("not covered here: an upgrade: there is no {path}"));
+    }
+    found
 }
 
 impl Harness {

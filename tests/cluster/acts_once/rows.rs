@@ -74,7 +74,10 @@ impl Stage {
                 self.of_nodes(operation).await
             }
             "openSession" | "endSession" | "keepAlive" | "keepAliveMany" => self.of_sessions(operation).await,
-            "handOver" | "takeSnapshot" => self.of_the_cluster(operation),
+            "handOver" | "takeSnapshot" | "finalizeUpgrade" => self.of_the_cluster(operation),
+            "createJoinToken" | "revokeJoinToken" | "setMember" | "removeMember" | "setSettings" => {
+                self.of_members(operation).await
+            }
             _ => panic!("{route} ({operation}) has no row: add how its first try arrives late, and how its caller undoes it"),
         };
         Row { route: route.to_owned(), operation: operation.to_owned(), ..row }
@@ -252,10 +255,48 @@ impl Stage {
         }
     }
 
+    async fn of_members(&self, operation: &str) -> Row {
+        let key = new_key();
+        let create = |ttl: &str| Call::post("/v1/cluster/join-tokens").json(&json!({ "ttl": ttl }));
+        let revoke = |answer: &Answer| Call::delete(&format!("/v1/cluster/join-tokens/{}", answer.number("number")));
+        match operation {
+            "createJoinToken" => {
+                let other = Other::Refused(create("2h").key(&key));
+                let row = row(create("1h").key(&key), 201, other, vec![], ("created a join token", "revoked it"));
+                Row { undo: Box::new(move |answer: &Answer| vec![revoke(answer)]), ..row }
+            }
+            "revokeJoinToken" => {
+                let created = self.client.send(&create("1h")).await.expect_status(201);
+                let words = ("revoked a join token", "created another one");
+                row(revoke(&created), 204, Other::None("the number in the path is the key"), vec![create("3h")], words)
+            }
+            "setMember" => {
+                let set = |zone: &str| Call::patch(&format!("/v1/cluster/members/{}", self.other)).json(&json!({ "zone": zone }));
+                let other = Other::Refused(set("c").key(&key));
+                row(set("a").key(&key), 200, other, vec![set("b")], ("set the zone of a member", "set another one"))
+            }
+            "removeMember" => {
+                let words = ("was refused: there is no such member", "nothing");
+                let no_member = Call::delete("/v1/cluster/members/99");
+                row(no_member, 404, Other::None("the id in the path is the key: no node gets it again"), vec![], words)
+            }
+            _ => {
+                let set = |timing: &str| Call::patch("/v1/cluster/settings").json(&json!({ "timing": timing }));
+                let other = Other::Refused(set("wan").key(&key));
+                row(set("metro").key(&key), 200, other, vec![set("lan")], ("set the timing profile", "set another one"))
+            }
+        }
+    }
+
     fn of_the_cluster(&self, operation: &str) -> Row {
         if operation == "takeSnapshot" {
             let words = ("took a snapshot of one server", "nothing: the state is the same");
             return row(Call::post("/v1/cluster/snapshot"), 200, Other::None("there is only one such request"), vec![], words);
+        }
+        if operation == "finalizeUpgrade" {
+            let words = ("raised the cluster's version", "nothing: the version never falls");
+            let finalize = Call::post("/v1/cluster/upgrade/finalize").json(&json!({ "to": 2 }));
+            return row(finalize, 200, Other::None("a repeated request does nothing"), vec![], words);
         }
         let key = new_key();
         let lead = |id: usize| Call::post("/v1/cluster/leader").json(&json!({ "to": id }));

@@ -1,0 +1,253 @@
+//! The guides for operators, run as they stand: every block of a page that is marked for the shell, in order. The machines
+//! are folders of this one, with their own `/var`, `/etc`, `/usr` and ports.
+
+use crate::harness::{LONG, free_ports, report, run_exclusive};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
+
+const HOSTS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+/// The ports of a machine, as the pages have them, and their distance from the first free port here.
+const PORTS: [(u16, u16); 2] = [(7171, 0), (7271, 100)];
+const KEYS: &str = "--peer-key-file /etc/fairhold/peer.key --admin-token-file /etc/fairhold/admin.token";
+const FOLDERS: [&str; 3] = ["/var/", "/etc/", "/usr/"];
+const PROGRAM: &str = env!("CARGO_BIN_EXE_fairhold");
+
+/// A block of a page, without its indentation.
+fn blocks(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    for line in page.lines() {
+        let text = line.trim_start();
+        match &mut open {
+            None if text == "```sh" => open = Some((line.len() - text.len(), String::new())),
+            None => {}
+            Some(_) if text == "```" => found.extend(open.take().map(|(_, block)| block)),
+            Some((indentation, block)) => *block += &format!("{}\n", line.get(*indentation..).unwrap_or_default()),
+        }
+    }
+    found
+}
+
+/// The machine that a block names in its first line.
+fn machine(block: &str) -> &str {
+    block.lines().next().and_then(|line| line.strip_prefix("# on ")).expect("the first line names the machine")
+}
+
+struct Machines {
+    root: TempDir,
+    port: u16,
+    /// What the page exports, for every further block.
+    exported: String,
+    /// The nodes, by the machine on which they were started.
+    nodes: BTreeMap<String, Child>,
+}
+
+impl Machines {
+    /// Three nodes, as on the page about three machines.
+    async fn start() -> Machines {
+        let offsets: Vec<u16> = PORTS.iter().flat_map(|(_, from)| (0..6).map(move |host| from + host)).collect();
+        let port = free_ports(&offsets);
+        let root = tempfile::tempdir().expect("a folder");
+        for host in HOSTS {
+            let machine = root.path().join(host);
+            for folder in ["var/lib", "etc/fairhold", "usr/local/bin"] {
+                fs::create_dir_all(machine.join(folder)).expect("a folder");
+            }
+            for name in ["usr/local/bin/fairhold", "fairhold-new"] {
+                symlink(PROGRAM, machine.join(name)).expect("a link");
+            }
+            // Both machines are this one.
+            write(&machine.join("usr/local/bin/scp"), "#!/bin/sh\nexec cp \"$@\"\n", 0o700);
+        }
+        for host in &HOSTS[..3] {
+            let folder = root.path().join(host).join("etc/fairhold");
+            write(&folder.join("peer.key"), &"0123456789abcdef".repeat(4), 0o600);
+            write(&folder.join("admin.token"), &"fedcba9876543210".repeat(4), 0o600);
+        }
+        let mut machines = Machines { root, port, exported: String::new(), nodes: BTreeMap::new() };
+        for host in &HOSTS[..3] {
+            machines.start_node(host).await;
+        }
+        for host in &HOSTS[..3] {
+            machines.run(&format!("# on {host}\nfairhold cluster ready -e http://{host}:7171 --timeout 60s\n")).await;
+        }
+        machines
+    }
+
+    /// Starts a node with its first command.
+    async fn start_node(&mut self, host: &str) {
+        let id = HOSTS.iter().position(|known| *known == host).expect("a machine") + 1;
+        let members = "--member 1=http://a:7171,a:7271 --member 2=http://b:7171,b:7271 --member 3=http://c:7171,c:7271";
+        self.run(&format!("# on {host}\nfairhold serve --id {id} --data /var/lib/fairhold {members} {KEYS}\n")).await;
+    }
+
+    /// A script for one of the machines.
+    fn localized(&self, block: &str, host: &str) -> String {
+        let root = self.root.path().display();
+        let mut text = format!("{}{block}", self.exported);
+        for (number, other) in (0..).zip(HOSTS) {
+            for (port, from) in PORTS {
+                text = text.replace(&format!("{other}:{port}"), &format!("127.0.0.1:{}", self.port + from + number));
+            }
+            for folder in FOLDERS {
+                text = text.replace(&format!(" {other}:{folder}"), &format!(" {root}/{other}{folder}"));
+            }
+        }
+        for folder in FOLDERS {
+            for before in [" ", "=", "*"] {
+                text = text.replace(&format!("{before}{folder}"), &format!("{before}{root}/{host}{folder}"));
+            }
+        }
+        // A node replaces its shell, so that its exit code is the one of the script.
+        text.replace("\nfairhold serve", "\nexec fairhold serve")
+    }
+
+    fn command(&self, block: &str) -> Command {
+        let host = machine(block);
+        let folder = self.root.path().join(host);
+        // In a file: `pgrep -f` must not find the text in the command line of the shell.
+        let script = tempfile::Builder::new().suffix(".sh").tempfile_in(&folder).expect("a file").into_temp_path();
+        let script = script.keep().expect("the file stays");
+        fs::write(&script, self.localized(block, host)).expect("the script is written");
+        let path = format!("{}:{}", folder.join("usr/local/bin").display(), std::env::var("PATH").unwrap_or_default());
+        let mut command = Command::new("bash");
+        command.args(["-euo", "pipefail"]).arg(script).current_dir(&folder).env("PATH", path).env("no_proxy", "*");
+        command.env_remove("FAIRHOLD_ENDPOINT").stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+
+    /// Runs a block to its end; a node is started, and stays.
+    async fn run(&mut self, block: &str) {
+        if block.starts_with("export ") {
+            self.exported += block;
+            return;
+        }
+        let mut command = self.command(block);
+        if block.contains("\nfairhold serve ") {
+            let log = fs::File::create(self.root.path().join(machine(block)).join("log")).expect("a file");
+            let node = command.stdout(Stdio::null()).stderr(log).spawn().expect("bash starts");
+            self.nodes.insert(machine(block).to_owned(), node);
+            return;
+        }
+        let output = command.output().await.expect("bash runs");
+        let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{block}\nprinted {printed}\nand the nodes said {}", self.logs());
+    }
+
+    fn logs(&self) -> String {
+        let log = |host: &str| fs::read_to_string(self.root.path().join(host).join("log")).unwrap_or_default();
+        HOSTS.iter().map(|host| format!("\n{host}: {}", log(host))).collect()
+    }
+
+    /// The exit code of the node on this machine.
+    async fn ended(&mut self, host: &str) -> Option<i32> {
+        let mut node = self.nodes.remove(host).expect("a node was started there");
+        let ended = tokio::time::timeout(Duration::from_secs(60), node.wait()).await;
+        ended.unwrap_or_else(|_| panic!("the node on {host} still runs: {}", self.logs())).expect("it ends").code()
+    }
+}
+
+fn write(path: &Path, text: &str, mode: u32) {
+    fs::write(path, text).expect("a file");
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its mode");
+}
+
+#[test]
+fn a_dead_machine_is_replaced_with_the_three_commands_of_the_guide() {
+    let page = blocks(include_str!("../../docs/guides/replace-a-machine.md"));
+    let [export, replace, copy, serve, members, rest @ ..] = page.as_slice() else { panic!("other blocks: {page:#?}") };
+    assert!(replace.contains("cluster replace") && copy.contains("scp") && serve.contains("fairhold serve"), "{page:#?}");
+    run_exclusive(LONG, async {
+        let mut machines = Machines::start().await;
+        machines.nodes.remove("b").expect("a node").kill().await.expect("it is killed");
+        machines.run(export).await;
+        let mut replacing = machines.command(replace).stderr(Stdio::piped()).spawn().expect("bash starts");
+        let mut lines = BufReader::new(replacing.stderr.take().expect("its output")).lines();
+        let mut said = String::new();
+        while !said.contains("waiting for the new node") {
+            let line = lines.next_line().await.expect("it can be read");
+            said += &format!("{}\n", line.unwrap_or_else(|| panic!("it ended: {said}\n{}", machines.logs())));
+        }
+        machines.run(copy).await;
+        machines.run(serve).await;
+        while let Some(line) = lines.next_line().await.expect("it can be read") {
+            said += &format!("{line}\n");
+        }
+        let status = replacing.wait().await.expect("it ends");
+        assert!(status.success() && said.ends_with("done: node 4 has replaced node 2\n"), "{said}\n{}", machines.logs());
+        report(&format!("the progress of a replacement:\n{said}"));
+        machines.run(members).await;
+        for block in rest {
+            machines.run(block).await;
+        }
+        // The dead machine comes back.
+        machines.start_node("b").await;
+        assert_eq!(machines.ended("b").await, Some(3), "{}", machines.logs());
+    });
+}
+
+#[test]
+fn a_cluster_grows_and_shrinks_with_the_commands_of_the_guide() {
+    run_exclusive(LONG, async {
+        let mut machines = Machines::start().await;
+        for block in blocks(include_str!("../../docs/guides/grow-and-shrink.md")) {
+            machines.run(&block).await;
+            if block.contains("cluster remove 5") {
+                assert_eq!(machines.ended("e").await, Some(3), "{}", machines.logs());
+                assert_eq!(machines.ended("d").await, Some(3), "{}", machines.logs());
+            }
+        }
+        machines.run("# on a\nfairhold cluster members | grep -qE '^3.*(follower|leader).*http://f:7171'\n").await;
+    });
+}
+
+#[test]
+fn the_commands_about_regions_work() {
+    run_exclusive(LONG, async {
+        let mut machines = Machines::start().await;
+        for block in blocks(include_str!("../../docs/guides/regions.md")) {
+            machines.run(&block).await;
+        }
+        machines.run("# on a\nfairhold cluster members | grep -q 'http://a:7171.*80.*east'\n").await;
+    });
+}
+
+#[test]
+fn the_commands_about_an_upgrade_work_with_an_equal_program() {
+    run_exclusive(LONG, async {
+        let mut machines = Machines::start().await;
+        // The disk of this machine may be nearly full, which `doctor` reports as a failure.
+        let page = blocks(include_str!("../../docs/guides/upgrade.md"));
+        for block in page.iter().filter(|block| !block.contains("fairhold doctor")) {
+            machines.run(block).await;
+            if block.contains("pkill") {
+                assert_eq!(machines.ended("b").await, Some(0), "{}", machines.logs());
+            } else if block.contains("./fairhold-new /usr") {
+                machines.start_node("b").await;
+            }
+        }
+        machines.run("# on b\n[ ! -L /usr/local/bin/fairhold ]\n").await;
+    });
+}
+
+#[test]
+fn every_block_of_a_guide_names_its_machine() {
+    for file in fs::read_dir("../../docs/guides").expect("the guides are there") {
+        let path = file.expect("a file").path();
+        let page = fs::read_to_string(&path).expect("a page is UTF-8");
+        for block in blocks(&page).iter().filter(|block| !block.starts_with("export ")) {
+            assert!(HOSTS.contains(&machine(block)), "{}: {block}", path.display());
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! All three nodes are replaced one by one, while programs run that were given the first three addresses: a Rust client
+//! that holds one lock and takes another again and again, and `fairhold lock`.
+
+use crate::{
+    client::Call,
+    harness::{Cluster, LONG, NODES, eventually, pass_time, report, run_exclusive},
+    lock_command::fairhold,
+    members::{ids, view},
+    trial,
+};
+use fairhold_client::{Client, Error};
+use serde_json::json;
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::task::JoinHandle;
+
+const LOCK: &str = "section";
+const HELD: &str = "held-by-a-client";
+const COMMAND: &str = "held-by-a-command";
+const TASKS: usize = 4;
+/// The `ttl` of the locks that are held throughout.
+const TTL: Duration = Duration::from_secs(5);
+/// How many sections show that the clients go on.
+const BUSY: usize = 20;
+const GOES_ON_WITHIN: Duration = Duration::from_secs(60);
+/// Clients read who the members are every 90 s at most, and within 15 s after an unknown node leads.
+const KNOWN_AFTER: (Duration, Duration) = (Duration::from_secs(16), Duration::from_secs(100));
+
+/// What the sections under one lock show: never two at once, and each token larger than the one before.
+#[derive(Debug, Default)]
+struct Sections {
+    over: AtomicBool,
+    done: AtomicUsize,
+    inside: AtomicU64,
+    last_token: AtomicU64,
+}
+
+async fn work(client: Client, sections: Arc<Sections>) {
+    while !sections.over.load(Ordering::SeqCst) {
+        let shared = Arc::clone(&sections);
+        let done: Result<(), Error> = client
+            .lock(LOCK)
+            .run(|held| async move {
+                let token = held.token().expect("it was just granted").0;
+                assert_eq!(shared.inside.swap(token, Ordering::SeqCst), 0, "two were inside");
+                let before = shared.last_token.swap(token, Ordering::SeqCst);
+                assert!(before < token, "token {token} came after {before}");
+                tokio::task::yield_now().await;
+                assert_eq!(shared.inside.swap(0, Ordering::SeqCst), token, "another task came in");
+            })
+            .await;
+        done.unwrap_or_else(|error| panic!("an error reached a caller without a deadline: {error:?}"));
+        sections.done.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Waits until the clients have completed some more sections.
+async fn wait_until_busy(sections: &Sections, tasks: &[JoinHandle<()>]) {
+    let before = sections.done.load(Ordering::SeqCst);
+    eventually("the clients go on", GOES_ON_WITHIN, || async {
+        assert!(!tasks.iter().any(JoinHandle::is_finished), "a client has ended");
+        (sections.done.load(Ordering::SeqCst) >= before + BUSY).then_some(())
+    })
+    .await;
+}
+
+#[test]
+fn clients_of_the_first_three_nodes_go_on_when_all_three_have_been_replaced() {
+    run_exclusive(2 * LONG, async {
+        let mut cluster = Cluster::start().await;
+        let urls = cluster.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",");
+        let client = Client::new(urls.as_str()).expect("a client");
+        let guard = client.lock(HELD).ttl(TTL).await.expect("the lock is free");
+        let token = guard.token().expect("it is held");
+        let file = cluster.folder().join("token-of-the-command");
+        let script = format!("echo $FAIRHOLD_TOKEN > {}; read line; echo done", file.display());
+        let mut command = fairhold(&urls, &["--ttl", "5s", COMMAND, "--", "sh", "-c", &script]);
+        let mut command = command.stdin(std::process::Stdio::piped()).spawn().expect("fairhold lock starts");
+        let of_command = eventually("the command runs", GOES_ON_WITHIN, || async {
+            fs::read_to_string(&file).ok()?.trim().parse::<u64>().ok()
+        })
+        .await;
+        let sections = Arc::new(Sections::default());
+        let tasks: Vec<_> = (0..TASKS).map(|_| tokio::spawn(work(client.clone(), Arc::clone(&sections)))).collect();
+        wait_until_busy(&sections, &tasks).await;
+
+        cluster.expect_elections(2 * NODES, "a leader hands over before it is replaced");
+        let mut new = Vec::new();
+        for index in 0..NODES {
+            let joined = cluster.replace(index).await;
+            new.push(joined);
+            if trial::size(true, false) {
+                // So clients soon learn of the new member. In the long form they find it out by themselves.
+                let to = json!({ "to": cluster.nodes[joined].id });
+                let moved = cluster.client(joined).send(&Call::post("/v1/cluster/leader").json(&to)).await;
+                assert!(moved.status == 200 || moved.code() == "already_leader", "{moved:?}");
+            }
+            wait_until_busy(&sections, &tasks).await;
+            assert!(guard.is_held() && guard.token() == Ok(token), "the client lost its lock");
+            assert!(command.try_wait().expect("it can be asked").is_none(), "the command lost its lock");
+            if index + 1 < NODES {
+                pass_time(trial::size(KNOWN_AFTER.0, KNOWN_AFTER.1)).await;
+            }
+        }
+        let now = cluster.client(new[0]);
+        assert_eq!(ids(&view(&now).await, "members"), [4, 5, 6], "none of the first three is left");
+        assert!(cluster.nodes[..NODES].iter().all(|node| !node.runs()), "their processes have ended");
+        // Longer than the ttl, so each lock was renewed at a new node.
+        pass_time(2 * TTL).await;
+        wait_until_busy(&sections, &tasks).await;
+        for (lock, token) in [(HELD, token.0), (COMMAND, of_command)] {
+            assert!(now.fence_passes(lock, token).await, "{lock} is still held with token {token}");
+        }
+        assert!(guard.is_held() && guard.token() == Ok(token));
+
+        sections.over.store(true, Ordering::SeqCst);
+        for task in tasks {
+            task.await.expect("a client works to its end");
+        }
+        report(&format!("client_follows: {} sections while all nodes were replaced", sections.done.load(Ordering::SeqCst)));
+        guard.release().await.expect("it releases");
+        drop(command.stdin.take());
+        let output = command.wait_with_output().await.expect("it ends");
+        assert!(output.status.success(), "{output:?}");
+        client.settled().await;
+        for lock in [LOCK, HELD, COMMAND] {
+            let shown = now.send(&Call::get(&format!("/v1/locks/{lock}"))).await.expect_status(200);
+            assert_eq!(shown.json["holders"].as_array().map(Vec::len), Some(0), "{lock}: {shown:?}");
+        }
+    });
+}
