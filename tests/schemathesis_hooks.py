@@ -88,6 +88,9 @@ def keep_to_the_words_of_nodes(case, parameters):
 def keep_to_the_words_of_watches(case, parameters):
     if case.operation.path != "/v1/watch":
         return
+    if is_on(parameters.get("cluster")):
+        for name in ["path", "recursive", "children", "lock", "locks", "session", "sessions", "initial"]:
+            parameters.drop(name)
     if is_on(parameters.get("recursive")):
         parameters.drop("children")
     if parameters.get("path") is None:

@@ -20,12 +20,13 @@ use std::{
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  fairhold watch                                 all changes
+  fairhold watch                                 all changes of nodes, locks and sessions
   fairhold watch /app --initial                  a node and all nodes below it, starting with the current state
   fairhold watch --lock orders --below -o ndjson     the lock orders and all locks below it
-  fairhold watch --session 41                    a session and its grants")]
+  fairhold watch --session 41                    a session and its grants
+  fairhold watch --cluster                       the members of the cluster")]
 pub(crate) struct WatchArgs {
-    /// Path of a node to watch with all nodes below it [default: everything]
+    /// Path of a node to watch with all nodes below it [default: all nodes, locks and sessions]
     path: Option<String>,
     /// Watch only the node at PATH
     #[arg(long, requires = "path", conflicts_with = "children")]
@@ -48,6 +49,9 @@ pub(crate) struct WatchArgs {
     /// Watch all sessions
     #[arg(long)]
     sessions: bool,
+    /// Watch the cluster: its members, their settings, the timing profile and the version
+    #[arg(long, conflicts_with_all = ["path", "locks", "lock", "session", "sessions", "initial"])]
+    cluster: bool,
     /// Start at this revision, inclusive [default: now]
     #[arg(long, value_name = "REVISION", conflicts_with = "initial")]
     from: Option<u64>,
@@ -77,6 +81,7 @@ pub(crate) fn main(args: &WatchArgs) -> ExitCode {
         }
         watch = if args.locks { watch.locks() } else { watch };
         watch = if args.sessions { watch.sessions() } else { watch };
+        watch = if args.cluster { watch.cluster() } else { watch };
         watch = if args.initial { watch.initial() } else { watch };
         let reports_start = !args.remote.connect.quiet && io::stderr().is_terminal();
         follow(starting_at(watch, args.from), args.remote.output, reports_start).await
@@ -126,9 +131,9 @@ fn write_line(line: &str, requested: Option<OutputFormat>) -> io::Result<()> {
     }
 }
 
-/// Revision, type, and path, lock or session, then the other fields as `name=value`, separated by tabs.
+/// Revision, type, and path, lock, session or member, then the other fields as `name=value`, separated by tabs.
 fn describe(event: &Value) -> String {
-    let subject = ["path", "lock", "session"].into_iter().find(|field| !event[*field].is_null()).unwrap_or("-");
+    let subject = ["path", "lock", "session", "member"].into_iter().find(|field| !event[*field].is_null()).unwrap_or("-");
     let mut cells = vec![cell(event, "revision"), cell(event, "type"), cell(event, subject)];
     let rest = event.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     cells.extend(
@@ -146,5 +151,7 @@ mod tests {
         let event = serde_json::json!({"revision": 7, "type": "granted", "lock": "deploy", "token": 7});
         assert_eq!(describe(&event), "7\tgranted\tdeploy\ttoken=7\n");
         assert_eq!(describe(&serde_json::json!({"revision": 8, "type": "deleted", "path": "/a"})), "8\tdeleted\t/a\n");
+        let joining = serde_json::json!({"revision": 9, "type": "joining", "member": 5, "role": "voter", "replaces": 2});
+        assert_eq!(describe(&joining), "9\tjoining\t5\treplaces=2\trole=voter\n");
     }
 }

@@ -41,7 +41,7 @@ impl Client {
     }
 }
 
-/// A watch to start: choose what to watch, then `.await` it. By default it watches everything.
+/// A watch to start: choose what to watch, then `.await` it. By default it watches all nodes, locks and sessions.
 #[derive(Debug, Clone)]
 #[must_use = "a watch starts when this is awaited"]
 pub struct Watch {
@@ -115,6 +115,14 @@ impl Watch {
     /// Watches every session.
     pub fn sessions(mut self) -> Watch {
         self.parameters.push("sessions".to_owned());
+        self
+    }
+
+    /// Watches the cluster itself: its members, their settings, the timing profile, and the version. Such a watch watches
+    /// nothing else, and cannot start with [`initial`](Watch::initial): start it, wait for its first bookmark, and then
+    /// read [`Cluster::members`](crate::Cluster::members).
+    pub fn cluster(mut self) -> Watch {
+        self.parameters.push("cluster".to_owned());
         self
     }
 

@@ -131,6 +131,7 @@ impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
                 | Event::Proclaimed { .. }
                 | Event::Vacated { .. }
                 | Event::LockForgotten { .. }
+                | Event::Cluster(_)
                 | Event::NodeCreated { .. }
                 | Event::NodeChanged { .. }
                 | Event::NodeDeleted { .. }

@@ -132,7 +132,9 @@ impl SimLine {
                 SimLine::new(Subject::Lock(lock.to_string()), "proclaimed", &fields)
             }
             Event::Vacated { lock, grant } => SimLine::new(Subject::Lock(lock.to_string()), "vacated", &[number(grant)]),
-            Event::Attached { .. }
+            // Only a watch of the cluster shows it.
+            Event::Cluster(_)
+            | Event::Attached { .. }
             | Event::Holds { .. }
             | Event::ChildrenChanged { .. }
             | Event::Upgrading { .. }
@@ -184,7 +186,8 @@ pub(crate) fn lock_of(event: &Event) -> Option<&LockName> {
         | Event::NodeCreated { .. }
         | Event::NodeChanged { .. }
         | Event::NodeDeleted { .. }
-        | Event::ChildrenChanged { .. } => None,
+        | Event::ChildrenChanged { .. }
+        | Event::Cluster(_) => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     State,
     change::{Change, Effect},
-    command::{Answer, Applied, Command, Outcome, Rejection},
+    command::{Answer, Applied, ClusterEvent, Command, Event, Outcome, Rejection},
 };
 use fairhold_types::{ClusterId, ClusterVersion, Revision};
 
@@ -94,7 +94,7 @@ impl Change<'_> {
                 Ok(self.record_removal(*node, *incarnation, *ids_through))
             }
             Command::SetMember(request) => self.set_member(request),
-            Command::SetTiming { key, timing, by: _, at: _ } => self.set_timing(*timing, *key),
+            Command::SetTiming { key, timing, by, at: _ } => self.set_timing(*timing, by, *key),
         }
     }
 
@@ -112,6 +112,7 @@ impl Change<'_> {
             return Effect::Unchanged(Outcome::Nothing);
         }
         self.state.version = to;
+        self.events.push(Event::Cluster(ClusterEvent::Finalized { version: to }));
         Effect::Changed(Outcome::Done)
     }
 

@@ -6,7 +6,7 @@
 pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, SessionKey, Sweepable, Transact, WriteKey};
 pub use crate::{
     admin_request::{Break, Revoke, SetLock},
-    event::Event,
+    event::{ClusterEvent, Event},
     membership::{AdmitNode, CreateJoinToken, JoinTokenFault, RequestRemoval, SetMember},
     outcome::{Answer, Applied, HeldGrant, Outcome, Queued},
     rejection::{Blocked, HolderFacts, Rejection},

@@ -3,7 +3,9 @@
 //! Events are neither logged nor sent between nodes: each node derives them from the commands.
 
 use crate::value::Value;
-use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Path, SessionNumber};
+use fairhold_types::{
+    ClusterVersion, EndReason, FencingToken, GrantNumber, LockName, MemberRole, NodeId, Path, SessionNumber, Timing,
+};
 use serde::{Deserialize, Serialize};
 
 /// A fact about a change, for watchers and waiters. Events carry public numbers, never secret ids.
@@ -196,5 +198,61 @@ pub enum Event {
         by: String,
         /// The reason; may be empty.
         reason: String,
+    },
+    /// The members of the cluster, their settings, or its version changed.
+    Cluster(ClusterEvent),
+}
+
+/// A fact about a change of the cluster. A membership entry of Raft is none: it takes no revision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClusterEvent {
+    /// A node was admitted, and is about to become a member.
+    Joining {
+        /// Its id.
+        node: NodeId,
+        /// The role that it will have.
+        role: MemberRole,
+        /// The member that it replaces.
+        replaces: Option<NodeId>,
+    },
+    /// The join of a node is done: it is a member.
+    Joined {
+        /// Its id.
+        node: NodeId,
+        /// Its role.
+        role: MemberRole,
+    },
+    /// An administrator requested the removal of a node.
+    Removing {
+        /// Its id.
+        node: NodeId,
+        /// The administrator's client, such as `curl@127.0.0.1`.
+        by: String,
+    },
+    /// A node is no longer a member, and never will be again.
+    Removed {
+        /// Its id.
+        node: NodeId,
+        /// The administrator's client, or the node that replaced it; may be empty.
+        by: String,
+    },
+    /// An administrator changed the priority, the zone or the addresses of a member.
+    MemberSet {
+        /// Its id.
+        node: NodeId,
+        /// The administrator's client.
+        by: String,
+    },
+    /// An administrator changed the timing profile.
+    TimingSet {
+        /// The profile. Each node uses it from its next start on.
+        timing: Timing,
+        /// The administrator's client, or `formation`.
+        by: String,
+    },
+    /// An upgrade was finalized.
+    Finalized {
+        /// The version of the cluster from now on.
+        version: ClusterVersion,
     },
 }

@@ -563,7 +563,7 @@ const MEMBERS: u64 = 3_000;
 
 #[test]
 fn changes_of_members_agree_with_the_model() {
-    let kinds = ["JoinTokenCreated", "Admitted", "JoinToken", "JoinTokensFull", "JoinsFull", "IdempotencyMismatch"];
+    let kinds = ["JoinTokenCreated", "Admitted", "JoinToken", "JoinTokensFull", "JoinsFull", "IdempotencyMismatch", "Cluster"];
     let kinds = [&kinds[..], &OF_MEMBERS.map(|(name, _)| name)].concat();
     // 48,000 commands, and 320,000 in the long form.
     run_all(MEMBERS..MEMBERS + if is_long() { 200 } else { 30 }, 1_600, |_| Profile::Membership, &kinds);

@@ -223,6 +223,7 @@ fn event_text(applied: &Applied, alone: bool) -> String {
         | Event::UpgradeEnded { .. }
         | Event::Proclaimed { .. }
         | Event::Vacated { .. }
+        | Event::Cluster(_)
         | Event::Broken { .. } => None,
     });
     let shown: Vec<String> = shown.collect();

@@ -1,8 +1,8 @@
 //! The lines of a watch (`GET /v1/watch`): one JSON object for each event.
 
 use crate::{
-    Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, dto::GrantState, problem::Facts,
-    problem::Problem,
+    ClusterVersion, Code, EndReason, FencingToken, GrantNumber, LockName, MemberRole, NodeId, Path, Revision, SessionNumber,
+    Timing, dto::GrantState, problem::Facts, problem::Problem,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -195,6 +195,63 @@ pub enum What {
         /// How it ended.
         reason: SessionEnd,
     },
+    /// A new node of the cluster was admitted, and is about to become a member.
+    #[serde(rename = "joining")]
+    MemberJoining {
+        /// Its id.
+        member: NodeId,
+        /// The role that it will have.
+        role: MemberRole,
+        /// The member that it replaces.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        replaces: Option<NodeId>,
+    },
+    /// The join of a new node is done: it is a member.
+    #[serde(rename = "joined")]
+    MemberJoined {
+        /// Its id.
+        member: NodeId,
+        /// Its role.
+        role: MemberRole,
+    },
+    /// An administrator requested the removal of a node of the cluster.
+    #[serde(rename = "removing")]
+    MemberRemoving {
+        /// Its id.
+        member: NodeId,
+        /// The administrator's client, such as `curl@127.0.0.1`.
+        by: String,
+    },
+    /// A node of the cluster is no longer a member, and never will be again.
+    #[serde(rename = "removed")]
+    MemberRemoved {
+        /// Its id.
+        member: NodeId,
+        /// The administrator's client, or the node that replaced it; may be empty.
+        by: String,
+    },
+    /// An administrator changed the priority, the zone or the addresses of a member: `GET /v1/cluster/members`.
+    #[serde(rename = "set")]
+    MemberSet {
+        /// Its id.
+        member: NodeId,
+        /// The administrator's client, such as `curl@127.0.0.1`.
+        by: String,
+    },
+    /// The cluster has another timing profile. Each node uses it from its next start on.
+    #[serde(rename = "set")]
+    TimingSet {
+        /// The profile.
+        timing: Timing,
+        /// The administrator's client, such as `curl@127.0.0.1`, or `formation`.
+        by: String,
+    },
+    /// An upgrade was finalized.
+    #[serde(rename = "finalized")]
+    UpgradeFinalized {
+        /// The cluster's version from now on.
+        cluster_version: ClusterVersion,
+    },
     /// A node of the tree that was there when the watch began.
     #[serde(rename = "initial")]
     NodeThere {
@@ -299,6 +356,13 @@ mod tests {
                 r#""ended","lock":"deploy","number":41,"session":40,"reason":"released""#,
             ),
             (What::SessionEnded { session, reason: SessionEnd::Expired }, r#""ended","session":40,"reason":"expired""#),
+            (
+                What::MemberJoining { member: 4, role: MemberRole::Voter, replaces: Some(2) },
+                r#""joining","member":4,"role":"voter","replaces":2"#,
+            ),
+            (What::MemberJoined { member: 4, role: MemberRole::Learner }, r#""joined","member":4,"role":"learner""#),
+            (What::TimingSet { timing: Timing::Wan, by: "ci".to_owned() }, r#""set","timing":"wan","by":"ci""#),
+            (What::UpgradeFinalized { cluster_version: ClusterVersion(2) }, r#""finalized","cluster_version":2"#),
             (What::NodeThere { path, version: 0 }, r#""initial","path":"/jobs/a","version":0"#),
             (What::Bookmark, r#""bookmark""#),
         ] {

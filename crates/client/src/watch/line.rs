@@ -2,7 +2,8 @@
 
 use crate::{error::Error, problem::ProblemBody};
 use fairhold_types::{
-    Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber,
+    ClusterVersion, Code, EndReason, FencingToken, GrantNumber, LockName, MemberRole, NodeId, Path, Revision, SessionNumber,
+    Timing,
     dto::GrantState,
     watch::{SessionEnd, WatchLine, What},
 };
@@ -45,6 +46,11 @@ struct LineFields {
     ttl: Option<String>,
     name: Option<String>,
     state: Option<GrantState>,
+    member: Option<NodeId>,
+    role: Option<MemberRole>,
+    replaces: Option<NodeId>,
+    timing: Option<Timing>,
+    cluster_version: Option<ClusterVersion>,
     retryable: Option<bool>,
     status: Option<u16>,
 }
@@ -74,6 +80,9 @@ fn failure(fields: &LineFields, text: &[u8]) -> Parsed {
 
 /// The change, according to the fields that are present.
 fn what(fields: LineFields) -> Option<What> {
+    if fields.path.is_none() && fields.lock.is_none() && fields.session.is_none() {
+        return of_cluster(fields);
+    }
     let LineFields { kind, path, version, lock, number, session, owner, token, reason, by, delay, ttl, name, state, .. } = fields;
     Some(match (kind.as_str(), path, lock, session) {
         ("created", Some(path), None, None) => What::NodeCreated { path },
@@ -105,6 +114,21 @@ fn what(fields: LineFields) -> Option<What> {
         ("changed", None, None, Some(session)) => What::SessionChanged { session, ttl: ttl? },
         ("ended", None, None, Some(session)) => What::SessionEnded { session, reason: word::<SessionEnd>(reason?)? },
         ("initial", None, None, Some(session)) => What::SessionThere { session, ttl: ttl?, name: name? },
+        _ => return None,
+    })
+}
+
+/// The change of the cluster.
+fn of_cluster(fields: LineFields) -> Option<What> {
+    let LineFields { kind, member, role, replaces, timing, cluster_version, by, .. } = fields;
+    Some(match (kind.as_str(), member, timing) {
+        ("joining", Some(member), None) => What::MemberJoining { member, role: role?, replaces },
+        ("joined", Some(member), None) => What::MemberJoined { member, role: role? },
+        ("removing", Some(member), None) => What::MemberRemoving { member, by: by? },
+        ("removed", Some(member), None) => What::MemberRemoved { member, by: by? },
+        ("set", Some(member), None) => What::MemberSet { member, by: by? },
+        ("set", None, Some(timing)) => What::TimingSet { timing, by: by? },
+        ("finalized", None, None) => What::UpgradeFinalized { cluster_version: cluster_version? },
         _ => return None,
     })
 }
@@ -145,6 +169,14 @@ mod tests {
             What::SessionChanged { session, ttl: ttl.clone() },
             What::SessionEnded { session, reason: SessionEnd::Expired },
             What::SessionThere { session, ttl, name: "worker".to_owned() },
+            What::MemberJoining { member: 5, role: MemberRole::Voter, replaces: Some(2) },
+            What::MemberJoining { member: 5, role: MemberRole::Learner, replaces: None },
+            What::MemberJoined { member: 5, role: MemberRole::Voter },
+            What::MemberRemoving { member: 5, by: "ops".to_owned() },
+            What::MemberRemoved { member: 5, by: String::new() },
+            What::MemberSet { member: 5, by: "ops".to_owned() },
+            What::TimingSet { timing: Timing::Wan, by: "ops".to_owned() },
+            What::UpgradeFinalized { cluster_version: ClusterVersion(2) },
         ] {
             let line = WatchLine::new(Revision(7), what);
             let text = serde_json::to_vec(&line).unwrap();

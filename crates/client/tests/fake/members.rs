@@ -2,13 +2,14 @@
 
 use crate::{
     SECOND,
-    server::{Action, Server, problem},
+    server::{Action, CLUSTER, Server, problem},
 };
 use fairhold_client::{
-    Client, Code, Error, JoinTokenNumber, Timing,
+    Client, Code, Error, JoinTokenNumber, MemberRole, Revision, Timing, WatchEvent,
     types::{
         call::{CreateJoinToken, MemberPriority, SetMember},
         dto::JoinPhase,
+        watch::{WatchLine, What},
     },
 };
 use serde_json::{Value, json};
@@ -70,6 +71,29 @@ async fn the_members_are_read_and_changed() {
     cluster.remove_member(3).await.unwrap();
     let refused = cluster.remove_member(2).await;
     assert!(matches!(refused, Err(Error::Refused { code: Some(Code::WouldLoseQuorum), .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_watch_of_the_cluster_reports_who_comes_and_goes_and_continues_at_its_revision() {
+    let lines = [
+        json!({"revision": 9, "type": "joining", "member": 4, "role": "voter", "replaces": 2}),
+        json!({"revision": 10, "type": "removed", "member": 2, "by": "replaced by node 4"}),
+        json!({"revision": 11, "type": "bookmark"}),
+    ];
+    let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let server = Server::start(move |request, _| match request.line.starts_with("GET /v1/watch?cluster&from=9 ") {
+        true => Action::Foreign(200, CLUSTER, body.clone()),
+        false => Action::Hang,
+    })
+    .await;
+    let mut watching = server.client(10 * SECOND).watch().cluster().from(Revision(9)).await.unwrap();
+    let joining = What::MemberJoining { member: 4, role: MemberRole::Voter, replaces: Some(2) };
+    let removed = What::MemberRemoved { member: 2, by: "replaced by node 4".to_owned() };
+    for (revision, what) in [(9, joining), (10, removed)] {
+        assert_eq!(watching.next().await, Some(Ok(WatchEvent::Change(WatchLine::new(Revision(revision), what)))));
+    }
+    assert_eq!(watching.next().await, Some(Ok(WatchEvent::Bookmark(Revision(11)))));
+    server.wait_for_requests("GET /v1/watch?cluster&from=12 ", 1).await;
 }
 
 #[tokio::test]

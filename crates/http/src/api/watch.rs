@@ -21,6 +21,7 @@ use fairhold_node::{
     watch::{InitialItem, NodeWatch, RevisionChanges, WatchItem, WatchStart},
     watch_filter::WatchFilter,
 };
+use fairhold_state::command::ClusterEvent;
 use fairhold_types::{
     Path, Revision, SessionNumber, call, duration,
     watch::{WatchLine, What},
@@ -45,6 +46,9 @@ pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
 /// What to watch: each parameter adds to it; without any, everything.
 fn filters(params: &call::Watch) -> Result<Vec<WatchFilter>, Problem> {
     let call::Watch { recursive, children, .. } = *params;
+    if params.cluster {
+        return of_cluster(params);
+    }
     if recursive && children {
         return Err(Problem::bad_request("pass either recursive or children, not both: everything below a node, or one level"));
     }
@@ -75,6 +79,20 @@ fn filters(params: &call::Watch) -> Result<Vec<WatchFilter>, Problem> {
     } else {
         filters
     })
+}
+
+/// The filter of a watch of the cluster, which watches nothing else.
+fn of_cluster(params: &call::Watch) -> Result<Vec<WatchFilter>, Problem> {
+    let call::Watch { path, recursive, children, lock, locks, session, sessions, cluster: _, from: _, initial, consistency: _ } =
+        params;
+    let named = path.is_some() || lock.is_some() || session.is_some();
+    if named || *recursive || *children || *locks || *sessions {
+        return Err(Problem::bad_request("pass cluster alone: watch nodes, locks and sessions with another request"));
+    }
+    if *initial {
+        return Err(Problem::bad_request("pass cluster without initial: start the watch, and then read GET /v1/cluster/members"));
+    }
+    Ok(vec![WatchFilter::Cluster])
 }
 
 /// A browser that reconnects repeats its parameters and names the last event that it received.
@@ -167,6 +185,19 @@ fn of_change(change: Change) -> What {
         Change::SessionOpened { session, timeout_ms } => What::SessionOpened { session, ttl: span(timeout_ms) },
         Change::SessionChanged { session, timeout_ms } => What::SessionChanged { session, ttl: span(timeout_ms) },
         Change::SessionEnded { session, reason } => What::SessionEnded { session, reason },
+        Change::Cluster(event) => of_cluster_event(*event),
+    }
+}
+
+fn of_cluster_event(event: ClusterEvent) -> What {
+    match event {
+        ClusterEvent::Joining { node, role, replaces } => What::MemberJoining { member: node, role, replaces },
+        ClusterEvent::Joined { node, role } => What::MemberJoined { member: node, role },
+        ClusterEvent::Removing { node, by } => What::MemberRemoving { member: node, by },
+        ClusterEvent::Removed { node, by } => What::MemberRemoved { member: node, by },
+        ClusterEvent::MemberSet { node, by } => What::MemberSet { member: node, by },
+        ClusterEvent::TimingSet { timing, by } => What::TimingSet { timing, by },
+        ClusterEvent::Finalized { version } => What::UpgradeFinalized { cluster_version: version },
     }
 }
 
@@ -213,11 +244,18 @@ mod tests {
             ("lock=orders%2F42&recursive&path=/a", vec![WatchFilter::Subtree(a), WatchFilter::LocksBelow(lock)]),
             ("locks&lock=x&sessions&session=7", vec![WatchFilter::Locks, WatchFilter::Sessions]),
             ("session=7", vec![WatchFilter::Session(SessionNumber(7))]),
+            ("cluster", vec![WatchFilter::Cluster]),
+            ("cluster&from=7&consistency=local", vec![WatchFilter::Cluster]),
         ] {
             assert_eq!(filters_of(query).unwrap(), wanted, "{query}");
         }
         for wrong in ["recursive", "children", "path=/a&recursive&children", "path=a", "path=/locks/a", "lock=a&children"] {
             assert!(filters_of(wrong).is_err(), "{wrong} was accepted");
+        }
+        for other in ["path=/a", "recursive", "children", "lock=a", "locks", "session=7", "sessions", "initial"] {
+            let refused = filters_of(&format!("cluster&{other}")).unwrap_err();
+            let text = format!("{refused:?}");
+            assert!(text.contains("pass cluster "), "{other}: {text}");
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{examples::GRANT_ID, problems};
 use crate::{edge::answer, edge::stream::StreamFormat};
 use fairhold_types::{
-    Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, dto,
+    ClusterVersion, Code, EndReason, FencingToken, GrantNumber, LockName, MemberRole, Path, Revision, SessionNumber, Timing, dto,
     election::{self, Leader},
     hold,
     problem::Problem,
@@ -53,7 +53,7 @@ pub(super) fn watched() -> [Lines; 2] {
                 | watch::What::Error(_)
         )
     };
-    let lines = tree(&path).into_iter().chain(locks(&lock)).chain(rest(&path, lock));
+    let lines = tree(&path).into_iter().chain(locks(&lock)).chain(cluster()).chain(rest(&path, lock));
     in_both_formats(lines.map(|what| {
         let (revision, goes_on) = (Revision(58), goes_on(&what));
         (watch::WatchLine { revision, what }, goes_on.then_some(revision))
@@ -117,6 +117,19 @@ fn locks(lock: &LockName) -> Vec<watch::What> {
     ]
 }
 
+fn cluster() -> Vec<watch::What> {
+    let (member, role, by) = (5, MemberRole::Voter, || BY.to_owned());
+    vec![
+        watch::What::MemberJoining { member, role, replaces: Some(2) },
+        watch::What::MemberJoined { member, role },
+        watch::What::MemberRemoving { member, by: by() },
+        watch::What::MemberRemoved { member, by: by() },
+        watch::What::MemberSet { member, by: by() },
+        watch::What::TimingSet { timing: Timing::Wan, by: by() },
+        watch::What::UpgradeFinalized { cluster_version: ClusterVersion(2) },
+    ]
+}
+
 fn rest(path: &Path, lock: LockName) -> Vec<watch::What> {
     let (number, session, owner) = (NUMBER, SESSION, OWNER.to_owned());
     let (ttl, name) = (|| "15s".to_owned(), "worker-3".to_owned());
@@ -140,7 +153,8 @@ fn in_both_formats<L: Serialize>(lines: impl Iterator<Item = (L, Option<Revision
     for (line, id) in lines {
         let (mut name, json) = named(&line, "type");
         if plain.iter().any(|(other, _)| *other == name) {
-            let subject = ["lock", "session"].into_iter().find(|subject| !json[*subject].is_null()).unwrap_or_default();
+            let subject =
+                ["lock", "session", "member", "timing"].into_iter().find(|subject| !json[*subject].is_null()).unwrap_or_default();
             name = format!("{name}_{subject}");
         }
         let mut event = Vec::new();

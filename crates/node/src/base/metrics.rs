@@ -138,6 +138,7 @@ impl<I: Instant> NodeMetrics<I> {
                 | Event::Proclaimed { .. }
                 | Event::Vacated { .. }
                 | Event::LockForgotten { .. }
+                | Event::Cluster(_)
                 | Event::NodeCreated { .. }
                 | Event::NodeChanged { .. }
                 | Event::NodeDeleted { .. }

@@ -129,6 +129,8 @@ impl InitialPart {
                 let others = all.iter().filter(|other| **other != filter).cloned().collect();
                 return vec![InitialPart::Sessions { filter, after }, InitialPart::Grants { session, after: None, others }];
             }
+            // Raft's membership is the list of members, and the state has only its changes.
+            WatchFilter::Cluster => return Vec::new(),
             WatchFilter::Sessions => return vec![InitialPart::Sessions { filter, after: SessionNumber(0) }],
         };
         vec![InitialPart::Tree { filter, from, after: None }]

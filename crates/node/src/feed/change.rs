@@ -1,7 +1,12 @@
 //! Changes as the ring keeps them for watches: numbers and versions, but no secret ids, and no values except those that
 //! leaders proclaim.
 
-use fairhold_state::{State, command::Event, record::Contender, value::Value};
+use fairhold_state::{
+    State,
+    command::{ClusterEvent, Event},
+    record::Contender,
+    value::Value,
+};
 use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, watch::SessionEnd};
 use std::sync::Arc;
 
@@ -125,6 +130,8 @@ pub enum Change {
         /// How it ended.
         reason: SessionEnd,
     },
+    /// The members of the cluster, their settings, or its version changed. Rare, so it is boxed.
+    Cluster(Box<ClusterEvent>),
 }
 
 /// A contender, as watchers of its lock see it.
@@ -149,6 +156,7 @@ pub(crate) enum Subject<'a> {
     Grant(&'a LockName, SessionNumber),
     Leader(&'a LockName),
     Session(SessionNumber),
+    Cluster,
 }
 
 impl Change {
@@ -187,6 +195,7 @@ impl Change {
             Event::SessionClosed { session } => Change::SessionEnded { session: *session, reason: SessionEnd::Closed },
             Event::SessionExpired { session } => Change::SessionEnded { session: *session, reason: SessionEnd::Expired },
             Event::NodeDeleted { path, .. } => Change::NodeDeleted(path.clone()),
+            Event::Cluster(event) => Change::Cluster(Box::new(event.clone())),
             // The child's own event reports it; an upgrade is reported when it is granted; attempts concern only their
             // callers.
             Event::Upgrading { .. }
@@ -215,6 +224,7 @@ impl Change {
             Change::SessionOpened { session, .. }
             | Change::SessionChanged { session, .. }
             | Change::SessionEnded { session, .. } => Subject::Session(*session),
+            Change::Cluster(_) => Subject::Cluster,
         }
     }
 
@@ -227,6 +237,7 @@ impl Change {
                 lock.as_str().len() + by.len() + reason.len()
             }
             Change::Proclaimed { leader, value, .. } => leader.lock.as_str().len() + leader.owner.len() + value.len(),
+            Change::Cluster(event) => size_of::<ClusterEvent>() + text_of(event).len(),
             Change::NodeCreated(_)
             | Change::NodeChanged { .. }
             | Change::NodeDeleted(_)
@@ -241,10 +252,21 @@ impl Change {
             | Change::SessionEnded { .. } => match self.subject() {
                 Subject::Node(path) => path.as_str().len(),
                 Subject::Lock(lock) | Subject::Grant(lock, _) | Subject::Leader(lock) => lock.as_str().len(),
-                Subject::Session(_) => 0,
+                Subject::Session(_) | Subject::Cluster => 0,
             },
         };
         size_of::<Change>() + TEXT_OVERHEAD + text
+    }
+}
+
+/// The text of an event of the cluster, if it has one.
+fn text_of(event: &ClusterEvent) -> &str {
+    match event {
+        ClusterEvent::Removing { by, .. }
+        | ClusterEvent::Removed { by, .. }
+        | ClusterEvent::MemberSet { by, .. }
+        | ClusterEvent::TimingSet { by, .. } => by,
+        ClusterEvent::Joining { .. } | ClusterEvent::Joined { .. } | ClusterEvent::Finalized { .. } => "",
     }
 }
 

@@ -24,6 +24,8 @@ pub enum WatchFilter {
     Session(SessionNumber),
     /// Every session.
     Sessions,
+    /// The members of the cluster, their settings, and its version.
+    Cluster,
 }
 
 impl WatchFilter {
@@ -41,19 +43,27 @@ impl WatchFilter {
                 lock == other || is_below(lock.as_str(), other.as_str())
             }
             (WatchFilter::Locks, Subject::Lock(_) | Subject::Grant(..) | Subject::Leader(_))
-            | (WatchFilter::Sessions, Subject::Session(_)) => true,
+            | (WatchFilter::Sessions, Subject::Session(_))
+            | (WatchFilter::Cluster, Subject::Cluster) => true,
             (WatchFilter::Session(session), Subject::Session(other) | Subject::Grant(_, other)) => *session == other,
             (
                 WatchFilter::Node(_) | WatchFilter::Children(_) | WatchFilter::Subtree(_),
-                Subject::Lock(_) | Subject::Grant(..) | Subject::Leader(_) | Subject::Session(_),
+                Subject::Lock(_) | Subject::Grant(..) | Subject::Leader(_) | Subject::Session(_) | Subject::Cluster,
             )
             | (
                 WatchFilter::Lock(_) | WatchFilter::LocksBelow(_) | WatchFilter::Locks | WatchFilter::Leader(_),
-                Subject::Node(_) | Subject::Session(_),
+                Subject::Node(_) | Subject::Session(_) | Subject::Cluster,
             )
             | (WatchFilter::Leader(_), Subject::Lock(_) | Subject::Grant(..))
-            | (WatchFilter::Session(_) | WatchFilter::Sessions, Subject::Node(_) | Subject::Lock(_) | Subject::Leader(_))
-            | (WatchFilter::Sessions, Subject::Grant(..)) => false,
+            | (
+                WatchFilter::Session(_) | WatchFilter::Sessions,
+                Subject::Node(_) | Subject::Lock(_) | Subject::Leader(_) | Subject::Cluster,
+            )
+            | (WatchFilter::Sessions, Subject::Grant(..))
+            | (
+                WatchFilter::Cluster,
+                Subject::Node(_) | Subject::Lock(_) | Subject::Grant(..) | Subject::Leader(_) | Subject::Session(_),
+            ) => false,
         }
     }
 
@@ -90,6 +100,7 @@ impl WatchFilter {
                 filters
             }
             Subject::Session(session) => vec![WatchFilter::Session(session), WatchFilter::Sessions],
+            Subject::Cluster => vec![WatchFilter::Cluster],
         }
     }
 }
@@ -109,7 +120,7 @@ mod tests {
         let paths: Vec<Path> = ["/", "/a", "/ab", "/a/b", "/a/b/c", "/a-b"].map(|path| Path::parse(path).unwrap()).into();
         let locks: Vec<LockName> = ["a", "ab", "a/b", "a/b/c", "a-b"].map(|lock| LockName::parse(lock).unwrap()).into();
         let sessions = [SessionNumber(1), SessionNumber(2)];
-        let mut filters = vec![WatchFilter::Locks, WatchFilter::Sessions];
+        let mut filters = vec![WatchFilter::Locks, WatchFilter::Sessions, WatchFilter::Cluster];
         filters.extend(paths.iter().flat_map(|path| {
             [WatchFilter::Node(path.clone()), WatchFilter::Children(path.clone()), WatchFilter::Subtree(path.clone())]
         }));
@@ -122,7 +133,7 @@ mod tests {
         let grants = locks.iter().flat_map(|lock| sessions.map(|session| Subject::Grant(lock, session)));
         let subjects = subjects.chain(grants);
         let mut covered = 0;
-        for subject in subjects.chain(sessions.map(Subject::Session)) {
+        for subject in subjects.chain(sessions.map(Subject::Session)).chain([Subject::Cluster]) {
             let found = WatchFilter::of(subject);
             for filter in &filters {
                 assert_eq!(filter.covers(subject), found.contains(filter), "{filter:?} and {subject:?}");

@@ -151,7 +151,7 @@ impl<I: Instant> Timers<I> {
             }
             Event::Attached { .. } | Event::Broken { .. } => {}
             Event::Downgraded { .. } | Event::Upgrading { .. } | Event::UpgradeEnded { .. } => {}
-            Event::Proclaimed { .. } | Event::Vacated { .. } => {}
+            Event::Proclaimed { .. } | Event::Vacated { .. } | Event::Cluster(_) => {}
             Event::NodeCreated { .. } | Event::NodeChanged { .. } | Event::NodeDeleted { .. } | Event::ChildrenChanged { .. } => {
                 self.sweeps.observe(state, event, now)
             }

@@ -123,7 +123,8 @@ impl Echoes {
             | Event::UpgradeEnded { .. }
             | Event::Proclaimed { .. }
             | Event::Vacated { .. }
-            | Event::Holds { .. } => Ok(()),
+            | Event::Holds { .. }
+            | Event::Cluster(_) => Ok(()),
         }
     }
 }

@@ -124,7 +124,8 @@ fn shown(event: &Event) -> Option<(u64, Option<String>)> {
         | Event::Upgrading { .. }
         | Event::UpgradeEnded { .. }
         | Event::Proclaimed { .. }
-        | Event::Vacated { .. } => return None,
+        | Event::Vacated { .. }
+        | Event::Cluster(_) => return None,
     })
 }
 

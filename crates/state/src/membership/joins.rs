@@ -3,6 +3,7 @@
 use super::{AdmitNode, Join, JoinToken, JoinTokenFault, Membership};
 use crate::{
     change::{Change, Effect},
+    event::{ClusterEvent, Event},
     outcome::Outcome,
     rejection::Rejection,
 };
@@ -103,17 +104,19 @@ impl Change<'_> {
         if let Some(token) = membership.tokens.get_mut(&request.token).filter(|_| !standing) {
             token.used_by = Some((node, request.incarnation));
         }
+        self.events.push(Event::Cluster(ClusterEvent::Joining { node, role, replaces: request.replaces }));
         Ok(Effect::Changed(Admission { node, role, replaces: request.replaces }.outcome()))
     }
 
     /// Ends a join that is done. From now on the address of the node is the one that the cluster has set.
     pub(crate) fn settle_join(&mut self, node: NodeId) -> Effect {
-        if self.state.membership.join(node).is_none() {
+        let Some(role) = self.state.membership.join(node).map(|join| join.role) else {
             return Effect::Unchanged(Outcome::Nothing);
-        }
+        };
         let membership = Arc::make_mut(&mut self.state.membership);
         membership.joins.remove(&node);
         membership.set_addresses.insert(node);
+        self.events.push(Event::Cluster(ClusterEvent::Joined { node, role }));
         Effect::Changed(Outcome::Done)
     }
 }

@@ -3,6 +3,7 @@
 use super::{Membership, Removal, Removed, RequestRemoval};
 use crate::{
     change::{Change, Effect},
+    event::{ClusterEvent, Event},
     outcome::Outcome,
 };
 use fairhold_types::{Incarnation, NodeId, limits};
@@ -41,6 +42,7 @@ impl Change<'_> {
         let membership = Arc::make_mut(&mut self.state.membership);
         membership.count_ids(request.ids_through, node);
         membership.removals.insert(node, Removal { by: request.by.clone(), requested_at: request.at });
+        self.events.push(Event::Cluster(ClusterEvent::Removing { node, by: request.by.clone() }));
         Effect::Changed(Outcome::Done)
     }
 
@@ -57,8 +59,9 @@ impl Change<'_> {
         membership.set_addresses.remove(&node);
         let of_join = membership.joins.remove(&node).map(|join| join.incarnation);
         let incarnation = incarnation.or(of_join);
-        membership.removed.insert(node, Removed { incarnation, revision: self.revision, by, at: self.at });
+        membership.removed.insert(node, Removed { incarnation, revision: self.revision, by: by.clone(), at: self.at });
         membership.forget_oldest_removals();
+        self.events.push(Event::Cluster(ClusterEvent::Removed { node, by }));
         Effect::Changed(Outcome::Done)
     }
 }

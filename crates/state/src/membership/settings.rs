@@ -3,6 +3,7 @@
 use super::{Membership, Placement, SetMember};
 use crate::{
     change::{Change, Effect},
+    event::{ClusterEvent, Event},
     outcome::Outcome,
     rejection::Rejection,
     write::WriteKey,
@@ -33,26 +34,28 @@ impl Change<'_> {
         if let Some(zone) = &request.zone {
             placement.zone = Some(zone.clone()).filter(|zone| !zone.is_empty());
         }
-        let marks_address = request.address_set && !self.state.membership.has_set_address(node);
-        let changed = placement != before || marks_address;
+        // A second change of its address is a change too, although the state does not have the address.
+        let changed = placement != before || request.address_set;
         if changed {
             let membership = Arc::make_mut(&mut self.state.membership);
             membership.set_placement(node, placement);
-            if marks_address {
+            if request.address_set {
                 membership.set_addresses.insert(node);
             }
+            self.events.push(Event::Cluster(ClusterEvent::MemberSet { node, by: request.by.clone() }));
         }
         Ok(self.end_setting(changed, request.key))
     }
 
     /// Sets the timing profile of the cluster.
-    pub(crate) fn set_timing(&mut self, timing: Timing, key: Option<WriteKey>) -> Result<Effect, Rejection> {
+    pub(crate) fn set_timing(&mut self, timing: Timing, by: &str, key: Option<WriteKey>) -> Result<Effect, Rejection> {
         if self.was_set_before(key)? {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
         let changed = self.state.membership.timing() != timing;
         if changed {
             Arc::make_mut(&mut self.state.membership).timing = timing;
+            self.events.push(Event::Cluster(ClusterEvent::TimingSet { timing, by: by.to_owned() }));
         }
         Ok(self.end_setting(changed, key))
     }

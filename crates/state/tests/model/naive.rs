@@ -9,17 +9,17 @@ pub(crate) mod shown;
 use crate::naive_membership::{MembershipMistakes, NaiveMembership};
 use crate::naive_tree::{NaiveTree, Now, TreeMistakes};
 use fairhold_state::command::{
-    Acquire, AdmitNode, Blocked, Break, Claimant, Command, Condition, CreateJoinToken, Event, HeldGrant, HolderFacts, IfBusy,
-    JoinTokenFault, Lifetime, Meta, OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection,
-    Revoke, SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
+    Acquire, AdmitNode, Blocked, Break, Claimant, ClusterEvent, Command, Condition, CreateJoinToken, Event, HeldGrant,
+    HolderFacts, IfBusy, JoinTokenFault, Lifetime, Meta, OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim,
+    Queued, Rejection, Revoke, SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
 };
 use fairhold_state::{
     record::{Moment, Revocation},
     statistics::Statistics,
 };
 use fairhold_types::{
-    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, HoldingEnd, JoinTokenNumber, LockName, Mode, NodeId, Path,
-    Revision, SessionId, SessionNumber, limits, time::WallMillis,
+    ClusterId, ClusterVersion, EndReason, FencingToken, GrantId, GrantNumber, HoldingEnd, JoinTokenNumber, LockName, Mode,
+    NodeId, Path, Revision, SessionId, SessionNumber, limits, time::WallMillis,
 };
 use std::collections::BTreeMap;
 
@@ -289,6 +289,8 @@ impl Naive {
             self.revision += 1;
             self.drop_numbers();
         }
+        let of_members = std::mem::take(&mut self.members.events);
+        self.facts.extend(of_members.into_iter().map(Event::Cluster));
         (result, std::mem::take(&mut self.facts))
     }
 
@@ -359,11 +361,11 @@ impl Naive {
                 Ok(self.change_members(|members| members.record_removal(*node, *incarnation, *ids_through, now)))
             }
             Command::SetMember(order) => self.set_member(order),
-            Command::SetTiming { key: Some(key), timing, by: _, at: _ } => self.once(key, |naive| {
-                naive.members.set_timing(*timing);
+            Command::SetTiming { key: Some(key), timing, by, at: _ } => self.once(key, |naive| {
+                naive.members.set_timing(*timing, by);
             }),
-            Command::SetTiming { key: None, timing, by: _, at: _ } => {
-                Ok(self.change_members(|members| members.set_timing(*timing)))
+            Command::SetTiming { key: None, timing, by, at: _ } => {
+                Ok(self.change_members(|members| members.set_timing(*timing, by)))
             }
         }
     }
@@ -507,6 +509,7 @@ impl Naive {
             return Outcome::Nothing;
         }
         self.raised += 1;
+        self.members.events.push(ClusterEvent::Finalized { version: ClusterVersion(to) });
         self.done()
     }
 

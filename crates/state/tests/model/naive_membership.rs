@@ -1,7 +1,7 @@
 //! The model's rules about members: lists of join tokens, joins and removals that are searched from end to end.
 
 use fairhold_state::{
-    command::{AdmitNode, CreateJoinToken, JoinTokenFault, Outcome, Rejection, RequestRemoval, SetMember},
+    command::{AdmitNode, ClusterEvent, CreateJoinToken, JoinTokenFault, Outcome, Rejection, RequestRemoval, SetMember},
     membership::{Join, JoinToken, Membership, Placement, Removal, Removed},
 };
 use fairhold_types::{Incarnation, JoinTokenNumber, Revision, Timing, time::WallMillis};
@@ -32,6 +32,8 @@ pub(crate) struct NaiveMembership {
     zones: Vec<(u64, String)>,
     addresses: Vec<u64>,
     timing: Timing,
+    /// The events of the change so far.
+    pub(crate) events: Vec<ClusterEvent>,
 }
 
 /// What the machine's record must be, in every part.
@@ -192,11 +194,14 @@ impl NaiveMembership {
         for (_, token) in self.tokens.iter_mut().filter(|(number, token)| *number == order.token.0 && !token.standing) {
             token.used_by = Some((node, order.incarnation));
         }
+        self.events.push(ClusterEvent::Joining { node, role: token.role, replaces: order.replaces });
         Ok((Outcome::Admitted { node, role: token.role, replaces: order.replaces }, true))
     }
 
     pub(crate) fn settle(&mut self, node: u64) -> bool {
-        let is_joining = find(&self.joins, node).is_some();
+        let join = find(&self.joins, node).cloned();
+        let is_joining = join.is_some();
+        self.events.extend(join.map(|join| ClusterEvent::Joined { node, role: join.role }));
         self.joins.retain(|(joining, _)| *joining != node);
         if is_joining && !self.mistakes.a_settled_address_is_not_set {
             self.addresses.push(node);
@@ -210,6 +215,7 @@ impl NaiveMembership {
         }
         self.highest = self.highest.max(order.ids_through).max(order.node);
         self.removals.push((order.node, Removal { by: order.by.clone(), requested_at: order.at }));
+        self.events.push(ClusterEvent::Removing { node: order.node, by: order.by.clone() });
         true
     }
 
@@ -231,6 +237,7 @@ impl NaiveMembership {
             (None, None) => String::new(),
         };
         let incarnation = incarnation.or_else(|| find(&self.joins, node).map(|join| join.incarnation));
+        self.events.push(ClusterEvent::Removed { node, by: by.clone() });
         self.removed.push((node, Removed { incarnation, revision: Revision(now.0), by, at: now.1 }));
         self.joins.retain(|(other, _)| *other != node);
         self.removals.retain(|(other, _)| *other != node);
@@ -260,10 +267,14 @@ impl NaiveMembership {
         if order.address_set {
             self.addresses.push(order.node);
         }
-        self.facts() != before
+        let changed = order.address_set || self.facts() != before;
+        self.events.extend(changed.then(|| ClusterEvent::MemberSet { node: order.node, by: order.by.clone() }));
+        changed
     }
 
-    pub(crate) fn set_timing(&mut self, timing: Timing) -> bool {
-        std::mem::replace(&mut self.timing, timing) != timing
+    pub(crate) fn set_timing(&mut self, timing: Timing, by: &str) -> bool {
+        let changed = std::mem::replace(&mut self.timing, timing) != timing;
+        self.events.extend(changed.then(|| ClusterEvent::TimingSet { timing, by: by.to_owned() }));
+        changed
     }
 }

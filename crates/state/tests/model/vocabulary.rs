@@ -100,6 +100,7 @@ impl KnownNames {
             | Event::NodeChanged { path, .. }
             | Event::NodeDeleted { path, .. }
             | Event::ChildrenChanged { path, .. } => note(&mut self.paths, path.clone()),
+            Event::Cluster(_) => {}
         }
     }
 

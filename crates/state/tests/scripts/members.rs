@@ -10,7 +10,7 @@
 use crate::language::{Fallible, key, number, word};
 use fairhold_state::{
     State,
-    command::{AdmitNode, Command, CreateJoinToken, RequestRemoval, SetMember},
+    command::{AdmitNode, ClusterEvent, Command, CreateJoinToken, RequestRemoval, SetMember},
     membership::{JoinToken, Placement},
 };
 use fairhold_types::{Incarnation, JoinTokenNumber, MemberRole, NodeId, duration, time::WallMillis};
@@ -96,6 +96,18 @@ fn create(args: &mut ArgumentConsumer<'_>, at: WallMillis) -> Fallible<Command> 
 
 pub(crate) fn in_place_of(replaces: Option<NodeId>) -> String {
     replaces.map(|node| format!(" in place of node {node}")).unwrap_or_default()
+}
+
+pub(crate) fn event(event: &ClusterEvent) -> String {
+    match event {
+        ClusterEvent::Joining { node, role, replaces } => format!("node {node} joining as a {role}{}", in_place_of(*replaces)),
+        ClusterEvent::Joined { node, role } => format!("node {node} joined as a {role}"),
+        ClusterEvent::Removing { node, by } => format!("node {node} to be removed by {by}"),
+        ClusterEvent::Removed { node, by } => format!("node {node} removed by {by:?}"),
+        ClusterEvent::MemberSet { node, by } => format!("node {node} set by {by}"),
+        ClusterEvent::TimingSet { timing, by } => format!("timing {timing} set by {by}"),
+        ClusterEvent::Finalized { version } => format!("cluster version {version}"),
+    }
 }
 
 fn token(number: JoinTokenNumber, token: &JoinToken) -> String {

@@ -45,6 +45,7 @@ fn event(names: &Names, event: &Event) -> String {
             format!("{lock} #{grant} leads token={token} version={version} value={}", String::from_utf8_lossy(value))
         }
         Event::Vacated { lock, grant } => format!("{lock} #{grant} leads no more"),
+        Event::Cluster(event) => members::event(event),
     }
 }
 

@@ -35,6 +35,10 @@ pub struct Watch {
     /// Every session.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sessions: bool,
+    /// The members of the cluster, their settings, and its version; with no other parameter of these, and without
+    /// `initial`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cluster: bool,
     /// Start at this revision, at most the next one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub from: Option<PositiveNumber>,
