@@ -160,6 +160,7 @@ pub(crate) async fn waits_for_room(cluster: &Cluster, node: usize) {
     assert_eq!(client.send_to(node, &at("/livez")).await.expect("it answers").status, 200);
     let refused = client.send_to(node, &at("/v1/locks/any")).await.expect("it answers");
     assert_eq!((refused.status, refused.json["retryable"].as_bool()), (503, Some(true)), "{refused:?}");
+    assert!(refused.header("fairhold-cluster").is_some(), "its data directory names its cluster: {refused:?}");
     // During some more checks of the disk.
     pass_time(Duration::from_millis(2500)).await;
     let log = newest_log(cluster, node);

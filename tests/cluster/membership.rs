@@ -1,7 +1,7 @@
 //! A cluster grows and shrinks under load, learners become voters, members move, and wrong changes are refused.
 
 use crate::{
-    client::{Call, Client, Grant, new_key},
+    client::{Call, Client, Grant, new_key, whole},
     fairness::assert_in_order,
     harness::{
         Cluster, LONG, Origin, SHORT, all, eventually, free_port, pass_time, program, report, run_exclusive, run_parallel,
@@ -10,7 +10,9 @@ use crate::{
     members::{CHANGED_WITHIN, assert_same_state, create_token, delete, ids, patch, rows, settled, silent, view},
     pace::assert_within,
     rolling_restart::{COUNTER, queue},
+    strangers::log_line,
     trial,
+    watching::Watching,
 };
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -297,6 +299,92 @@ fn a_timing_profile_counts_from_the_next_start_and_sets_the_shortest_ttl() {
         client.write(&Call::put("/v1/nodes/later", "x")).await;
         let timing = client.send(&Call::get("/v1/cluster/timing")).await.expect_status(200);
         assert_eq!(timing.string("timing"), "metro", "{timing:?}");
+    });
+}
+
+/// The next events of a watch of the cluster.
+async fn next_changes(watching: &mut Watching, count: usize) -> Vec<Value> {
+    let mut changes = Vec::new();
+    while changes.len() < count {
+        changes.push(watching.next_event().await);
+    }
+    changes
+}
+
+#[test]
+fn a_watch_of_the_cluster_tells_its_changes_in_order_and_replays_them() {
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let mut watching = Watching::open(&client, 0, "cluster").await;
+        watching.expect("bookmark").await;
+        // Neither of them is a change of the cluster.
+        client.write(&Call::put("/v1/nodes/kept", "x")).await;
+        create_token(&client, &json!({})).await;
+
+        let joined = cluster.join(&json!({"role": "learner"})).await;
+        let id = cluster.nodes[joined].id;
+        client.send(&patch(id, &json!({"zone": "north"}))).await.expect_status(200);
+        cluster.remove(joined).await;
+        let changes = next_changes(&mut watching, 5).await;
+        let removed = rows(&view(&client).await, "removed")[0].clone();
+        let by = removed["by"].clone();
+        let with_revision = |mut line: Value, change: &Value| {
+            line["revision"] = change["revision"].clone();
+            line
+        };
+        let expected = [
+            json!({"type": "joining", "member": id, "role": "learner"}),
+            json!({"type": "joined", "member": id, "role": "learner"}),
+            json!({"type": "set", "member": id, "by": by}),
+            json!({"type": "removing", "member": id, "by": by}),
+            json!({"type": "removed", "member": id, "by": by}),
+        ];
+        for (change, expected) in changes.iter().zip(expected) {
+            assert_eq!(*change, with_revision(expected, change), "{changes:?}");
+        }
+        let revisions: Vec<u64> = changes.iter().map(|change| whole(change, "revision")).collect();
+        assert!(revisions.is_sorted(), "{revisions:?}");
+        assert_eq!(removed["revision"], changes[4]["revision"]);
+
+        // Every node has the same events, and so does a node that starts again.
+        let follower = cluster.follower().await;
+        assert!(cluster.nodes[follower].terminate().await.success());
+        cluster.restart(follower).await;
+        for index in cluster.running_members() {
+            for from in [0, 3] {
+                let mut again = Watching::open(&client, index, &format!("cluster&from={}", revisions[from])).await;
+                assert_eq!(next_changes(&mut again, changes.len() - from).await, changes[from..], "node index {index}");
+            }
+        }
+        let timing = Call::patch("/v1/cluster/settings").key(&new_key()).json(&json!({"timing": "metro"}));
+        client.send(&timing).await.expect_status(200);
+        let set = watching.next_event().await;
+        assert_eq!((&set["type"], &set["timing"], &set["by"]), (&json!("set"), &json!("metro"), &by), "{set}");
+        let both = Watching::try_open(&client, 0, "cluster&path=/jobs").await.expect("the node runs");
+        both.expect_err("one or the other").expect_problem(400, "bad_request");
+    });
+}
+
+#[test]
+fn a_node_that_joins_starts_with_the_timing_profile_of_the_cluster() {
+    run_parallel(LONG, async {
+        let mut cluster = Cluster::start_with(&["--timing", "wan"]).await;
+        let client = cluster.client(0);
+        eventually("the cluster has the profile of its nodes", CHANGED_WITHIN, || async {
+            let settings = client.send(&Call::get("/v1/cluster/settings")).await.expect_status(200);
+            (settings.string("timing") == "wan").then_some(())
+        })
+        .await;
+        let joined = cluster.join(&json!({})).await;
+        let listening = log_line(&cluster.nodes[joined], 0, &["listening"]).await;
+        assert!(listening.contains("timing=wan"), "{listening}");
+        assert!(!cluster.nodes[joined].log_text().contains("restart this node"), "it uses the profile already");
+        assert!(cluster.nodes[joined].terminate().await.success());
+        let before = cluster.nodes[joined].log_text().len();
+        cluster.restart(joined).await;
+        let again = log_line(&cluster.nodes[joined], before, &["listening"]).await;
+        assert!(again.contains("timing=wan"), "{again}");
     });
 }
 

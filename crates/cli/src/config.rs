@@ -12,13 +12,13 @@ use crate::{
 use error::ConfigError;
 use fairhold_http::Limits;
 use fairhold_types::{
-    Timing,
-    limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES_MIN, STATE_BYTES_MIN},
+    Timing, duration,
+    limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
     memory_plan::MemoryPlan,
 };
 use file::{FileConfig, read_file};
 use start::{ResolvedStart, Start, StartInput, StartNote};
-use std::{net::IpAddr, path::PathBuf};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 /// The default log filter. openraft warns twenty times a second while a node is down.
 const LOG_DEFAULT: &str = "info,openraft=error";
@@ -59,6 +59,9 @@ pub(crate) struct ServeConfig {
     pub(crate) state_bytes_max: u64,
     /// How many bytes of commands may wait here to be proposed.
     pub(crate) proposal_bytes: usize,
+    /// How long every member must support the next cluster version until this node, if it leads, finalizes the upgrade.
+    /// `None`: only an operator does.
+    pub(crate) finalize_after: Option<Duration>,
     /// The log filter.
     pub(crate) log: String,
     /// The file with the administrators' token; none: anyone who can reach the port may make their calls.
@@ -117,6 +120,10 @@ impl ServeConfig {
             return Err(ConfigError::StateTooSmall { bytes });
         }
         let state_bytes_max = state_bytes_max.unwrap_or(plan.state_bytes);
+        let finalize_after = args.finalize_after.or(file.upgrade.finalize_after()?);
+        if let Some(given) = finalize_after.filter(|given| *given < FINALIZE_AFTER_MIN) {
+            return Err(ConfigError::FinalizeTooSoon { given: duration::format(given) });
+        }
         let log = args.log.or(file.log).unwrap_or_else(|| LOG_DEFAULT.to_owned());
         if let Err(reason) = telemetry::filter(&log) {
             return Err(ConfigError::Log { filter: log, reason });
@@ -145,6 +152,7 @@ impl ServeConfig {
             event_ring_bytes,
             state_bytes_max,
             proposal_bytes: plan.proposal_bytes,
+            finalize_after,
             log,
             admin_token_file,
             exit_with_parent,

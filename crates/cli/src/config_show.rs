@@ -10,6 +10,7 @@ use crate::{
     serve::{args::ServeArgs, join_token},
 };
 use clap::Subcommand;
+use fairhold_types::duration;
 use std::{collections::BTreeSet, env, fs, path::PathBuf, process::ExitCode};
 
 #[derive(Debug, Subcommand)]
@@ -76,7 +77,9 @@ impl Origins {
     fn new(config: &ServeConfig, file: Option<PathBuf>, typed: Vec<String>) -> Origins {
         let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
         let table: toml::Table = text.parse().unwrap_or_default();
-        Origins { file, in_file: table.keys().cloned().collect(), typed, in_directory: config.from_directory.clone() }
+        let in_tables = table.values().filter_map(toml::Value::as_table).flat_map(toml::Table::keys);
+        let in_file = table.keys().chain(in_tables).cloned().collect();
+        Origins { file, in_file, typed, in_directory: config.from_directory.clone() }
     }
 
     /// The source of a value. What is in the data directory counts first.
@@ -132,7 +135,9 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         None => format!("{name} = {value}\n"),
     };
     let lines: String = lines.into_iter().map(line).collect();
-    lines + &known_members(config)
+    let after = config.finalize_after.map(|after| line(("finalize-after", quoted(&duration::format(after)))));
+    let upgrade = after.map(|line| format!("\n[upgrade]\n{line}")).unwrap_or_default();
+    lines + &known_members(config) + &upgrade
 }
 
 /// The lines about the node, its directory and its addresses.
@@ -178,6 +183,7 @@ mod tests {
         timing_file,
     };
     use fairhold_types::{ClusterId, Timing};
+    use std::time::Duration;
 
     #[test]
     fn the_output_is_a_valid_file_and_names_the_source_of_each_value() {
@@ -186,6 +192,7 @@ mod tests {
             data: Some("a \"b\"".into()),
             member: vec!["1=http://a:7171,a:7271".to_owned()],
             peer_key_file: Some("a key".into()),
+            finalize_after: Some(Duration::from_secs(24 * 3_600)),
             ..ServeArgs::default()
         };
         let config = ServeConfig::resolve(args()).unwrap();
@@ -194,10 +201,10 @@ mod tests {
         fs::write(&file, text(&config, None)).unwrap();
         let again = ServeConfig::resolve(ServeArgs { config: Some(file.clone()), ..ServeArgs::default() }).unwrap();
         assert_eq!(again, config);
-        fs::write(&file, "listen = \"a:1\"\n").unwrap();
+        fs::write(&file, "listen = \"a:1\"\n[upgrade]\nfinalize-after = \"1h\"\n").unwrap();
         let origins = Origins::new(&config, Some(file), vec!["--id=1".to_owned()]);
         assert_eq!((origins.of("id").as_str(), origins.of("log").as_str()), ("flag --id", "default"));
-        assert!(origins.of("listen").starts_with("file "));
+        assert!(origins.of("listen").starts_with("file ") && origins.of("finalize-after").starts_with("file "));
     }
 
     #[test]

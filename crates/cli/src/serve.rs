@@ -83,7 +83,7 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
 
     let result = http.block_on(async {
         let starting = async {
-            let node = join::starting_node(&config, &keys).await?;
+            let node = join::starting_node(&mut config, &keys).await?;
             let storage = free_space::open_storage(&config, &node).await?;
             Server::start(&config, &node, storage, (admin, keys), raft.handle(), clock.handle()).await
         };

@@ -69,6 +69,16 @@ pub enum Purpose {
     Join,
 }
 
+/// Where the requests of an accepted connection come from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Requester {
+    /// The node.
+    pub(crate) node: NodeId,
+    /// The boot number of its process.
+    pub(crate) boot: u64,
+    pub(crate) lane: Lane,
+}
+
 /// The result of an accepted connection's handshake.
 #[derive(Debug)]
 pub(crate) enum Accepted {
@@ -77,7 +87,7 @@ pub(crate) enum Accepted {
     /// The peer did not prove that it is a member. It learned nothing.
     Unauthenticated(KeyMismatch),
     /// A member that may send requests.
-    Admitted { connection: Connection, from: NodeId, lane: Lane },
+    Admitted { connection: Connection, requester: Requester },
     /// A member that received a refusal with its reason, or a node of another version.
     Refused { from: Option<NodeId>, refusal: Refusal },
     /// A node that waits for the cluster's decision.
@@ -337,7 +347,7 @@ async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSe
     match service.admit(&other, ConnectionSide::Accepted) {
         Ok(()) => {
             exchange.send_with_proof(FrameKind::Admitted, &()).await?;
-            Ok(Accepted::Admitted { connection: exchange.admit(), from, lane })
+            Ok(Accepted::Admitted { connection: exchange.admit(), requester: Requester { node: from, boot: other.boot, lane } })
         }
         Err(refusal) => refuse(exchange, from, refusal).await,
     }

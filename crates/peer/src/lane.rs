@@ -188,7 +188,8 @@ impl LaneTask {
             PeerError::Refused(Refusal::Starting) => back_off(self.failures),
             PeerError::Refused(refusal) => {
                 self.shared.log_refusal(&self.to, refusal);
-                REFUSED_PAUSE
+                // After a restart, the peer soon forgets the process before.
+                if matches!(refusal, Refusal::Duplicate { .. }) { back_off(self.failures) } else { REFUSED_PAUSE }
             }
             PeerError::Unreachable(_) | PeerError::Lost(_) => {
                 if self.failures == 1 {

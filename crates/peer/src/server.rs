@@ -4,7 +4,7 @@ use crate::{
     acceptor::Acceptor,
     exchange::Connection,
     frame::{Frame, FrameError, FrameKind, WriteBuffer},
-    handshake::{self, Accepted, HANDSHAKE_TIMEOUT, HandshakeSettings},
+    handshake::{self, Accepted, HANDSHAKE_TIMEOUT, HandshakeSettings, Requester},
     key::PeerKeys,
     metrics::{Flow, PeerMetrics},
     pending::PendingSlot,
@@ -12,8 +12,7 @@ use crate::{
     serve_join::{self, JOIN_TIMEOUT},
 };
 use bytes::Bytes;
-use fairhold_raft::peer::{Lane, Refusal, Service};
-use fairhold_types::NodeId;
+use fairhold_raft::peer::{Refusal, Service};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, poll, stream::FuturesUnordered};
 use std::{
     io,
@@ -148,7 +147,7 @@ async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc
         }
     }
     match outcome {
-        Ok(Accepted::Admitted { connection, from, lane }) => serve(connection, from, lane, address, &acceptor).await,
+        Ok(Accepted::Admitted { connection, requester }) => serve(connection, requester, address, &acceptor).await,
         Ok(Accepted::Greeted) => tracing::debug!(%address, "a member fetched this node's identity"),
         Ok(Accepted::Joining(joining)) => serve_join::serve(*joining, address, &acceptor).await,
         Ok(Accepted::Unauthenticated(mismatch)) => acceptor.unauthenticated_log.log(address.ip(), |suppressed| {
@@ -167,7 +166,8 @@ async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc
 }
 
 /// Serves an admitted node until its connection ends or is evicted by newer ones.
-async fn serve(connection: Connection, from: NodeId, lane: Lane, address: SocketAddr, acceptor: &Acceptor) {
+async fn serve(connection: Connection, requester: Requester, address: SocketAddr, acceptor: &Acceptor) {
+    let Requester { node: from, lane, .. } = requester;
     let (slot, evicted) = acceptor.slots.take(from, lane);
     if evicted {
         acceptor.metrics.evicted.inc();
@@ -177,7 +177,7 @@ async fn serve(connection: Connection, from: NodeId, lane: Lane, address: Socket
     }
     let ended = tokio::select! {
         biased;
-        ended = serve_connection(connection, from, lane, acceptor) => ended,
+        ended = serve_connection(connection, requester, acceptor) => ended,
         () = slot.ended() => return,
     };
     match ended {
@@ -196,14 +196,14 @@ fn log_panic(ended: Result<(), JoinError>) {
 }
 
 /// Serves an admitted node until one of the two directions ends.
-async fn serve_connection(connection: Connection, from: NodeId, lane: Lane, acceptor: &Acceptor) -> Result<(), FrameError> {
+async fn serve_connection(connection: Connection, requester: Requester, acceptor: &Acceptor) -> Result<(), FrameError> {
     let Connection { mut reader, mut writer } = connection;
     let (answers, waiting) = mpsc::channel(UNANSWERED_MAX);
     let flow = &acceptor.metrics.accepted;
     let _open = flow.open();
     tokio::select! {
         biased;
-        ended = read_requests(&mut reader, &answers, (from, lane), acceptor) => ended,
+        ended = read_requests(&mut reader, &answers, requester, acceptor) => ended,
         ended = write_answers(&mut writer, waiting, flow) => ended,
     }
 }
@@ -244,7 +244,7 @@ impl Drop for ByteShare {
 async fn read_requests(
     requests: &mut FrameReader,
     answers: &mpsc::Sender<Answered>,
-    (from, lane): (NodeId, Lane),
+    requester: Requester,
     acceptor: &Acceptor,
 ) -> Result<(), FrameError> {
     let mut in_progress: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
@@ -261,7 +261,7 @@ async fn read_requests(
             request = requests.next(), if may_read => {
                 let Some(request) = request? else { return Ok(()) };
                 acceptor.metrics.accepted.received(request.payload.len());
-                let mut answer = start_request(request, from, lane, &*acceptor.service, &in_flight)?;
+                let mut answer = start_request(request, requester, &*acceptor.service, &in_flight)?;
                 // Poll once here, so that requests start in order, whatever the service does before its first await.
                 match poll!(&mut answer) {
                     Poll::Ready(answer) => answer,
@@ -281,8 +281,7 @@ async fn read_requests(
 
 fn start_request(
     request: Frame,
-    from: NodeId,
-    lane: Lane,
+    Requester { node, boot, lane }: Requester,
     service: &dyn Service,
     in_flight: &Arc<BytesInFlight>,
 ) -> Result<BoxFuture<'static, Answered>, FrameError> {
@@ -290,7 +289,7 @@ fn start_request(
         FrameKind::Request => {
             let number = request.number;
             let share = ByteShare::new(in_flight, request.payload.len());
-            let answer = service.serve(from, lane, request.payload);
+            let answer = service.serve_process((node, boot), lane, request.payload);
             let answered = move |payload: Bytes| {
                 let answer = ByteShare::new(&share.in_flight, payload.len());
                 Answered { frame: Frame { kind: FrameKind::Answer, number, payload }, share: answer }

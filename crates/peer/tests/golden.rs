@@ -17,7 +17,7 @@ use fairhold_raft::{
     peer::{Introduction, JoinRefusal, JoinRequest, Joined, KeyMismatch, Lane, Refusal, WIRE_VERSION, WIRE_VERSION_OLDEST},
 };
 use fairhold_state::command::JoinTokenFault;
-use fairhold_types::{ClusterId, ClusterVersion, Incarnation, JoinTokenNumber, MemberRole, Revision, SupportedVersions};
+use fairhold_types::{ClusterId, ClusterVersion, Incarnation, JoinTokenNumber, MemberRole, Revision, SupportedVersions, Timing};
 use std::{fmt::Write, fs, path::PathBuf};
 use tokio_util::codec::{Decoder, Encoder};
 
@@ -63,6 +63,7 @@ fn node_4_joins() -> Joined {
         cluster: ClusterId(0x00112233445566778899aabbccddeeff),
         role: MemberRole::Learner,
         members: vec![(1, "http://n1:7171".to_owned(), "n1:7271".to_owned())],
+        timing: Timing::Wan,
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod elections;
 pub(crate) mod fast_election;
+pub(crate) mod finalizer;
 pub(crate) mod formation;
 pub(crate) mod handover;
 pub(crate) mod membership_calls;

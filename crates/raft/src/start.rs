@@ -18,7 +18,7 @@ use crate::{
         snapshot_schedule::Schedule, status::incarnations,
     },
     inbound::peer_service::PeerService,
-    leadership::{elections::Elections, formation, reconciler},
+    leadership::{elections::Elections, finalizer, formation, reconciler},
     machine::{
         apply::{ApplyObserver, Machine},
         defect::{DefectStore, Defects},
@@ -143,9 +143,12 @@ fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, queues: &Queues, config: 
     drop(RT::spawn(purge_log(core.clone())));
     drop(RT::spawn(disk_reports::run(core.clone())));
     drop(RT::spawn(set_addresses::run(core.clone())));
-    drop(RT::spawn(removal_watch::run(core.clone(), greeted(config))));
+    drop(RT::spawn(removal_watch::run(core.clone(), greeted(config), config.cluster)));
     drop(RT::spawn(formation::name_cluster(core.clone(), queues.clone(), config.timing)));
     drop(RT::spawn(reconciler::run(core.clone(), queues.clone())));
+    if let Some(after) = config.finalize_after {
+        drop(RT::spawn(finalizer::run(core.clone(), queues.clone(), after)));
+    }
 }
 
 /// The nodes to ask about this node before it knows any members. A node that belongs to no cluster yet asks none.

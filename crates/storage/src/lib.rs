@@ -69,7 +69,7 @@ pub struct Storage {
 /// The advice for a damaged file, to append to its error.
 pub const DAMAGE_ADVICE: &str = "Leave the files as they are. A node with a damaged file takes no part, because it may have \
      lost votes or writes that it acknowledged; the other nodes have all acknowledged writes. Look for a failing disk or memory, \
-     then remove this node from the cluster and add it again with an empty directory";
+     then replace this node: `fairhold cluster replace N`";
 
 fn advised(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::InvalidData { format!("{error}. {DAMAGE_ADVICE}") } else { error.to_string() }
@@ -90,7 +90,7 @@ pub enum StorageError {
     /// The log continues from a missing snapshot.
     #[error(
         "{directory} has no snapshot, but the log's entries through {purged} were removed because a snapshot covered them. \
-         Files were lost: remove this node from the cluster, then add it again with an empty directory"
+         Files were lost: replace this node, `fairhold cluster replace N`"
     )]
     SnapshotLost {
         /// Where the snapshot should be.

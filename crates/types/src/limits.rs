@@ -178,6 +178,8 @@ pub const HISTORY_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
 pub const HISTORY_REMOVED_MAX: usize = 1_000;
 /// Recent holdings whose median estimates the next one.
 pub const ESTIMATE_HOLDS: usize = 15;
+/// The shortest time until an upgrade is finalized without an operator.
+pub const FINALIZE_AFTER_MIN: Duration = Duration::from_secs(60);
 /// The shortest time that a join token is valid.
 pub const JOIN_TOKEN_TTL_MIN: Duration = Duration::from_secs(60);
 /// The longest time that a join token is valid, unless it is a standing one.

@@ -6,8 +6,8 @@ use crate::{
 };
 use fairhold_storage::data_dir::DataDirError;
 use fairhold_types::{
-    NodeId,
-    limits::{EVENT_RING_BYTES_MIN, STATE_BYTES_MIN},
+    NodeId, duration,
+    limits::{EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
 };
 use std::io;
 
@@ -110,6 +110,12 @@ pub(crate) enum ConfigError {
     /// A state too small for even a few locks.
     #[error("--state-bytes-max {bytes}: the minimum is {STATE_BYTES_MIN}")]
     StateTooSmall { bytes: u64 },
+    /// A time in the file that is not a duration.
+    #[error("{key} in the configuration file: `{text}` is not a duration: write it like 90s or 24h")]
+    Duration { key: &'static str, text: String },
+    /// A time until an upgrade is finalized that leaves no way back.
+    #[error("--finalize-after {given}: the minimum is {}", duration::format(FINALIZE_AFTER_MIN))]
+    FinalizeTooSoon { given: String },
     /// An invalid log filter.
     #[error("--log {filter}: {reason}; write it as LEVEL, or as MODULE=LEVEL,… with off, error, warn, info, debug or trace")]
     Log { filter: String, reason: String },
@@ -147,6 +153,8 @@ impl ConfigError {
             | ConfigError::AllowedHost { .. }
             | ConfigError::RingTooSmall { .. }
             | ConfigError::StateTooSmall { .. }
+            | ConfigError::Duration { .. }
+            | ConfigError::FinalizeTooSoon { .. }
             | ConfigError::Log { .. } => exit::USAGE,
         }
     }

@@ -1,15 +1,16 @@
-//! The file of `--config`: its keys are the names of the flags.
+//! The file of `--config`: its keys are the names of the flags. Some are in a table of their own.
 
 use super::error::ConfigError;
-use fairhold_types::{NodeId, Timing};
+use fairhold_types::{NodeId, Timing, duration};
 use serde::Deserialize;
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 use strsim::levenshtein;
 
-/// The valid keys of the file: the names of the flags.
+/// The valid keys of the file outside its tables: the names of the flags.
 const FILE_KEYS: [&str; 18] = [
     "id",
     "data",
@@ -30,6 +31,9 @@ const FILE_KEYS: [&str; 18] = [
     "log",
     "admin-token-file",
 ];
+
+/// The tables of the file, with their valid keys.
+const TABLES: [(&str, &[&str]); 1] = [("upgrade", &["finalize-after"])];
 
 /// The most edits between an unknown key and the one that is suggested.
 const EDITS_MAX: usize = 2;
@@ -56,6 +60,24 @@ pub(super) struct FileConfig {
     pub(super) state_bytes_max: Option<u64>,
     pub(super) log: Option<String>,
     pub(super) admin_token_file: Option<PathBuf>,
+    pub(super) upgrade: UpgradeTable,
+}
+
+/// The table `[upgrade]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub(super) struct UpgradeTable {
+    finalize_after: Option<String>,
+}
+
+impl UpgradeTable {
+    /// The time until an upgrade is finalized.
+    pub(super) fn finalize_after(self) -> Result<Option<Duration>, ConfigError> {
+        let parse = |text: String| {
+            duration::parse(&text).map_err(|_| ConfigError::Duration { key: "upgrade.finalize-after", text: text.clone() })
+        };
+        self.finalize_after.map(parse).transpose()
+    }
 }
 
 /// Reads and checks the file.
@@ -64,20 +86,38 @@ pub(super) fn read_file(path: &Path) -> Result<FileConfig, ConfigError> {
     let text = fs::read_to_string(path).map_err(|error| ConfigError::Unreadable { path: name.clone(), error })?;
     let malformed = |error| ConfigError::File { path: name.clone(), error };
     let table: toml::Table = toml::from_str(&text).map_err(malformed)?;
-    if let Some(key) = table.keys().find(|key| !FILE_KEYS.contains(&key.as_str())) {
-        return Err(ConfigError::UnknownKey { path: name, key: key.clone(), advice: suggest(key) });
+    if let Some((key, advice)) = unknown_key(&table) {
+        return Err(ConfigError::UnknownKey { path: name, key, advice });
     }
     toml::from_str(&text).map_err(malformed)
 }
 
+/// The first unknown key, and what may be meant by it.
+fn unknown_key(table: &toml::Table) -> Option<(String, String)> {
+    let tables = TABLES.map(|(name, _)| name);
+    let outside = [&FILE_KEYS[..], &tables].concat();
+    for (key, value) in table {
+        if let Some((name, keys)) = TABLES.iter().find(|(name, _)| name == key) {
+            let mut inside = value.as_table().into_iter().flat_map(toml::Table::keys);
+            if let Some(unknown) = inside.find(|inner| !keys.contains(&inner.as_str())) {
+                return Some((format!("{name}.{unknown}"), suggest(unknown, keys)));
+            }
+        } else if let Some((name, _)) = TABLES.iter().find(|(_, keys)| keys.contains(&key.as_str())) {
+            return Some((key.clone(), format!("it belongs to the table [{name}]")));
+        } else if !outside.contains(&key.as_str()) {
+            return Some((key.clone(), suggest(key, &outside)));
+        }
+    }
+    None
+}
+
 /// Suggests the most similar key, or lists all keys if none is similar.
-fn suggest(key: &str) -> String {
+fn suggest(key: &str, valid: &[&str]) -> String {
     let written = key.to_lowercase().replace('_', "-");
-    let prefixed = FILE_KEYS.iter().find(|known| known.starts_with(&written)).copied();
-    let near =
-        || FILE_KEYS.iter().map(|known| (levenshtein(&written, known), *known)).min().filter(|(count, _)| *count <= EDITS_MAX);
+    let prefixed = valid.iter().find(|known| known.starts_with(&written)).copied();
+    let near = || valid.iter().map(|known| (levenshtein(&written, known), *known)).min().filter(|(count, _)| *count <= EDITS_MAX);
     match prefixed.or_else(|| near().map(|(_, known)| known)) {
         Some(known) => format!("did you mean `{known}`?"),
-        None => format!("the valid keys are {}", FILE_KEYS.join(", ")),
+        None => format!("the valid keys are {}", valid.join(", ")),
     }
 }

@@ -105,12 +105,31 @@ fn an_unknown_key_in_the_file_is_refused_with_a_suggestion() {
             "replication",
             "the valid keys are id, data, member, join-file, advertise, timing, listen, peer-listen, listen-status, \
              allowed-host, peer-key-file, insecure, connections-max, connections-per-address-max, event-ring-bytes, \
-             state-bytes-max, log, admin-token-file",
+             state-bytes-max, log, admin-token-file, upgrade",
         ),
     ] {
         let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
         assert!(text.contains(&format!("has the unknown key `{key}`")) && text.contains(suggestion), "{text}");
     }
+}
+
+#[test]
+fn a_time_until_an_upgrade_is_finalized_is_at_least_a_minute() {
+    let given = |secs| ServeArgs { finalize_after: Some(Duration::from_secs(secs)), ..flags() };
+    let in_file = |text: &str, args| with_file(&format!("[upgrade]\n{text}\n"), args).map(|config| config.finalize_after);
+    let day = Some(Duration::from_secs(24 * 3_600));
+    assert_eq!(ServeConfig::resolve(flags()).unwrap().finalize_after, None);
+    assert_eq!(in_file("finalize-after = \"24h\"", flags()).unwrap(), day);
+    assert_eq!(in_file("finalize-after = \"24h\"", given(60)).unwrap(), Some(Duration::from_secs(60)));
+    assert!(complaint(ServeConfig::resolve(given(59))).contains("--finalize-after 59s: the minimum is 60s"));
+    let wrong = |text: &str| in_file(text, flags()).unwrap_err().to_string();
+    assert!(wrong("finalize-after = \"1s\"").contains("the minimum is 60s"));
+    assert!(wrong("finalize-after = \"soon\"").contains("`soon` is not a duration"));
+    let misspelt = wrong("finalise-after = \"24h\"");
+    assert!(misspelt.contains("`upgrade.finalise-after`: did you mean `finalize-after`?"), "{misspelt}");
+    let outside = complaint(with_file("finalize-after = \"24h\"\n", flags()));
+    assert!(outside.contains("it belongs to the table [upgrade]"), "{outside}");
+    assert!(complaint(with_file("upgrade = 7\n", flags())).contains("line 1"));
 }
 
 #[test]

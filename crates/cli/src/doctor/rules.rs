@@ -81,10 +81,11 @@ fn reachable(seen: &ClusterProbe, endpoint: &Endpoint) -> Finding {
                     "if its machine was replaced or removed, remove the URL from -e and FAIRHOLD_ENDPOINT; otherwise correct it",
                 );
             }
-            let advice = if endpoint.given && node.is_none() {
-                "start that node, or correct the URL (-e, FAIRHOLD_ENDPOINT)"
-            } else {
-                "start it (its log says why it ended), or repair the network between it and this machine"
+            let start = "start it (its log says why it ended), or repair the network between it and this machine";
+            let advice = match node {
+                Some((id, _)) => format!("{start}; {}", replacement(*id)),
+                None if endpoint.given => "start that node, or correct the URL (-e, FAIRHOLD_ENDPOINT)".to_owned(),
+                None => start.to_owned(),
             };
             fail(CHECK, format!("{who} cannot be reached: {error}"), advice)
         }
@@ -105,6 +106,11 @@ fn reachable(seen: &ClusterProbe, endpoint: &Endpoint) -> Finding {
         ),
         Ok(answer) => ok(CHECK, format!("{url} is node {} ({})", answer.cluster.id, answer.cluster.role)),
     }
+}
+
+/// What to do if a node cannot come back.
+fn replacement(id: NodeId) -> String {
+    format!("if its machine or its data directory is lost, replace it: fairhold cluster replace {id}")
 }
 
 fn name(cluster: Option<&str>) -> &str {
@@ -224,8 +230,9 @@ fn followers(seen: &ClusterProbe) -> Vec<Finding> {
                 "follower",
                 format!("node {id} has not answered the leader for {} s", silent.as_secs()),
                 format!(
-                    "check that node {id} runs, that the leader reaches it at {}, and that it reaches the leader",
-                    member.peer
+                    "check that node {id} runs, that the leader reaches it at {}, and that it reaches the leader; {}",
+                    member.peer,
+                    replacement(id)
                 ),
             ),
             (_, Some(lag)) if lag > LAG_MAX => warn(
@@ -244,10 +251,7 @@ fn lost_entries(id: NodeId, count: u64) -> Finding {
     fail(
         "follower",
         format!("node {id} has lost {count} log entries that it had acknowledged and does not take part"),
-        format!(
-            "start node {id} with its newest data directory (see its log); if that is gone, replace it: fairhold cluster \
-             replace {id}"
-        ),
+        format!("start node {id} with its newest data directory (see its log); {}", replacement(id)),
     )
 }
 

@@ -1,8 +1,8 @@
 //! The options of `serve`.
 
 use clap::value_parser;
-use fairhold_types::{NodeId, Timing};
-use std::path::PathBuf;
+use fairhold_types::{NodeId, Timing, duration};
+use std::{path::PathBuf, time::Duration};
 
 /// The options from flags and environment variables.
 #[derive(Debug, Default, clap::Args)]
@@ -125,6 +125,14 @@ pub(crate) struct ServeArgs {
     /// something. The minimum is 1048576.
     #[arg(long, value_name = "BYTES", env = "FAIRHOLD_STATE_BYTES_MAX")]
     pub(crate) state_bytes_max: Option<u64>,
+
+    /// Finalize an upgrade of the cluster without an operator after this time [default: never; an operator does]
+    ///
+    /// The time counts while this node leads and every member supports the next cluster version; a member that was
+    /// silent for 10 s interrupts it. A new leader counts from the beginning. Set it on every node. The minimum is 1m.
+    /// In the --config file it is the key finalize-after of the table [upgrade].
+    #[arg(long, value_name = "DURATION", env = "FAIRHOLD_FINALIZE_AFTER", value_parser = duration::parse)]
+    pub(crate) finalize_after: Option<Duration>,
 
     /// Log by module and level, such as `info,fairhold_raft=debug` [default: info,openraft=error]
     #[arg(long, value_name = "FILTER", env = "FAIRHOLD_LOG")]

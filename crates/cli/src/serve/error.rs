@@ -127,9 +127,9 @@ const STOPS: &str = "The node stops, because it must not acknowledge what it can
 
 /// Advice for a state that contradicts itself.
 const DEFECT_ADVICE: &str = "This is a defect in fairhold, or the memory of this machine is failing, and the node stops: it must \
-                             not answer from a damaged state. Keep the data directory. If the other nodes run, remove this node \
-                             from the cluster and add it again with an empty directory. If all nodes say this, restore the \
-                             cluster from a backup, and send the log of a node to the developers";
+                             not answer from a damaged state. Keep the data directory. If the other nodes run, replace this node \
+                             (`fairhold cluster replace N`). If all nodes say this, restore the cluster from a backup, and send \
+                             the log of a node to the developers";
 
 fn stop_message(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> String {
     match (reason, fault) {

@@ -62,7 +62,7 @@ pub(super) fn of_join(refusal: &JoinRefusal) -> u8 {
 
 fn of_formation(error: &FormationError) -> u8 {
     match error {
-        FormationError::Wiped { .. } => CANNOT_TAKE_PART,
+        FormationError::Wiped { .. } | FormationError::OtherCluster { .. } => CANNOT_TAKE_PART,
         FormationError::Refused { id, refusal, .. } => of_refusal(*id, refusal),
         FormationError::NotAMember { .. } | FormationError::Impossible(_) => FAILURE,
     }
@@ -101,6 +101,8 @@ mod tests {
         assert_eq!(of_data_dir(&DataDirError::NotJoined { path }), USAGE);
         let wiped = || FormationError::Wiped { id: 1, expected: Incarnation(1), found: Incarnation(2) };
         assert_eq!((of_stop(&wiped().into()), of_start(&wiped().into())), (CANNOT_TAKE_PART, CANNOT_TAKE_PART));
+        let foreign = FormationError::OtherCluster { id: 1, by: 2, ours: ClusterId(1), theirs: ClusterId(2) };
+        assert_eq!(of_stop(&foreign.into()), CANNOT_TAKE_PART);
         let refused = |refusal| of_stop(&FormationError::Refused { id: 1, by: 2, refusal }.into());
         assert_eq!(refused(Refusal::Cluster { theirs: ClusterId(1), ours: ClusterId(2) }), CANNOT_TAKE_PART);
         assert_eq!(refused(Refusal::Version { theirs: 3, ours: 5 }), FAILURE);

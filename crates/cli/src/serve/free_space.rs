@@ -14,7 +14,7 @@ use fairhold_storage::{
     free_space::{START_ROOM_BYTES, WRITE_ROOM_BYTES, free_bytes},
     make_room::free_covered_log,
 };
-use fairhold_types::NodeId;
+use fairhold_types::{ClusterId, NodeId};
 use openraft_rt_tokio::TokioRuntime;
 use std::{
     path::{Path, PathBuf},
@@ -81,11 +81,19 @@ async fn when_there_is_space<T: Send + 'static>(
         if waiting.is_none() {
             let reason = format!("{shortage}. This node does not take part; it starts automatically when there is enough space");
             tracing::error!("{reason}");
-            waiting = Some(WaitingListeners::start(config, &reason).await?);
+            let cluster = recorded_cluster(config.data.clone()).await?;
+            waiting = Some(WaitingListeners::start(config, &reason, cluster).await?);
         }
         is_first = false;
         sleep(WAITING_CHECK_EVERY).await;
     }
+}
+
+/// The cluster of the data directory. If the directory cannot be read, opening it says why.
+async fn recorded_cluster(data: PathBuf) -> Result<Option<ClusterId>, ServeError> {
+    let recorded = spawn_blocking(move || DataDir::recorded(&data)).await;
+    let recorded = recorded.map_err(|error| ServeError::Ended(error.to_string()))?;
+    Ok(recorded.ok().flatten().and_then(|node| node.cluster))
 }
 
 /// Opens something in the data directory, or returns a message that says what is missing.

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     config::{
         ServeConfig,
-        start::{MemberSource, Start, StartingNode},
+        start::{MemberSource, Start, StartNote, StartingNode},
     },
     member::ServeMember,
 };
@@ -22,31 +22,49 @@ use fairhold_raft::{
     JoinToken, Program,
     peer::{JoinRequest, Joined},
 };
-use fairhold_storage::data_dir::DataDir;
+use fairhold_storage::{
+    data_dir::{DataDir, DataDirError},
+    timing_file,
+};
+use fairhold_types::Timing;
 use std::{collections::BTreeSet, path::Path, time::Duration};
 use tokio::{task::spawn_blocking, time::sleep};
 
 /// The pause after every address of the token was tried.
 const ROUND_PAUSE: Duration = Duration::from_secs(1);
 
-/// The node as which this process starts. Without an id, it joins its cluster first.
-pub(super) async fn starting_node(config: &ServeConfig, keys: &PeerKeys) -> Result<StartingNode, ServeError> {
-    match &config.start {
-        Start::Known(node) => Ok(node.clone()),
-        Start::Join { token_file } => joining_node(config, token_file, keys).await,
+/// The node as which this process starts. Without an id, it joins its cluster first, and starts with the cluster's
+/// timing profile.
+pub(super) async fn starting_node(config: &mut ServeConfig, keys: &PeerKeys) -> Result<StartingNode, ServeError> {
+    let token_file = match &config.start {
+        Start::Known(node) => return Ok(node.clone()),
+        Start::Join { token_file } => token_file.clone(),
+    };
+    let (node, timing) = joining_node(config, &token_file, keys).await?;
+    if config.timing != timing && config.timing != Timing::default() {
+        StartNote::TimingIgnored { given: config.timing, recorded: timing }.log();
     }
+    config.timing = timing;
+    Ok(node)
 }
 
-async fn joining_node(config: &ServeConfig, token_file: &Path, keys: &PeerKeys) -> Result<StartingNode, ServeError> {
+async fn joining_node(config: &ServeConfig, token_file: &Path, keys: &PeerKeys) -> Result<(StartingNode, Timing), ServeError> {
     let token = join_token::read(token_file)?;
     let directory = free_space::open_to_join(config).await?;
     check_ports(config).await?;
     tracing::info!(cluster = %token.cluster, token = %token.number, members = token.addresses.join(" "), "joining the cluster");
     let joined = admitted(config, &token, &request(&token, &directory, &config.own), keys).await?;
     let node = admitted_node(&joined, &config.own);
-    tracing::info!(node = joined.id, cluster = %joined.cluster, role = %joined.role, "the cluster has admitted this node");
+    tracing::info!(
+        node = joined.id,
+        cluster = %joined.cluster,
+        role = %joined.role,
+        timing = %joined.timing,
+        "the cluster has admitted this node"
+    );
+    let timing = joined.timing;
     let recorded = spawn_blocking(move || record(directory, &joined, node)).await;
-    recorded.map_err(ended)?
+    Ok((recorded.map_err(ended)??, timing))
 }
 
 /// Binds the ports once: a node that cannot listen must not become a member.
@@ -59,6 +77,9 @@ async fn check_ports(config: &ServeConfig) -> Result<(), ServeError> {
 
 /// Writes the id as the last step, and unlocks the directory.
 fn record(mut directory: DataDir, joined: &Joined, node: StartingNode) -> Result<StartingNode, ServeError> {
+    if timing_file::read(directory.path()).map_err(DataDirError::Io)?.unwrap_or_default() != joined.timing {
+        timing_file::write(directory.path(), joined.timing).map_err(DataDirError::Io)?;
+    }
     directory.set_joined(joined.id, joined.cluster, &node.known_members())?;
     Ok(node)
 }
@@ -113,7 +134,7 @@ async fn admitted(config: &ServeConfig, token: &JoinToken, request: &JoinRequest
             }
         }
         if waiting.is_none() {
-            waiting = Some(WaitingListeners::start(config, &obstacles.reason()).await?);
+            waiting = Some(WaitingListeners::start(config, &obstacles.reason(), Some(token.cluster)).await?);
         }
         sleep(ROUND_PAUSE).await;
     }
@@ -147,16 +168,31 @@ mod tests {
     }
 
     #[test]
-    fn an_admitted_node_knows_the_members_and_itself() {
+    fn an_admitted_node_knows_the_members_itself_and_the_timing_profile() {
         let home = tempfile::tempdir().unwrap();
-        let directory = DataDir::open_to_join(home.path()).unwrap();
         let members = vec![(1, "http://a:7171".to_owned(), "a:7271".to_owned())];
-        let joined = Joined { id: 4, cluster: ClusterId(9), role: MemberRole::Voter, members };
+        let joined = Joined { id: 4, cluster: ClusterId(9), role: MemberRole::Voter, members, timing: Timing::Wan };
+        let directory = DataDir::open_to_join(home.path()).unwrap();
         let node = record(directory, &joined, admitted_node(&joined, &own())).unwrap();
         assert_eq!((node.id, node.joined, node.members.keys().copied().collect::<Vec<_>>()), (4, true, vec![1, 4]));
         assert_eq!(node.members[&4], own());
         let recorded = DataDir::recorded(home.path()).unwrap().unwrap();
         assert_eq!((recorded.id, recorded.cluster, recorded.members), (Some(4), Some(ClusterId(9)), Some(node.known_members())));
+        assert_eq!(recorded.timing, Some(Timing::Wan));
+    }
+
+    #[test]
+    fn the_default_profile_needs_no_file_unless_there_is_one() {
+        let home = tempfile::tempdir().unwrap();
+        let joined = |timing| Joined { id: 4, cluster: ClusterId(9), role: MemberRole::Voter, members: Vec::new(), timing };
+        let recorded = |timing| {
+            let joined = joined(timing);
+            record(DataDir::open_to_join(home.path()).unwrap(), &joined, admitted_node(&joined, &own())).unwrap();
+            DataDir::recorded(home.path()).unwrap().unwrap().timing
+        };
+        assert_eq!(recorded(Timing::Lan), None);
+        assert_eq!(recorded(Timing::Wan), Some(Timing::Wan));
+        assert_eq!(recorded(Timing::Lan), Some(Timing::Lan), "the cluster has changed it before the answer was recorded");
     }
 
     #[test]

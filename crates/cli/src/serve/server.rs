@@ -92,7 +92,13 @@ impl Server {
         let serving = listener.serve(router(services.node.clone(), info, admin, exposition), stop_requested(stopped));
         let http = ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) };
         let status_port = config.listen_status.as_deref();
-        tracing::info!(clients = %config.listen, peers = %config.peer_listen, status = status_port, "listening");
+        tracing::info!(
+            clients = %config.listen,
+            peers = %config.peer_listen,
+            status = status_port,
+            timing = %config.timing,
+            "listening"
+        );
         Ok(Server { services, http, status, secret_watches })
     }
 
@@ -186,6 +192,7 @@ fn replica_config(config: &ServeConfig, node: &StartingNode, data_dir: &DataDir)
     let members = node.members.iter().map(|(id, member)| (*id, address(member)));
     let replica = ReplicaConfig {
         proposal_bytes: config.proposal_bytes,
+        finalize_after: config.finalize_after,
         cluster: data_dir.cluster(),
         // A list in the configuration has addresses to use, also for a node that joined.
         joined: node.joined && node.source == MemberSource::DataDirectory,

@@ -5,7 +5,8 @@ use super::{
     listeners::{ListenerTask, hosts, listen_for_clients, listen_for_status, stop_requested},
 };
 use crate::config::ServeConfig;
-use fairhold_http::waiting_router;
+use fairhold_http::{ClusterHeader, waiting_router};
+use fairhold_types::ClusterId;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -16,14 +17,20 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct WaitingListeners(Vec<ListenerTask>);
 
 impl WaitingListeners {
-    /// Listens for clients, and for operators if configured.
-    pub(super) async fn start(config: &ServeConfig, reason: &str) -> Result<WaitingListeners, ServeError> {
+    /// Listens for clients, and for operators if configured. `cluster` is the cluster of this node, if it is known.
+    pub(super) async fn start(
+        config: &ServeConfig,
+        reason: &str,
+        cluster: Option<ClusterId>,
+    ) -> Result<WaitingListeners, ServeError> {
+        let cluster = ClusterHeader::known(cluster);
         let clients = listen_for_clients(&config.listen).await?;
         let status = listen_for_status(config, hosts(config, None)).await?;
         let mut tasks = Vec::new();
         for listener in [Some(clients), status].into_iter().flatten() {
             let (stop, stopped) = oneshot::channel();
-            let serving = listener.serve(waiting_router(reason), stop_requested(stopped));
+            let router = waiting_router(reason, cluster.clone());
+            let serving = listener.with_cluster(cluster.clone()).serve(router, stop_requested(stopped));
             tasks.push(ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) });
         }
         Ok(WaitingListeners(tasks))

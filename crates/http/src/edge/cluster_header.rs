@@ -34,6 +34,12 @@ impl ClusterHeader {
         ClusterHeader::from_source(move || node.cluster_id())
     }
 
+    /// The header of a cluster that is known before the node runs, if it is.
+    #[must_use]
+    pub fn known(cluster: Option<ClusterId>) -> ClusterHeader {
+        ClusterHeader::from_source(move || cluster)
+    }
+
     /// Calls `source` until it returns an id.
     pub(crate) fn from_source(source: impl Fn() -> Option<ClusterId> + Send + Sync + 'static) -> ClusterHeader {
         ClusterHeader(Arc::new(ClusterHeaderInner { source: Box::new(source), known: OnceLock::new() }))

@@ -10,7 +10,7 @@ use fairhold_peer::{
 use fairhold_raft::peer::{
     ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Peer, PeerError, Refusal, Service, Target,
 };
-use fairhold_types::{ClusterId, Incarnation, MemberRole, NodeId, SupportedVersions};
+use fairhold_types::{ClusterId, Incarnation, MemberRole, NodeId, SupportedVersions, Timing};
 use futures_util::future::BoxFuture;
 use std::{
     net::SocketAddr,
@@ -76,7 +76,8 @@ pub(crate) fn introduction(id: NodeId) -> Introduction {
 /// The decision that admits a node as node 3.
 pub(crate) fn joined() -> Joined {
     let member = |id: NodeId| (id, format!("http://n{id}:7171"), format!("n{id}:7271"));
-    Joined { id: 3, cluster: CLUSTER, role: MemberRole::Voter, members: vec![member(1), member(2)] }
+    let members = vec![member(1), member(2)];
+    Joined { id: 3, cluster: CLUSTER, role: MemberRole::Voter, members, timing: Timing::Lan }
 }
 
 impl Node {
@@ -136,6 +137,12 @@ impl Service for Node {
             }
             _ => Ok(()),
         }
+    }
+
+    fn serve_process(&self, (from, boot): (NodeId, u64), lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
+        // With wire version 3, it does not tell its number.
+        assert!(boot == 0 || boot == introduction(from).boot, "{boot} is the number of another process");
+        self.serve(from, lane, request)
     }
 
     fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {

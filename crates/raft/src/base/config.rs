@@ -74,6 +74,9 @@ pub struct ReplicaConfig {
     pub log_kept_bytes: u64,
     /// Maximum bytes of the commands that wait here to be proposed.
     pub proposal_bytes: usize,
+    /// If this node leads: how long every member must have supported the next cluster version until this node finalizes
+    /// the upgrade. `None`: only an operator does.
+    pub finalize_after: Option<Duration>,
 }
 
 impl ReplicaConfig {
@@ -97,6 +100,7 @@ impl ReplicaConfig {
             log_kept: LOG_KEPT,
             log_kept_bytes: LOG_KEPT_BYTES,
             proposal_bytes: PROPOSALS_BYTES_MAX,
+            finalize_after: None,
         }
     }
 

@@ -3,7 +3,7 @@
 //! A storage failure is not among these errors: it stops the node.
 
 use crate::base::{lost_entries::LostEntries, peer::Refusal, program::UnsupportedVersion};
-use fairhold_types::{ClusterVersion, Incarnation, NodeId, Revision};
+use fairhold_types::{ClusterId, ClusterVersion, Incarnation, NodeId, Revision};
 use std::io;
 
 /// Why a proposal has no answer from the state machine.
@@ -131,9 +131,9 @@ pub enum FatalReason {
     },
     /// Another process runs with a copy of its data directory.
     #[error(
-        "another process runs as node {id} with a copy of this data directory, and answers the leader, node {by}. Two of them \
-         could vote twice, so this one stops. Delete the copy. To use its machine as another member, start it with an empty data \
-         directory and a join token: `fairhold cluster invite`"
+        "another process runs as node {id} with a copy of this data directory, and takes part in the cluster, as node {by} \
+         knows. Two of them could vote twice, so this one stops. Delete the copy. To use its machine as another member, start it \
+         with an empty data directory and a join token: `fairhold cluster invite`"
     )]
     Duplicate {
         /// This node.
@@ -173,6 +173,23 @@ pub enum FormationError {
         id: NodeId,
         /// The node that reported it.
         by: NodeId,
+    },
+    /// This data directory belongs to another cluster than the nodes at the addresses of all other members.
+    #[error(
+        "the data directory of node {id} belongs to cluster {ours}, but the addresses of all other members lead to another \
+         cluster: node {by} belongs to cluster {theirs}. Start this node with the directory and the addresses of one cluster: \
+         check --data and --member. If its machine is to be a new member of cluster {theirs}, start it with an empty data \
+         directory and a join token: `fairhold cluster invite`"
+    )]
+    OtherCluster {
+        /// This node.
+        id: NodeId,
+        /// The first of the other members.
+        by: NodeId,
+        /// The cluster of this data directory.
+        ours: ClusterId,
+        /// The cluster of the node at the address of `by`.
+        theirs: ClusterId,
     },
     /// Another node refuses this one.
     #[error("nodes {by} and {id} refuse each other: {refusal}")]

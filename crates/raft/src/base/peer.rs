@@ -7,7 +7,7 @@ use crate::base::{join_token::JoinSecret, lost_entries::LostEntries, program::Un
 use bytes::Bytes;
 use fairhold_state::command::JoinTokenFault;
 use fairhold_types::{
-    ClusterId, ClusterVersion, Incarnation, JoinTokenNumber, MemberRole, NodeId, Revision, SupportedVersions,
+    ClusterId, ClusterVersion, Incarnation, JoinTokenNumber, MemberRole, NodeId, Revision, SupportedVersions, Timing,
     cluster_version::MEMBERSHIP_SINCE,
 };
 use futures_util::future::BoxFuture;
@@ -89,6 +89,12 @@ pub trait Service: Send + Sync + 'static {
     /// order.
     fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes>;
 
+    /// Like `serve`, for a transport that knows which process of the node has sent the request: the one that introduced
+    /// itself with the number `boot`. With it, a copy of the leader is recognized.
+    fn serve_process(&self, (from, _boot): (NodeId, u64), lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
+        self.serve(from, lane, request)
+    }
+
     /// Another node's connection to this one has ended, and this node did not close it.
     fn disconnected(&self, from: NodeId, lane: Lane);
 }
@@ -164,6 +170,8 @@ pub struct Joined {
     pub role: MemberRole,
     /// The members, each with its address for clients and its address for peers.
     pub members: Vec<(NodeId, String, String)>,
+    /// The cluster's timing profile: the node needs it before it can read the replicated state.
+    pub timing: Timing,
 }
 
 /// Why a node may not join. The text says what to do.
@@ -321,8 +329,8 @@ pub enum Refusal {
     },
     /// Another process has the same id and the same data directory. Only for nodes that speak wire version 4.
     #[error(
-        "another process runs as node {id} with a copy of its data directory, and answers the leader. Two of them could vote \
-         twice: stop this one and delete its copy"
+        "another process runs as node {id} with a copy of its data directory, and takes part in the cluster. Two of them could \
+         vote twice: stop this one and delete its copy"
     )]
     Duplicate {
         /// The id of both.

@@ -212,7 +212,7 @@ mod tests {
     };
     use fairhold_state::command::Outcome;
     use fairhold_types::{
-        ClusterId, GrantId, Incarnation, JoinTokenNumber, MemberRole, Revision, SupportedVersions, time::WallMillis,
+        ClusterId, GrantId, Incarnation, JoinTokenNumber, MemberRole, Revision, SupportedVersions, Timing, time::WallMillis,
     };
     use openraft::{EntryPayload, Membership, alias::EntryOf, raft::TransferLeaderError};
     use openraft_rt_tokio::TokioRuntime;
@@ -291,7 +291,7 @@ mod tests {
 
     fn joined() -> Joined {
         let member = (1, "http://n1:1".to_owned(), "n1:2".to_owned());
-        Joined { id: 4, cluster: ClusterId(1), role: MemberRole::Voter, members: vec![member] }
+        Joined { id: 4, cluster: ClusterId(1), role: MemberRole::Voter, members: vec![member], timing: Timing::Wan }
     }
 
     fn members_view() -> MembersView {

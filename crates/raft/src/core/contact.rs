@@ -1,6 +1,7 @@
 //! This node's last contact with leaders and its last vote, and so how long it waits before it starts an election.
 
 use crate::base::aliases::LeaderId;
+use fairhold_types::NodeId;
 use openraft::{Instant, Vote};
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -17,6 +18,8 @@ const WRITES_OF_A_VOTE: u32 = 2;
 /// The leader that sent the last message, and when its first and last message arrived.
 struct LeaderContact<I> {
     vote: Vote<LeaderId>,
+    /// The boot number of its process.
+    boot: u64,
     first: I,
     last: I,
 }
@@ -38,6 +41,14 @@ struct ContactInner<I> {
 impl<I> ContactInner<I> {
     fn is_older(&self, vote: Vote<LeaderId>) -> bool {
         self.highest.is_some_and(|highest| vote < highest)
+    }
+}
+
+impl<I: Instant> ContactInner<I> {
+    /// The leader, if it has sent a message within its lease.
+    fn live_leader(&self, lease: Duration, now: I) -> Option<&LeaderContact<I>> {
+        let is_current = |leader: &&LeaderContact<I>| Some(leader.vote) == self.highest && Some(leader.vote) != self.suspected;
+        self.leader.as_ref().filter(is_current).filter(|leader| now < leader.last + lease)
     }
 }
 
@@ -67,9 +78,9 @@ impl<I: Instant> Contact<I> {
         }
     }
 
-    /// Records a message from a leader when it arrives, even if Raft handles it later because it is writing to the
-    /// disk.
-    pub(crate) fn record_message(&self, vote: Vote<LeaderId>, now: I) {
+    /// Records a message from a leader's process when it arrives, even if Raft handles it later because it is writing
+    /// to the disk.
+    pub(crate) fn record_message(&self, vote: Vote<LeaderId>, boot: u64, now: I) {
         let mut inner = self.inner.lock();
         if inner.is_older(vote) {
             return;
@@ -80,7 +91,7 @@ impl<I: Instant> Contact<I> {
         if now.saturating_duration_since(first) >= self.settled_after {
             inner.settled = vote.leader_id.term;
         }
-        inner.leader = Some(LeaderContact { vote, first, last: now });
+        inner.leader = Some(LeaderContact { vote, boot, first, last: now });
     }
 
     /// Marks this leader as seemingly dead, until it sends something.
@@ -90,9 +101,15 @@ impl<I: Instant> Contact<I> {
 
     /// Whether a leader has sent a message within its lease. If so, this node votes for no other node.
     pub(crate) fn has_live_leader(&self, lease: Duration, now: I) -> bool {
+        self.inner.lock().live_leader(lease, now).is_some()
+    }
+
+    /// Whether node `id` leads with another process than this one. A restarted node does not lead, and is told so until
+    /// the lease of the process before it has ended. 0 is an unknown number.
+    pub(crate) fn leads_with_another_process(&self, id: NodeId, boot: u64, lease: Duration, now: I) -> bool {
         let inner = self.inner.lock();
-        let is_current = |leader: &&LeaderContact<I>| Some(leader.vote) == inner.highest && Some(leader.vote) != inner.suspected;
-        inner.leader.as_ref().filter(is_current).is_some_and(|leader| now < leader.last + lease)
+        let leader = inner.live_leader(lease, now).filter(|leader| leader.vote.leader_id.node_id == id);
+        leader.is_some_and(|leader| leader.boot != boot && leader.boot != 0 && boot != 0)
     }
 
     /// Records that this node granted its vote, requested at `requested_at`.
@@ -179,14 +196,14 @@ mod tests {
         let contact = Contact::new(0, 1);
         let start = start();
         assert_eq!(contact.quiet_since(LEASE), None);
-        contact.record_message(vote(2, 1), start);
-        contact.record_message(vote(1, 3), start + LEASE);
+        contact.record_message(vote(2, 1), 1, start);
+        contact.record_message(vote(1, 3), 1, start + LEASE);
         assert_eq!(contact.quiet_since(LEASE), Some(start + LEASE), "an older term");
-        contact.record_message(vote(2, 1), start + LEASE);
+        contact.record_message(vote(2, 1), 1, start + LEASE);
         assert_eq!(contact.quiet_since(LEASE), Some(start + LEASE * 2));
         let successor = Vote { committed: false, ..vote(3, 2) };
         contact.voted(successor, start + LEASE, start + LEASE * 4);
-        contact.record_message(vote(2, 1), start + LEASE * 4);
+        contact.record_message(vote(2, 1), 1, start + LEASE * 4);
         assert_eq!(contact.quiet_since(LEASE), Some(start + LEASE * 4), "its successor has this node's vote");
         assert_eq!(contact.write_time(), LEASE * 3);
     }
@@ -196,25 +213,44 @@ mod tests {
         let contact = Contact::new(0, 1);
         let start = start();
         assert!(!contact.has_live_leader(LEASE, start));
-        contact.record_message(vote(2, 1), start);
+        contact.record_message(vote(2, 1), 1, start);
         assert!(contact.has_live_leader(LEASE, start + LEASE / 2) && !contact.has_live_leader(LEASE, start + LEASE));
         contact.suspect(vote(2, 1));
         assert!(!contact.has_live_leader(LEASE, start));
-        contact.record_message(vote(2, 1), start);
+        contact.record_message(vote(2, 1), 1, start);
         assert!(contact.has_live_leader(LEASE, start), "it was a false alarm");
         contact.voted(Vote { committed: false, ..vote(3, 2) }, start, start);
         assert!(!contact.has_live_leader(LEASE, start), "this node has voted for another one");
     }
 
     #[test]
+    fn a_second_process_of_the_leader_is_recognized_until_the_lease_of_the_first_one_ends() {
+        let contact = Contact::new(0, 1);
+        let start = start();
+        let differs = |id, boot, now| contact.leads_with_another_process(id, boot, LEASE, now);
+        assert!(!differs(1, 8, start), "no leader is known");
+        contact.record_message(vote(2, 1), 7, start);
+        assert!(differs(1, 8, start) && !differs(1, 7, start) && !differs(1, 0, start) && !differs(3, 8, start));
+        assert!(!differs(1, 8, start + LEASE), "the first one may have ended");
+        contact.suspect(vote(2, 1));
+        assert!(!differs(1, 8, start), "the first one has ended");
+        contact.record_message(vote(3, 1), 8, start);
+        assert!(differs(1, 7, start) && !differs(1, 8, start), "the second one leads now");
+        contact.record_message(vote(2, 1), 7, start);
+        assert!(!differs(1, 8, start), "a message of a deposed leader");
+        contact.record_message(vote(4, 1), 0, start);
+        assert!(!differs(1, 8, start), "it runs an older program");
+    }
+
+    #[test]
     fn only_a_leader_that_lasts_settles_a_term() {
         let contact = Contact::new(4, 1);
         let start = start();
-        contact.record_message(vote(5, 1), start);
-        contact.record_message(vote(6, 2), start + SETTLED_AFTER / 2);
-        contact.record_message(vote(6, 2), start + SETTLED_AFTER);
+        contact.record_message(vote(5, 1), 1, start);
+        contact.record_message(vote(6, 2), 1, start + SETTLED_AFTER / 2);
+        contact.record_message(vote(6, 2), 1, start + SETTLED_AFTER);
         assert_eq!(contact.settled_term(), 4);
-        contact.record_message(vote(6, 2), start + SETTLED_AFTER * 2);
+        contact.record_message(vote(6, 2), 1, start + SETTLED_AFTER * 2);
         assert_eq!(contact.settled_term(), 6);
         contact.led(7, SETTLED_AFTER / 2);
         assert_eq!(contact.settled_term(), 6);

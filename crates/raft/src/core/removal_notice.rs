@@ -1,30 +1,91 @@
-//! Whether other nodes have told this node that it may never take part again: it was removed, or another process runs
-//! with a copy of its data directory.
+//! Whether other nodes have told this node that it may never take part again: it was removed, another process runs with
+//! a copy of its data directory, or its data directory belongs to another cluster.
 //!
 //! A node that another one merely does not know yet must not end: only a refusal that names this node, and that no
 //! later event can make wrong, counts. `Removed` is such a refusal, because its sender has applied the removal and an
 //! id is never used again. `Duplicate` is not: after a quick restart the leader may still remember the process before.
 //! So it counts only if the same node repeats it for a while and answers nothing meanwhile.
+//!
+//! `Cluster` says only that one address leads to another cluster. A member of a healthy cluster may hear it because of
+//! one wrong address. So it counts only if every other member's address leads to another cluster for a while, and no
+//! node of this node's own cluster has been in contact since its start, in either direction. A member of a healthy
+//! cluster is dialled by the others within a lease or dials one of them, so it never ends. Neither does a node that
+//! waits for members that are down: they refuse nothing. A node that ends could only become right by other addresses,
+//! and those need an operator. It names both clusters, so the operator need not search.
 
-use crate::base::{error::FatalReason, peer::Refusal};
-use fairhold_types::NodeId;
+use crate::base::{
+    error::{FatalReason, FormationError},
+    peer::Refusal,
+};
+use fairhold_types::{ClusterId, NodeId};
 use openraft::Instant;
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 use tokio::sync::Notify;
 
 /// For how many leases a node must refuse this one as a duplicate. The leader forgets the process before a restart
 /// after one lease.
 const DUPLICATE_LEASES: u32 = 10;
-/// Without a refusal for this many leases, the count of `DUPLICATE_LEASES` starts again. A node that was refused is not
-/// dialled for a second, which is less.
+/// For how many leases all other members must refuse this node as one of another cluster. It is longer because somebody
+/// may be moving the addresses, and nothing is lost meanwhile: the node has no leader.
+const FOREIGN_LEASES: u32 = 40;
+/// Without a refusal for this many leases, a count of leases starts again. A node that was refused is not dialled for a
+/// second, which is less.
 const REPEATED_WITHIN_LEASES: u32 = 7;
 
-/// How long a node has refused this one as a duplicate.
+/// How long a node has refused this one with the same reason.
 #[derive(Debug, Clone, Copy)]
 struct Refused<I> {
     first: I,
     last: I,
+}
+
+impl<I: Instant> Refused<I> {
+    fn new(now: I) -> Refused<I> {
+        Refused { first: now, last: now }
+    }
+
+    /// Records the next refusal.
+    fn repeat(&mut self, now: I, lease: Duration) {
+        if !self.is_recent(now, lease) {
+            self.first = now;
+        }
+        self.last = now;
+    }
+
+    fn is_recent(&self, now: I, lease: Duration) -> bool {
+        now.saturating_duration_since(self.last) <= lease * REPEATED_WITHIN_LEASES
+    }
+
+    fn has_lasted(&self, leases: u32, now: I, lease: Duration) -> bool {
+        now.saturating_duration_since(self.first) >= lease * leases
+    }
+}
+
+/// How long a node has refused this one as one of another cluster.
+#[derive(Debug, Clone, Copy)]
+struct RefusedAsForeign<I> {
+    /// The clusters of the two nodes. Either node may have refused the other one.
+    clusters: (ClusterId, ClusterId),
+    since: Refused<I>,
+}
+
+impl<I> RefusedAsForeign<I> {
+    /// The other node's cluster, if this node's one is `ours`.
+    fn theirs(&self, ours: ClusterId) -> Option<ClusterId> {
+        match self.clusters {
+            (one, other) if one == ours && other != ours => Some(other),
+            (other, one) if one == ours && other != ours => Some(other),
+            _ => None,
+        }
+    }
 }
 
 /// What other nodes have told this node about itself. `I` is the type of the clock's instants.
@@ -33,6 +94,10 @@ pub(crate) struct RemovalNotice<I> {
     lease: Duration,
     /// The nodes that refuse this one as a duplicate, and have answered nothing since.
     duplicate: Mutex<BTreeMap<NodeId, Refused<I>>>,
+    /// The nodes that refuse this one as one of another cluster.
+    foreign: Mutex<BTreeMap<NodeId, RefusedAsForeign<I>>>,
+    /// Whether a node of this node's cluster has been admitted since the start.
+    in_contact: AtomicBool,
     reason: OnceLock<FatalReason>,
     noticed: Notify,
 }
@@ -40,7 +105,15 @@ pub(crate) struct RemovalNotice<I> {
 impl<I: Instant> RemovalNotice<I> {
     /// Nothing yet. `id` is this node.
     pub(crate) fn new(id: NodeId, lease: Duration) -> Self {
-        RemovalNotice { id, lease, duplicate: Mutex::new(BTreeMap::new()), reason: OnceLock::new(), noticed: Notify::new() }
+        RemovalNotice {
+            id,
+            lease,
+            duplicate: Mutex::new(BTreeMap::new()),
+            foreign: Mutex::new(BTreeMap::new()),
+            in_contact: AtomicBool::new(false),
+            reason: OnceLock::new(),
+            noticed: Notify::new(),
+        }
     }
 
     /// Why this node must stop, if it must.
@@ -66,17 +139,41 @@ impl<I: Instant> RemovalNotice<I> {
                     self.stop(FatalReason::Duplicate { id: *id, by });
                 }
             }
+            Refusal::Cluster { theirs, ours } => return self.record_other_cluster(by, (*theirs, *ours), now),
             // About the other node, or it may pass.
             Refusal::Removed { .. }
             | Refusal::Duplicate { .. }
             | Refusal::Version { .. }
-            | Refusal::Cluster { .. }
             | Refusal::Incarnation { .. }
             | Refusal::Identity { .. }
             | Refusal::Starting
             | Refusal::NotAMember { .. }
             | Refusal::LostEntries(_)
             | Refusal::Key(_) => {}
+        }
+        self.foreign.lock().remove(&by);
+    }
+
+    /// Records that this node and one of its own cluster have admitted each other.
+    pub(crate) fn record_contact(&self) {
+        self.in_contact.store(true, Relaxed);
+    }
+
+    /// Ends this node if each of the other members has refused it long enough as one of another cluster, and it has not
+    /// been in contact with any node of its cluster `ours`. `others` is empty if this node needs no other one.
+    pub(crate) fn check_foreign(&self, ours: ClusterId, others: &[NodeId], now: I) {
+        if self.in_contact.load(Relaxed) {
+            return;
+        }
+        let foreign = self.foreign.lock();
+        let theirs = |by: &NodeId| {
+            let refused = foreign.get(by)?;
+            let counts = refused.since.is_recent(now, self.lease) && refused.since.has_lasted(FOREIGN_LEASES, now, self.lease);
+            refused.theirs(ours).filter(|_| counts)
+        };
+        let all: Option<Vec<ClusterId>> = others.iter().map(theirs).collect();
+        if let (Some(&by), Some(&theirs)) = (others.first(), all.as_deref().and_then(<[_]>::first)) {
+            self.stop(FormationError::OtherCluster { id: self.id, by, ours, theirs }.into());
         }
     }
 
@@ -92,12 +189,16 @@ impl<I: Instant> RemovalNotice<I> {
 
     fn repeats_long_enough(&self, by: NodeId, now: I) -> bool {
         let mut duplicate = self.duplicate.lock();
-        let refused = duplicate.entry(by).or_insert(Refused { first: now, last: now });
-        if now.saturating_duration_since(refused.last) > self.lease * REPEATED_WITHIN_LEASES {
-            refused.first = now;
-        }
-        refused.last = now;
-        now.saturating_duration_since(refused.first) >= self.lease * DUPLICATE_LEASES
+        let refused = duplicate.entry(by).or_insert(Refused::new(now));
+        refused.repeat(now, self.lease);
+        refused.has_lasted(DUPLICATE_LEASES, now, self.lease)
+    }
+
+    fn record_other_cluster(&self, by: NodeId, clusters: (ClusterId, ClusterId), now: I) {
+        let mut foreign = self.foreign.lock();
+        let refused = foreign.entry(by).or_insert(RefusedAsForeign { clusters, since: Refused::new(now) });
+        refused.clusters = clusters;
+        refused.since.repeat(now, self.lease);
     }
 
     fn stop(&self, reason: FatalReason) {
@@ -173,5 +274,55 @@ mod tests {
         assert_eq!(notice.reason(), None, "there was a long pause");
         refuse(2, 110);
         assert_eq!(notice.reason(), Some(FatalReason::Duplicate { id: 4, by: 2 }));
+    }
+
+    const OURS: ClusterId = ClusterId(1);
+    const THEIRS: ClusterId = ClusterId(2);
+
+    /// Nodes 2 and 3 refuse this node as one of another cluster, every fourth lease until this one.
+    fn refused_by_both(notice: &RemovalNotice<Moment>, now: Moment, leases: u32) {
+        for at in (0..=leases).step_by(4) {
+            notice.record_refusal(2, &Refusal::Cluster { theirs: OURS, ours: THEIRS }, now + LEASE * at);
+            // This node refuses the other one.
+            notice.record_refusal(3, &Refusal::Cluster { theirs: THEIRS, ours: OURS }, now + LEASE * at);
+        }
+    }
+
+    #[test]
+    fn a_node_of_another_cluster_ends_once_every_other_member_has_refused_it_for_a_while() {
+        let notice = notice();
+        let now = now();
+        refused_by_both(&notice, now, 36);
+        notice.check_foreign(OURS, &[2, 3], now + LEASE * 39);
+        assert_eq!(notice.reason(), None, "somebody may be moving the addresses");
+        notice.check_foreign(OURS, &[], now + LEASE * 40);
+        assert_eq!(notice.reason(), None, "it needs no other node");
+        notice.check_foreign(OURS, &[2, 3], now + LEASE * 40);
+        let reason = FormationError::OtherCluster { id: 4, by: 2, ours: OURS, theirs: THEIRS }.into();
+        assert_eq!(notice.reason(), Some(reason));
+    }
+
+    #[test]
+    fn one_wrong_address_never_ends_a_node() {
+        let now = now();
+        let later = now + LEASE * 80;
+        let not_ended = |why: &str, others: &[NodeId], before: fn(&RemovalNotice<Moment>, Moment)| {
+            let notice = notice();
+            refused_by_both(&notice, now, 80);
+            before(&notice, later);
+            notice.check_foreign(OURS, others, later);
+            assert_eq!(notice.reason(), None, "{why}");
+        };
+        not_ended("node 5 is down", &[2, 3, 5], |_, _| ());
+        not_ended("node 3 is starting", &[2, 3], |notice, now| notice.record_refusal(3, &Refusal::Starting, now));
+        not_ended("node 5 has dialled, or has answered", &[2, 3], |notice, _| notice.record_contact());
+        let of_two_others = Refusal::Cluster { theirs: ClusterId(7), ours: THEIRS };
+        let notice = notice();
+        (0..=80).step_by(4).for_each(|at| notice.record_refusal(2, &of_two_others, now + LEASE * at));
+        notice.check_foreign(OURS, &[2], later);
+        assert_eq!(notice.reason(), None, "that is not about this node's cluster");
+        refused_by_both(&notice, now, 80);
+        notice.check_foreign(OURS, &[2, 3], later + LEASE * 8);
+        assert_eq!(notice.reason(), None, "they have not refused it lately");
     }
 }

@@ -56,8 +56,7 @@ impl RoundTrips {
 
     /// The mean round trip to a node, in whole milliseconds, rounded up.
     pub(crate) fn of(&self, id: NodeId) -> Option<Duration> {
-        let mean = self.0.lock().measured.get(&id)?.mean;
-        Some(Duration::from_millis(u64::try_from(mean.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)))
+        Some(whole_millis(self.0.lock().measured.get(&id)?.mean))
     }
 
     /// The percentiles of the round trips to a node in the last minute.
@@ -120,6 +119,18 @@ impl RoundTrips {
             window.push(took);
         }
     }
+}
+
+impl Percentiles {
+    /// In whole milliseconds, rounded up.
+    pub(crate) fn in_whole_millis(self) -> Percentiles {
+        Percentiles { p50: whole_millis(self.p50), p99: whole_millis(self.p99) }
+    }
+}
+
+/// Rounds up, so that a round trip never looks shorter than it is, and never like none.
+fn whole_millis(took: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(took.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
 /// Measures one heartbeat until it is dropped. openraft drops a heartbeat whose answer takes too long, so that counts
@@ -211,6 +222,14 @@ mod tests {
         assert_eq!((later.p50, later.p99), (ms(50), ms(99)), "the first heartbeat is more than a minute old");
         round_trips.retain(|id| id != 2);
         assert_eq!(round_trips.percentiles(2), None);
+    }
+
+    #[test]
+    fn a_round_trip_is_shown_in_whole_milliseconds_and_never_as_none() {
+        let shown = |micros| whole_millis(Duration::from_micros(micros));
+        assert_eq!([1, 420, 1_000, 1_001, 9_999].map(shown), [1, 1, 1, 2, 10].map(ms));
+        let exact = Percentiles { p50: Duration::from_micros(420), p99: Duration::from_micros(2_100) };
+        assert_eq!(exact.in_whole_millis(), Percentiles { p50: ms(1), p99: ms(3) });
     }
 
     #[test]

@@ -6,7 +6,10 @@ use crate::{
         member_addresses::MemberAddresses,
         types::{Member, Types},
     },
-    core::{losses::Losses, round_trips::RoundTrips},
+    core::{
+        losses::Losses,
+        round_trips::{Percentiles, RoundTrips},
+    },
 };
 use fairhold_types::{
     ClusterId, Incarnation, NodeId, Revision,
@@ -80,10 +83,10 @@ pub struct MemberStatus {
     /// The mean round trip of its heartbeats, rounded up to a millisecond. Known only to the leader, about other
     /// members.
     pub round_trip: Option<Duration>,
-    /// The median of these round trips in the last minute.
+    /// The median of these round trips in the last minute, also rounded up.
     pub round_trip_p50: Option<Duration>,
-    /// Their 99th percentile. openraft waits for an answer for one heartbeat interval at most: longer ones count as
-    /// that.
+    /// Their 99th percentile, also rounded up. openraft waits for an answer for one heartbeat interval at most: longer
+    /// ones count as that.
     pub round_trip_p99: Option<Duration>,
 }
 
@@ -98,6 +101,7 @@ pub(crate) fn status<RT: AsyncRuntime>(
     let member = |(&id, member): (&NodeId, &Member)| {
         let matched = matched(metrics, losses, id);
         let percentiles = round_trips.percentiles(id).filter(|_| metrics.state == ServerState::Leader);
+        let percentiles = percentiles.map(Percentiles::in_whole_millis);
         MemberStatus {
             id,
             member: addresses.of(id, member),

@@ -20,7 +20,7 @@ use fairhold_types::{
     ClusterId, Incarnation, NodeId, Revision,
     planted::{self, Bug},
 };
-use openraft::AsyncRuntime;
+use openraft::{AsyncRuntime, Instant};
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -120,13 +120,14 @@ impl Admission {
         }
     }
 
-    /// Checks a sender again: its connection may be older than this node's knowledge of the members.
-    pub(super) fn check_sender<RT: AsyncRuntime>(&self, core: &Core<RT>, from: NodeId) -> Result<(), Refused> {
+    /// Checks a sender again: its connection may be older than this node's knowledge of the members, or of the leader's
+    /// process.
+    pub(super) fn check_sender<RT: AsyncRuntime>(&self, core: &Core<RT>, from: NodeId, boot: u64) -> Result<(), Refused> {
         let Some(introduced) = self.introduced.lock().get(&from).copied() else {
             let reason = Refusal::NotAMember { id: from };
             return Err(Refused { sent: reason.clone(), reason });
         };
-        let decision = self.check_node(core, from, introduced);
+        let decision = self.check_node(core, from, introduced).and_then(|()| check_leader_process(core, from, boot));
         decision.map_err(|reason| Refused { sent: introduced.understood(from, reason.clone()), reason })
     }
 
@@ -158,8 +159,8 @@ impl Admission {
         }
     }
 
-    /// Refuses a process that dials if another one runs with a copy of its data directory, at the address of the
-    /// member. The leader knows: that process answers its heartbeats.
+    /// Refuses a process that dials if another one runs with a copy of its data directory. The leader knows it if that
+    /// process answers its heartbeats at the address of the member. The other nodes know it if that process leads.
     fn check_boot<RT: AsyncRuntime>(&self, core: &Core<RT>, other: &Introduction, side: ConnectionSide) -> Result<(), Refusal> {
         match side {
             ConnectionSide::Dialled => {
@@ -172,7 +173,7 @@ impl Admission {
                 if is_duplicate(known, other.boot, silent, core.lease) {
                     return Err(Refusal::Duplicate { id: other.id });
                 }
-                Ok(())
+                check_leader_process(core, other.id, other.boot)
             }
         }
     }
@@ -262,6 +263,17 @@ fn gone_since<RT: AsyncRuntime>(core: &Core<RT>, id: NodeId, found: Incarnation,
 fn is_duplicate(dialled: Option<u64>, boot: u64, silent: impl FnOnce() -> Option<Duration>, lease: Duration) -> bool {
     let differs = dialled.is_some_and(|dialled| dialled != boot && dialled != 0 && boot != 0);
     differs && silent().is_some_and(|silent| silent <= lease)
+}
+
+/// Refuses a process while another one of the same node leads: it would be a copy of the leader. A leader that restarts
+/// leads again only after an election, so it is refused for one lease at most. What counts is the process that sends
+/// the leader's messages. The address of the member does not count: the leader may have another one now, and must not
+/// be refused.
+fn check_leader_process<RT: AsyncRuntime>(core: &Core<RT>, id: NodeId, boot: u64) -> Result<(), Refusal> {
+    match core.contact.leads_with_another_process(id, boot, core.lease, RT::Instant::now()) {
+        true => Err(Refusal::Duplicate { id }),
+        false => Ok(()),
+    }
 }
 
 /// Always false, except with the planted bug.

@@ -40,6 +40,9 @@ use std::{
 /// How long a node that joins waits for the leader. It tries again after that, and gets the same answer.
 const JOIN_LIMIT: Duration = Duration::from_secs(5);
 
+/// The boot number of a process that does not tell it.
+const UNKNOWN_BOOT: u64 = 0;
+
 /// Serves the requests of other nodes. It exists before the replica, because the transport needs it; it serves requests
 /// once the replica has started.
 pub struct PeerService<RT: AsyncRuntime> {
@@ -133,6 +136,10 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         match self.admission.check_introduction(&core, other, side) {
             Ok(()) => {
                 core.programs.record(other);
+                // Its cluster is the same as this node's.
+                if other.cluster.is_some() {
+                    core.notice.record_contact();
+                }
                 self.refused.forget(other.id);
                 Ok(())
             }
@@ -162,13 +169,17 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
     }
 
     fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
+        self.serve_process((from, UNKNOWN_BOOT), lane, request)
+    }
+
+    fn serve_process(&self, (from, boot): (NodeId, u64), lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
         let Some((core, queues)) = self.replica() else {
             return ready(reply::<RT>(&PeerReply::Declined(Declined::NotRunning))).boxed();
         };
         if let Err(refusal) = check_no_lost_entries(&core) {
             return ready(reply::<RT>(&PeerReply::Declined(Declined::Refused(refusal)))).boxed();
         }
-        if let Err(Refused { reason, sent }) = self.admission.check_sender(&core, from) {
+        if let Err(Refused { reason, sent }) = self.admission.check_sender(&core, from, boot) {
             self.log_refusal(from, &reason);
             return ready(reply::<RT>(&PeerReply::Declined(Declined::Refused(sent)))).boxed();
         }
@@ -190,6 +201,10 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
                 );
             }
             return ready(reply::<RT>(&PeerReply::Declined(declined))).boxed();
+        }
+        if let PeerRequest::Append(rpc) = &request {
+            core.contact.record_message(rpc.vote, boot, RT::Instant::now());
+            self.incoming.on_leader_vote(&*core.snapshots, rpc.vote);
         }
         let answer = self.answer(core, queues.clone(), from, lane, request);
         async move { reply(&answer.await) }.boxed()
@@ -215,10 +230,6 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         lane: Lane,
         request: PeerRequest<RT>,
     ) -> BoxFuture<'static, PeerReply<RT>> {
-        if let PeerRequest::Append(rpc) = &request {
-            core.contact.record_message(rpc.vote, RT::Instant::now());
-            self.incoming.on_leader_vote(&*core.snapshots, rpc.vote);
-        }
         match request {
             PeerRequest::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
             PeerRequest::Append(rpc) => heartbeat::answer(core, rpc).boxed(),

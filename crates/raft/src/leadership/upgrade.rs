@@ -1,7 +1,7 @@
 //! The upgrade of a running cluster to its next version, when every member runs a program that supports it.
 //!
 //! etcd raises its cluster version by itself, seconds after the last member restarts, and then an older program cannot
-//! start any more. Here an operator decides when the way back ends.
+//! start any more. Here an operator decides when the way back ends, or sets how long it stays open (`finalizer`).
 
 use crate::{
     base::{
@@ -104,11 +104,22 @@ pub(crate) async fn finalize<RT: AsyncRuntime>(
     }
 }
 
-/// Raises the version if this node leads and every member supports it.
+/// Raises the version, as an operator requested, if this node leads and every member supports it.
 pub(crate) async fn serve<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
     to: ClusterVersion,
+    deadline: RT::Instant,
+) -> Result<(), FinalizeError> {
+    raise(core, queues, to, "as requested", deadline).await
+}
+
+/// Raises the version if this node leads and every member supports it. `why` is for the log.
+pub(crate) async fn raise<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    queues: &Queues,
+    to: ClusterVersion,
+    why: &str,
     deadline: RT::Instant,
 ) -> Result<(), FinalizeError> {
     if core.leadership().is_none() {
@@ -128,7 +139,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     if !status.blockers.is_empty() {
         return Err(FinalizeError::Blocked(status.blockers));
     }
-    tracing::info!(version = %to, "raising the cluster's version to {to}, as requested");
+    tracing::info!(version = %to, "raising the cluster's version to {to}, {why}");
     let outcome = match queues.proposals.submit(Command::RaiseClusterVersion { to }, true) {
         Ok(submitted) => submitted.outcome::<RT>(deadline).await,
         Err(reason) => Err(reason.into()),

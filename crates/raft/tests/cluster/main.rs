@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "this is test code: a panic fails the test")]
 
 mod figures;
+mod finalizer;
 mod large_values;
 mod log;
 mod lost_entries;
@@ -156,6 +157,14 @@ impl Cluster {
         Cluster::form_with(size, snapshot_every, None).await
     }
 
+    /// A cluster that has its name and its version: all nodes have introduced themselves.
+    async fn form_new(size: u64, snapshot_every: u64) -> Cluster {
+        let cluster = Cluster::form(size, snapshot_every).await;
+        cluster.open_session(1).await.unwrap();
+        cluster.node(1).read_barrier(soon()).await.unwrap();
+        cluster
+    }
+
     /// A cluster in which no lease ends during a test.
     async fn patient(size: u64) -> Cluster {
         Cluster::form_with(size, 1_000, Some((60_000, 120_000))).await
@@ -234,7 +243,7 @@ impl Cluster {
 
     /// Three nodes, one of them stopped. Also returns the leader and the stopped node.
     async fn without_a_follower(snapshot_every: u64) -> (Cluster, NodeId, NodeId) {
-        let mut cluster = Cluster::form(3, snapshot_every).await;
+        let mut cluster = Cluster::form_new(3, snapshot_every).await;
         let leader = cluster.leader_among(1..=3).await;
         let away = cluster.others(leader)[0];
         cluster.stop(away).await;

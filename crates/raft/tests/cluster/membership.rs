@@ -114,23 +114,6 @@ impl Cluster {
         };
         self.node(at).change_member(request, soon()).await
     }
-
-    /// A cluster that has its name and its version: all nodes have introduced themselves.
-    async fn form_new(size: u64) -> Cluster {
-        let cluster = Cluster::form(size, 1_000).await;
-        cluster.open_session(1).await.unwrap();
-        cluster.node(1).read_barrier(soon()).await.unwrap();
-        cluster
-    }
-}
-
-/// Three nodes, one of them stopped. Also returns the leader and the stopped node.
-async fn without_a_follower() -> (Cluster, NodeId, NodeId) {
-    let mut cluster = Cluster::form_new(3).await;
-    let leader = cluster.leader_among(1..=3).await;
-    let away = cluster.others(leader)[0];
-    cluster.stop(away).await;
-    (cluster, leader, away)
 }
 
 fn voters(view: &MembersView) -> Vec<NodeId> {
@@ -147,7 +130,7 @@ fn key(number: u8) -> Option<WriteKey> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_node_grows_to_three() {
-    let mut cluster = Cluster::form_new(1).await;
+    let mut cluster = Cluster::form_new(1, 1_000).await;
     let before = opened(&cluster.open_session(1).await.unwrap());
     cluster.join(1, once(MemberRole::Voter, None), 2).await;
     cluster.join(2, once(MemberRole::Voter, None), 3).await;
@@ -168,7 +151,7 @@ async fn one_node_grows_to_three() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_learner_gets_a_vote_and_loses_it_on_request() {
-    let mut cluster = Cluster::form_new(3).await;
+    let mut cluster = Cluster::form_new(3, 1_000).await;
     cluster.join(2, once(MemberRole::Learner, None), 4).await;
     let view = cluster.members_until(1, |view| view.from_leader).await;
     assert_eq!((voters(&view), learners(&view)), (vec![1, 2, 3], vec![4]));
@@ -198,7 +181,7 @@ async fn a_learner_gets_a_vote_and_loses_it_on_request() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_node_is_replaced_and_its_directory_takes_no_part_any_more() {
-    let (mut cluster, leader, dead) = without_a_follower().await;
+    let (mut cluster, leader, dead) = Cluster::without_a_follower(1_000).await;
     cluster.open_session(leader).await.unwrap();
     cluster.join(leader, once(MemberRole::Voter, Some(dead)), 4).await;
     let view = cluster.members_until(leader, |view| view.from_leader).await;
@@ -215,7 +198,7 @@ async fn a_dead_node_is_replaced_and_its_directory_takes_no_part_any_more() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_healthy_leader_is_replaced_while_it_leads() {
-    let mut cluster = Cluster::form_new(3).await;
+    let mut cluster = Cluster::form_new(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
     let other = cluster.others(leader)[0];
     cluster.join(other, once(MemberRole::Voter, Some(leader)), 4).await;
@@ -228,7 +211,7 @@ async fn a_healthy_leader_is_replaced_while_it_leads() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_leader_continues_a_join() {
-    let mut cluster = Cluster::form_new(3).await;
+    let mut cluster = Cluster::form_new(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
     let token = cluster.create_token(leader, once(MemberRole::Voter, None)).await;
     let first = cluster.admit(leader, &token, 4).await;
@@ -247,7 +230,7 @@ async fn the_next_leader_continues_a_join() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_removed_hands_over_first_and_stops() {
-    let mut cluster = Cluster::form_new(3).await;
+    let mut cluster = Cluster::form_new(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
     let at = cluster.others(leader)[0];
     assert_eq!(cluster.remove(at, leader).await, Ok(()));
@@ -267,7 +250,7 @@ async fn a_leader_that_is_removed_hands_over_first_and_stops() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removal_that_would_lose_the_quorum_is_refused() {
-    let (cluster, leader, dead) = without_a_follower().await;
+    let (cluster, leader, dead) = Cluster::without_a_follower(1_000).await;
     let healthy = (1..=3).find(|id| *id != leader && *id != dead).unwrap();
     cluster.until_silent(healthy, dead).await;
     let refused = Err(MembershipError::WouldLoseQuorum { voters: 2, healthy: 1, needed: 2 });
@@ -284,7 +267,7 @@ async fn a_removal_that_would_lose_the_quorum_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removed_learner_is_told_and_a_join_can_be_given_up() {
-    let mut cluster = Cluster::form_new(3).await;
+    let mut cluster = Cluster::form_new(3, 1_000).await;
     cluster.join(1, once(MemberRole::Learner, None), 4).await;
     assert_eq!(cluster.remove(2, 4).await, Ok(()));
     let reason = cluster.node(4).stopped().await;
@@ -302,7 +285,7 @@ async fn a_removed_learner_is_told_and_a_join_can_be_given_up() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_join_is_refused_with_a_reason() {
-    let cluster = Cluster::form_new(3).await;
+    let cluster = Cluster::form_new(3, 1_000).await;
     let token = cluster.create_token(1, once(MemberRole::Voter, None)).await;
     let good = cluster.join_request(1, &token, 4);
     let refusal = async |request: JoinRequest| cluster.net.join(2, request).await.unwrap_err();
@@ -330,8 +313,30 @@ async fn a_join_is_refused_with_a_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_has_joined_gets_its_answer_again_only_with_the_secret_of_a_known_token() {
+    let mut cluster = Cluster::form_new(1, 1_000).await;
+    let token = cluster.create_token(1, once(MemberRole::Learner, None)).await;
+    cluster.admit(1, &token, 2).await;
+    cluster.start(2).await;
+    cluster.members_until(1, |view| view.joins.is_empty()).await;
+    let again = cluster.join_request(1, &token, 2);
+    let answer = async |request: JoinRequest| cluster.net.join(1, request).await.map(|joined| (joined.id, joined.role));
+    assert_eq!(answer(again.clone()).await, Ok((2, MemberRole::Learner)));
+    let unknown = Err(JoinRefusal::Token(JoinTokenFault::Unknown));
+    assert_eq!(answer(JoinRequest { secret: JoinSecret::random(), ..again.clone() }).await, unknown);
+    assert_eq!(answer(JoinRequest { token: JoinTokenNumber(9), ..again.clone() }).await, unknown);
+    let revoke = Command::RevokeJoinToken { number: token.number, at: wall_now() };
+    assert_eq!(cluster.node(1).propose(revoke, soon()).await.unwrap().result, Ok(Outcome::Done));
+    assert_eq!(answer(again).await, unknown, "its directory has its id, so it does not ask any more");
+
+    let standing = CreateJoinToken { standing: true, up_to: Some(3), expires_at: None, ..once(MemberRole::Voter, None) };
+    let standing = cluster.create_token(1, standing).await;
+    assert_eq!(answer(cluster.join_request(1, &standing, 2)).await, Ok((2, MemberRole::Learner)), "a standing token");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_gets_another_address_if_no_other_node_answers_there() {
-    let cluster = Cluster::form_new(3).await;
+    let cluster = Cluster::form_new(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
     let [moving, other] = cluster.others(leader)[..] else { unreachable!("three nodes") };
     cluster.net.add_address(other, "elsewhere:2");

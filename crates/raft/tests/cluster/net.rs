@@ -265,7 +265,7 @@ fn lost(error: impl ToString) -> PeerError {
 
 impl Peer for Cable {
     fn call(&self, to: &Target, lane: Lane, request: Bytes) -> BoxFuture<'static, Result<Bytes, PeerError>> {
-        let from = self.own.introduction().id;
+        let Introduction { id: from, boot, .. } = self.own.introduction();
         let net = self.net.clone();
         let (service, mut cut) = match self.dial(to) {
             Ok(dialled) => dialled,
@@ -273,7 +273,7 @@ impl Peer for Cable {
         };
         let to = to.id;
         let path = (from, to, lane);
-        let served = if net.arrives(path) { service.serve(from, lane, request) } else { pending().boxed() };
+        let served = if net.arrives(path) { service.serve_process((from, boot), lane, request) } else { pending().boxed() };
         let answer = TokioRuntime::spawn(async move {
             let answer = served.await;
             let delay = net.0.lock().unwrap().heartbeat_delay;

@@ -49,8 +49,8 @@ pub enum DataDirError {
     },
     /// The directory has files but no identity.
     #[error(
-        "{path} is not empty ({found}) and has no IDENTITY file. If it was this node's, the file was lost: restore it, or remove \
-         the node from the cluster and add it again with an empty directory. If it was not, give fairhold an empty directory"
+        "{path} is not empty ({found}) and has no IDENTITY file. If it was this node's, the file was lost: restore it, or \
+         replace the node, `fairhold cluster replace N`. If it was not, give fairhold an empty directory"
     )]
     NoIdentity {
         /// The directory.

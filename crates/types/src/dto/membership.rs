@@ -209,13 +209,13 @@ pub struct MemberTiming {
     pub id: NodeId,
     /// Whether it votes. Round trips to learners do not matter for the profile.
     pub voter: bool,
-    /// The mean of the last heartbeats.
+    /// The mean of the last heartbeats, in milliseconds, rounded up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip: Option<String>,
-    /// The median of the last minute.
+    /// The median of the last minute, in milliseconds, rounded up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_p50: Option<String>,
-    /// The 99th percentile of the last minute.
+    /// The 99th percentile of the last minute, in milliseconds, rounded up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_p99: Option<String>,
 }

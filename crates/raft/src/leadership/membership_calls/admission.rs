@@ -72,12 +72,14 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
         silent: silent(core, &sight),
         at: wall_now(),
     };
+    // Only a node with the secret learns anything, not even which data directories are known.
+    let token = admission.token(&request)?;
     if let Some((id, _)) = admission.nodes.iter().find(|(_, member)| member.incarnation == request.incarnation) {
         let voter = sight.view.voters.contains(id) || membership.join(*id).is_some_and(|join| join.role == MemberRole::Voter);
         let role = if voter { MemberRole::Voter } else { MemberRole::Learner };
         return Ok(admission.joined(cluster, *id, role));
     }
-    let replaces = admission.replaces(&request)?;
+    let replaces = admission.replaces(token, &request)?;
     if failpoint!(RaftJoinAdmit, RT).is_err() {
         return Err(JoinRefusal::NoLeader);
     }
@@ -137,14 +139,19 @@ fn silent<RT: AsyncRuntime>(core: &Core<RT>, sight: &Sight) -> BTreeMap<NodeId, 
 impl Admission<'_> {
     fn joined(&self, cluster: ClusterId, id: NodeId, role: MemberRole) -> Joined {
         let member = |(id, member): (&NodeId, &Member)| (*id, member.url.clone(), member.address.clone());
-        Joined { id, cluster, role, members: self.nodes.iter().map(member).collect() }
+        Joined { id, cluster, role, members: self.nodes.iter().map(member).collect(), timing: self.membership.timing() }
+    }
+
+    /// The token that a new node shows. A used or expired one is remembered for a while, so that a node whose answer
+    /// was lost can ask again. Once it is forgotten, it is unknown also for a member: its data directory has its id, so
+    /// it needs no answer any more.
+    fn token(&self, request: &JoinRequest) -> Result<&JoinToken, JoinRefusal> {
+        let token = self.membership.token(request.token).filter(|token| token.secret_hash == request.secret.hash());
+        token.ok_or(JoinRefusal::Token(JoinTokenFault::Unknown))
     }
 
     /// The member that a new node replaces, if any.
-    fn replaces(&self, request: &JoinRequest) -> Result<Option<NodeId>, JoinRefusal> {
-        let unknown = JoinRefusal::Token(JoinTokenFault::Unknown);
-        let token = self.membership.token(request.token).filter(|token| token.secret_hash == request.secret.hash());
-        let token = token.ok_or(unknown)?;
+    fn replaces(&self, token: &JoinToken, request: &JoinRequest) -> Result<Option<NodeId>, JoinRefusal> {
         // It was admitted before, and gets the same answer.
         if let Some((_, join)) = self.membership.join_of(request.incarnation) {
             return Ok(join.replaces);

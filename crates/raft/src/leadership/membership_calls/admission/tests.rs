@@ -90,7 +90,7 @@ impl Fixture {
             silent: self.silent.clone(),
             at,
         };
-        admission.replaces(request)
+        admission.token(request).and_then(|token| admission.replaces(token, request))
     }
 }
 
