@@ -56,6 +56,27 @@ fn the_only_voter_can_be_replaced() {
     });
 }
 
+/// A leader that is cut off does not know yet that another one leads, and that the members change without it.
+#[test]
+fn a_deposed_leader_does_not_list_the_members_as_the_leader() {
+    on_three_nodes(&ScenarioPlan::without_faults(3), async |world| {
+        let deposed = world.leader().unwrap();
+        let others: Vec<NodeId> = world.ids().into_iter().filter(|id| *id != deposed).collect();
+        let cuts: Vec<_> = others.iter().flat_map(|other| [(deposed, *other), (*other, deposed)]).collect();
+        cuts.iter().for_each(|(from, to)| world.net.cut(*from, *to));
+        let leadership = |id| world.running(id).and_then(|running| running.replica.leadership());
+        wait_until("another leader", || others.iter().any(|other| leadership(*other).is_some())).await;
+        let led = leadership(deposed);
+        let list = async |id| world.running(id).unwrap().node.members(TIMEOUT).await;
+        assert!(!list(deposed).await.from_leader);
+        assert_eq!((led.is_some(), leadership(deposed)), (true, led), "it still believes that it leads");
+        for other in others {
+            assert!(list(other).await.from_leader, "node {other}");
+        }
+        cuts.iter().for_each(|(from, to)| world.net.heal(*from, *to));
+    });
+}
+
 /// A node that has stopped knows no leader and will never know one: it must not look for one without a pause.
 #[test]
 fn a_node_that_has_stopped_refuses_to_change_members_at_once() {
