@@ -41,6 +41,11 @@ impl World {
         NewMachine { name, disk, rate }
     }
 
+    /// The rate of the fastest clock, in thousandths of the true rate.
+    pub(crate) fn fastest_rate(&self) -> u64 {
+        self.locked().slots.values().map(|slot| slot.rate).max().unwrap_or(TRUE_RATE)
+    }
+
     /// The machine at an address for peers, if one is there.
     pub(crate) fn machine_at(&self, address: &str) -> Option<NodeId> {
         let inner = self.locked();
