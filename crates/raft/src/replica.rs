@@ -201,7 +201,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// The members, the nodes that are joining, and those that were removed, as the leader knows them; without a
     /// reachable leader, as this node knows them.
     pub async fn members_view(&self, deadline: RT::Instant) -> MembersView {
-        membership_calls::view(&self.core, deadline).await
+        membership_calls::view(&self.core, &self.queues, deadline).await
     }
 
     /// Whether the cluster's version allows join tokens, changes of members and timing profiles, as this node knows it.

@@ -143,11 +143,23 @@ pub(crate) enum Probe {
     RemovedNodeTold,
     /// A leader ended a change of the voters that another leader began.
     JointEnded,
+    /// A standing join token replaced a silent member, and was refused in place of a member that was not silent.
+    StandingReplaced,
+    StandingRefused,
+    /// A standing join token added a voter, and no second one: neither while the first one joined nor after it.
+    StandingAdded,
+    StandingFull,
+    /// A revoked join token was refused.
+    TokenRevoked,
+    /// A node that was behind admitted a node that it did not know as a member.
+    OutsiderAdmitted,
+    /// A node was refused soon after its restart, because its process before that may still run.
+    DuplicateRefused,
 }
 
 impl Probe {
     /// All rare paths.
-    pub(crate) const ALL: [Probe; 69] = [
+    pub(crate) const ALL: [Probe; 76] = [
         Probe::UnflushedLost,
         Probe::UnflushedKept,
         Probe::LogTruncated,
@@ -217,6 +229,13 @@ impl Probe {
         Probe::RemovalRefused,
         Probe::RemovedNodeTold,
         Probe::JointEnded,
+        Probe::StandingReplaced,
+        Probe::StandingRefused,
+        Probe::StandingAdded,
+        Probe::StandingFull,
+        Probe::TokenRevoked,
+        Probe::OutsiderAdmitted,
+        Probe::DuplicateRefused,
     ];
 }
 

@@ -5,12 +5,13 @@ mod calls;
 mod disks;
 mod life;
 mod machines;
+mod new_machine;
 mod programs;
 mod slot;
 mod witness;
 
 pub(crate) use calls::{AnsweredWithin, CallReply, from_client};
-pub(crate) use machines::NewMachine;
+pub(crate) use new_machine::NewMachine;
 pub(crate) use slot::RunningNode;
 
 use crate::{

@@ -78,7 +78,8 @@ pub struct MembersView {
     pub removed: Vec<RemovedRow>,
     /// Whether the voters are changing: then a majority of the old ones and one of the new ones decide.
     pub is_joint: bool,
-    /// Whether the leader answered. Otherwise the answer is what this node knows, without `lag` and `silent_ms`.
+    /// Whether the leader answered, and a majority still followed it. Otherwise the answer is what one node knows, which
+    /// may be old; `lag` and `silent_ms` are only there if that node takes itself for the leader.
     pub from_leader: bool,
 }
 

@@ -3,7 +3,7 @@
 //! openraft waits for a heartbeat's answer until the next heartbeat is due. If the answers of a majority take longer,
 //! the leader believes that it has lost its followers: it serves no reads, and elections repeat.
 
-use crate::base::peer::Lane;
+use crate::base::{aliases::LeaderId, peer::Lane};
 use fairhold_types::NodeId;
 use openraft::{Instant, RPCTypes};
 use parking_lot::Mutex;
@@ -39,8 +39,8 @@ pub(crate) struct Percentiles {
 #[derive(Default)]
 struct RoundTripsInner {
     measured: BTreeMap<NodeId, Measured>,
-    /// How long this node has led.
-    led_for: Duration,
+    /// A leadership of this node, and how long it has lasted.
+    led_for: Option<(LeaderId, Duration)>,
 }
 
 /// The round trips of the last heartbeats, by node. Clones share them.
@@ -97,15 +97,15 @@ impl RoundTrips {
         self.0.lock().measured.retain(|id, _| is_member(*id));
     }
 
-    /// Records how long this node has led.
-    pub(crate) fn set_led_for(&self, led_for: Duration) {
-        self.0.lock().led_for = led_for;
+    /// Records how long a leadership of this node has lasted.
+    pub(crate) fn set_led_for(&self, leadership: LeaderId, led_for: Duration) {
+        self.0.lock().led_for = Some((leadership, led_for));
     }
 
-    /// How long this node has led, as the reconciler last measured it: no member can have been silent for longer, as
-    /// far as this node knows.
-    pub(crate) fn led_for(&self) -> Duration {
-        self.0.lock().led_for
+    /// How long this leadership has lasted, as the reconciler last measured it: no member can have been silent for
+    /// longer, as far as this node knows.
+    pub(crate) fn led_for(&self, leadership: LeaderId) -> Duration {
+        self.0.lock().led_for.filter(|(measured, _)| *measured == leadership).map_or(Duration::ZERO, |(_, led_for)| led_for)
     }
 
     fn record(&self, id: NodeId, took: Duration) {
@@ -194,6 +194,14 @@ mod tests {
         assert_eq!(round_trips.of_majority(1, 1..=3), Some(ms(10)));
         assert_eq!(round_trips.of_majority(1, 1..=5), Some(ms(30)), "node 5 has not been measured");
         assert_eq!(round_trips.of_majority(1, [1, 5, 6].into_iter()), None);
+    }
+
+    #[test]
+    fn the_time_of_an_earlier_leadership_does_not_count_for_a_later_one() {
+        let (round_trips, of_term) = (RoundTrips::default(), |term| LeaderId { term, node_id: 1 });
+        assert_eq!(round_trips.led_for(of_term(3)), Duration::ZERO);
+        round_trips.set_led_for(of_term(3), ms(90_000));
+        assert_eq!([3, 5].map(|term| round_trips.led_for(of_term(term))), [ms(90_000), Duration::ZERO]);
     }
 
     #[test]

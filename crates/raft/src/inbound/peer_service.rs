@@ -271,7 +271,9 @@ impl<RT: AsyncRuntime> PeerService<RT> {
                 PeerReply::MemberChanged(membership_calls::serve_change(&core, &queues, request, deadline).await)
             }
             .boxed(),
-            PeerRequest::MembersView => ready(PeerReply::MembersView(membership_calls::serve_view(&core))).boxed(),
+            PeerRequest::MembersView => {
+                async move { PeerReply::MembersView(membership_calls::serve_view(&core, &queues).await) }.boxed()
+            }
             PeerRequest::Join(request) => async move {
                 let deadline = RT::Instant::now() + JOIN_LIMIT;
                 PeerReply::Joined(membership_calls::serve_join(&core, &queues, request, deadline).await)

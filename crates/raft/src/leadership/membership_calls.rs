@@ -13,7 +13,6 @@ mod rows;
 pub(crate) use admission::serve as serve_join;
 pub(crate) use changes::serve as serve_change;
 pub(crate) use ready::check_version;
-pub(crate) use rows::own_view as serve_view;
 
 use crate::{
     base::{
@@ -21,8 +20,8 @@ use crate::{
         peer::{JoinRefusal, JoinRequest, Joined},
         wire::{PeerReply, PeerRequest},
     },
-    core::{CallError, Core, LeaderRoute},
-    leadership::upgrade::tells,
+    core::{CallError, Core, LeaderRoute, Leadership},
+    leadership::{membership_calls::ready::leading, upgrade::tells},
     queues::Queues,
 };
 use fairhold_types::duration;
@@ -31,6 +30,8 @@ use std::time::Duration;
 
 /// The leader answers this much earlier than the requesting node gives up, so that its reason arrives.
 const ANSWER_MARGIN: Duration = Duration::from_millis(200);
+/// Time limit for the proof that this node still leads, with the timing profile of one data centre.
+const PROOF_LIMIT: Duration = Duration::from_secs(1);
 
 /// Lets a node join, from whichever node leads.
 pub(crate) async fn join<RT: AsyncRuntime>(
@@ -94,7 +95,7 @@ pub(crate) async fn change<RT: AsyncRuntime>(
 }
 
 /// The members as the leader knows them. Without a reachable leader, as this node knows them.
-pub(crate) async fn view<RT: AsyncRuntime>(core: &Core<RT>, deadline: RT::Instant) -> MembersView {
+pub(crate) async fn view<RT: AsyncRuntime>(core: &Core<RT>, queues: &Queues, deadline: RT::Instant) -> MembersView {
     if let LeaderRoute::Remote(leader) = core.route()
         && tells(core, leader.id)
         && let Ok(Ok(PeerReply::MembersView(view))) =
@@ -102,5 +103,20 @@ pub(crate) async fn view<RT: AsyncRuntime>(core: &Core<RT>, deadline: RT::Instan
     {
         return view;
     }
-    serve_view(core)
+    let proven = RT::timeout_at(deadline, prove(core, queues)).await;
+    own_view(core, proven.ok().flatten())
+}
+
+/// The members as this node knows them. If it leads, it proves that first: the list of a deposed leader may be old.
+pub(crate) async fn serve_view<RT: AsyncRuntime>(core: &Core<RT>, queues: &Queues) -> MembersView {
+    own_view(core, prove(core, queues).await)
+}
+
+async fn prove<RT: AsyncRuntime>(core: &Core<RT>, queues: &Queues) -> Option<Leadership> {
+    leading(core, queues, RT::Instant::now() + PROOF_LIMIT * core.time_scale).await
+}
+
+fn own_view<RT: AsyncRuntime>(core: &Core<RT>, proven: Option<Leadership>) -> MembersView {
+    let view = rows::own_view(core);
+    MembersView { from_leader: proven.is_some() && core.leadership() == proven, ..view }
 }

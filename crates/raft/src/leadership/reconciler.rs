@@ -98,7 +98,7 @@ impl<'c, RT: AsyncRuntime> Reconciler<'c, RT> {
     /// Looks, and takes at most one step. Returns the pause until the next look.
     async fn look(&mut self) -> Duration {
         let core = self.core;
-        core.links.round_trips.set_led_for(self.since.elapsed());
+        core.links.round_trips.set_led_for(self.leadership.0, self.since.elapsed());
         let is_joint = core.with_metrics(|metrics| metrics.membership_config.membership().get_joint_config().len() > 1);
         if !is_joint && core.shared.read().membership().is_settled() {
             self.joint_since = None;

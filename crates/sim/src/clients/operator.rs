@@ -5,6 +5,7 @@
 
 mod joins;
 mod removals;
+mod standing;
 mod view;
 
 use crate::{
@@ -37,6 +38,7 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
         change(&mut client, &seen).await;
         client.world.calm.end_change();
     }
+    standing::work(&mut client).await;
 }
 
 async fn change(client: &mut SimClient, seen: &MembersSeen) {

@@ -1,12 +1,9 @@
 //! New machines, which have no id before the cluster gives them one, and machines whose node never runs again.
 
-use super::{
-    World,
-    slot::{Slot, address_of, url_of},
-};
+use super::{World, new_machine::NewMachine, slot::Slot};
 use crate::{disk::Disk, host::TRUE_RATE, net::CLIENTS, trace};
-use fairhold_raft::{JoinRefusal, JoinRequest, JoinToken, Joined};
-use fairhold_types::{Incarnation, NodeId, SupportedVersions};
+use fairhold_raft::{JoinRefusal, JoinRequest, Joined};
+use fairhold_types::{Incarnation, NodeId};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
 use rand::RngExt;
@@ -19,36 +16,6 @@ const FIRST_INCARNATION: u128 = 1_000_000;
 const INCARNATIONS_APART: u128 = 100;
 /// How long a new machine waits for an answer. A server takes 5 s at most.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(8);
-
-/// A machine with an empty disk that has no id yet.
-#[derive(Clone)]
-pub(crate) struct NewMachine {
-    /// The host name in its addresses.
-    name: String,
-    disk: Disk,
-    rate: u64,
-}
-
-impl NewMachine {
-    /// Its request to join.
-    pub(crate) fn request(&self, token: &JoinToken) -> JoinRequest {
-        JoinRequest {
-            token: token.number,
-            secret: token.secret.clone(),
-            cluster: token.cluster,
-            incarnation: self.disk.incarnation,
-            url: url_of(&self.name),
-            address: address_of(&self.name, 0),
-            version: Some("newer".to_owned()),
-            supports: SupportedVersions::OWN,
-        }
-    }
-
-    /// The identity of its data directory.
-    pub(crate) fn incarnation(&self) -> Incarnation {
-        self.disk.incarnation
-    }
-}
 
 impl World {
     /// A new machine with an address of its own.
@@ -72,6 +39,11 @@ impl World {
         let rate = if rates.is_empty() { TRUE_RATE } else { rates[inner.rng.random_range(0..rates.len())] };
         let disk = Disk::new(incarnation, self.new_disks, seed, self.coverage.clone());
         NewMachine { name, disk, rate }
+    }
+
+    /// The rate of the fastest clock, in thousandths of the true rate.
+    pub(crate) fn fastest_rate(&self) -> u64 {
+        self.locked().slots.values().map(|slot| slot.rate).max().unwrap_or(TRUE_RATE)
     }
 
     /// The machine at an address for peers, if one is there.

@@ -1,7 +1,11 @@
 //! Watches which nodes a node admits.
 
-use super::{World, WorldInner};
-use crate::{facts::Fact, oracle::Oracle};
+use super::{World, WorldInner, slot::RunningNode};
+use crate::{
+    coverage::{Coverage, Probe},
+    facts::Fact,
+    oracle::Oracle,
+};
 use bytes::Bytes;
 use fairhold_raft::{
     ConnectionSide, JoinRefusal, JoinRequest, Joined,
@@ -17,19 +21,30 @@ pub(super) struct WitnessedService {
     /// Weak, because the world owns the network, and the network owns this.
     world: Weak<Mutex<WorldInner>>,
     oracle: Oracle,
+    coverage: Coverage,
     id: NodeId,
     inner: Arc<dyn Service>,
 }
 
 impl WitnessedService {
     pub(super) fn new(world: &World, id: NodeId, inner: Arc<dyn Service>) -> WitnessedService {
-        WitnessedService { world: Arc::downgrade(&world.inner), oracle: world.oracle.clone(), id, inner }
+        let (oracle, coverage) = (world.oracle.clone(), world.coverage.clone());
+        WitnessedService { world: Arc::downgrade(&world.inner), oracle, coverage, id, inner }
     }
 
-    /// Whether this node has applied the removal of another one.
-    fn knows_removal_of(&self, other: NodeId) -> bool {
-        let running = self.world.upgrade().and_then(|inner| inner.lock().slots.get(&self.id)?.running.clone());
-        running.is_some_and(|running| running.replica.read(|state| state.membership().removed_node(other).is_some()))
+    /// This node, once it runs.
+    fn running(&self) -> Option<RunningNode> {
+        self.world.upgrade().and_then(|inner| inner.lock().slots.get(&self.id)?.running.clone())
+    }
+
+    fn admitted(&self, other: NodeId) {
+        let Some(running) = self.running() else { return };
+        let removed = running.replica.read(|state| state.membership().removed_node(other).is_some());
+        self.oracle.observe(&Fact::Admitted { by: self.id, other, removed });
+        let members = running.replica.status().members;
+        if !members.is_empty() && members.iter().all(|member| member.id != other) {
+            self.coverage.probe(Probe::OutsiderAdmitted);
+        }
     }
 }
 
@@ -39,10 +54,13 @@ impl Service for WitnessedService {
     }
 
     fn admit(&self, other: &Introduction, side: ConnectionSide) -> Result<(), Refusal> {
-        self.inner.admit(other, side)?;
-        let removed = self.knows_removal_of(other.id);
-        self.oracle.observe(&Fact::Admitted { by: self.id, other: other.id, removed });
-        Ok(())
+        let admitted = self.inner.admit(other, side);
+        match &admitted {
+            Ok(()) => self.admitted(other.id),
+            Err(Refusal::Duplicate { .. }) => self.coverage.probe(Probe::DuplicateRefused),
+            Err(_) => {}
+        }
+        admitted
     }
 
     fn join(&self, request: JoinRequest) -> BoxFuture<'static, Result<Joined, JoinRefusal>> {

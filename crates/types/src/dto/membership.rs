@@ -82,7 +82,8 @@ pub struct Members {
     pub removed: Vec<RemovedMember>,
     /// Whether a change of the voters is half done: the voters before it and those after it both count.
     pub joint: bool,
-    /// Whether the leader answers. Otherwise this is the view of the node that you ask, which may be out of date.
+    /// Whether the leader answers, and a majority still follows it. Otherwise this is the view of one node, which may be
+    /// out of date.
     pub from_leader: bool,
 }
 

@@ -7,7 +7,7 @@ use crate::{
         types::Member,
         wall_clock::wall_now,
     },
-    core::{Core, status::silent_for},
+    core::{Core, Leadership, status::silent_for},
     leadership::{
         membership_calls::ready::{allows_membership, leading},
         reconciler::{
@@ -52,7 +52,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     request: JoinRequest,
     deadline: RT::Instant,
 ) -> Result<Joined, JoinRefusal> {
-    leading(core, queues, deadline).await.ok_or(JoinRefusal::NoLeader)?;
+    let leadership = leading(core, queues, deadline).await.ok_or(JoinRefusal::NoLeader)?;
     let state = core.shared.read().clone();
     let version = state.cluster_version();
     let cluster = state.cluster().ok_or(JoinRefusal::NoLeader)?;
@@ -69,7 +69,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
         view: &sight.view,
         nodes: sight.nodes.iter().map(|(id, member)| (*id, core.addresses.of(*id, member))).collect(),
         membership,
-        silent: silent(core, &sight),
+        silent: silent(core, leadership, &sight),
         at: wall_now(),
     };
     // Only a node with the secret learns anything, not even which data directories are known.
@@ -128,8 +128,8 @@ async fn admit<RT: AsyncRuntime>(
 }
 
 /// How long each member has been silent. A new leader has heard nothing from a silent member, so its own time counts.
-fn silent<RT: AsyncRuntime>(core: &Core<RT>, sight: &Sight) -> BTreeMap<NodeId, Duration> {
-    let led_for = core.links.round_trips.led_for();
+fn silent<RT: AsyncRuntime>(core: &Core<RT>, leadership: Leadership, sight: &Sight) -> BTreeMap<NodeId, Duration> {
+    let led_for = core.links.round_trips.led_for(leadership.0);
     let of = |metrics: &_, id: NodeId| {
         if id == core.id { Duration::ZERO } else { silent_for::<RT>(metrics, id).unwrap_or(led_for) }
     };

@@ -15,7 +15,7 @@ use fairhold_state::membership::{Join, Membership};
 use fairhold_types::{NodeId, duration};
 use openraft::AsyncRuntime;
 
-/// The members as this node knows them. Only the leader knows how far they are.
+/// The members as this node knows them. Only the leader knows how far they are. `from_leader` is `false`.
 pub(crate) fn own_view<RT: AsyncRuntime>(core: &Core<RT>) -> MembersView {
     let state = core.shared.read().clone();
     let membership = state.membership();
@@ -34,7 +34,7 @@ pub(crate) fn own_view<RT: AsyncRuntime>(core: &Core<RT>) -> MembersView {
         joins: membership.joins().map(|(id, join)| join_row(id, join, &sight.view, view)).collect(),
         removed,
         is_joint,
-        from_leader: leads,
+        from_leader: false,
     }
 }
 

@@ -23,8 +23,8 @@ const STARTS_WITHIN_MS: u64 = 3_000;
 const GIVEN_UP_ONE_IN: u32 = 8;
 /// One in this many tokens is used by a second machine.
 const REUSED_ONE_IN: u32 = 4;
-/// How often a request is repeated that should be refused.
-const REPEATS: u32 = 5;
+/// How often a request is repeated whose answer is known in advance.
+pub(super) const REPEATS: u32 = 5;
 
 /// Tries to create join tokens until the cluster's version allows it.
 pub(super) async fn until_allowed(client: &mut SimClient) {
@@ -32,14 +32,14 @@ pub(super) async fn until_allowed(client: &mut SimClient) {
         if client.world.oracle.cluster_version() >= MEMBERSHIP_SINCE {
             return;
         }
-        drop(create_token(client, MemberRole::Voter, None).await);
+        drop(create_token(client, "role=voter").await);
         client.idle(1_500).await;
     }
 }
 
 /// Lets a new machine join.
 pub(super) async fn grow(client: &mut SimClient, role: MemberRole) {
-    let Some(token) = create_token(client, role, None).await else { return };
+    let Some(token) = create_token(client, &format!("role={role}")).await else { return };
     let machine = client.world.new_machine();
     let may_give_up = client.rng.random_range(0..GIVEN_UP_ONE_IN) == 0;
     join(client, &token, machine, may_give_up).await;
@@ -47,16 +47,17 @@ pub(super) async fn grow(client: &mut SimClient, role: MemberRole) {
 
 /// Replaces a member that runs, perhaps the leader.
 pub(super) async fn replace_running(client: &mut SimClient, old: NodeId) {
-    let Some(token) = create_token(client, MemberRole::Voter, Some(old)).await else { return };
+    let Some(token) = create_token(client, &format!("role=voter&replaces={old}")).await else { return };
     ask_to_leave(client, old);
     let machine = client.world.new_machine();
     join(client, &token, machine, false).await;
+    // If it is not, the next round finds the old member.
     replaced(client, old).await;
 }
 
 /// Replaces a member whose disk is destroyed, by its own machine or by another one.
 pub(super) async fn replace_destroyed(client: &mut SimClient, old: NodeId) {
-    let Some(token) = create_token(client, MemberRole::Voter, Some(old)).await else { return };
+    let Some(token) = create_token(client, &format!("role=voter&replaces={old}")).await else { return };
     ask_to_leave(client, old);
     let is_repaired = client.rng.random_range(0..2) == 0;
     client.world.retire(old);
@@ -64,22 +65,24 @@ pub(super) async fn replace_destroyed(client: &mut SimClient, old: NodeId) {
     client.idle(STARTS_WITHIN_MS).await;
     let machine = if is_repaired { client.world.repaired_machine(old) } else { client.world.new_machine() };
     join(client, &token, machine, false).await;
+    // If it is not, the next round finds the old member.
     replaced(client, old).await;
 }
 
-/// Waits until a member is replaced.
-async fn replaced(client: &mut SimClient, old: NodeId) {
-    if until(client, |seen| seen.removed.contains(&old) && !seen.is_member(old)).await.is_some() {
-        client.world.coverage.probe(Probe::Replaced);
-        removals::until_told(client, old).await;
+/// Waits until a member is replaced. Returns whether it is.
+pub(super) async fn replaced(client: &mut SimClient, old: NodeId) -> bool {
+    if until(client, |seen| seen.removed.contains(&old) && !seen.is_member(old)).await.is_none() {
+        return false;
     }
+    client.world.coverage.probe(Probe::Replaced);
+    removals::until_told(client, old).await;
+    true
 }
 
-/// Creates a join token. `None` if the cluster's version does not allow it.
-async fn create_token(client: &mut SimClient, role: MemberRole, replaces: Option<NodeId>) -> Option<JoinToken> {
-    let replaces = replaces.map_or_else(String::new, |node| format!("&replaces={node}"));
+/// Creates a join token with these options. `None` if the cluster's version does not allow it.
+pub(super) async fn create_token(client: &mut SimClient, options: &str) -> Option<JoinToken> {
     for _ in 0..TRIES {
-        let request = ClientRequest::new(Method::POST, format!("/v1/cluster/join-tokens?role={role}{replaces}"));
+        let request = ClientRequest::new(Method::POST, format!("/v1/cluster/join-tokens?{options}"));
         let request = request.header("idempotency-key", client.key());
         let Some(reply) = client.call_until_known(&request, REPEATS).await else { continue };
         match (reply.status, reply.field("code")) {
@@ -117,10 +120,9 @@ async fn join(client: &mut SimClient, token: &JoinToken, machine: NewMachine, ma
     if client.rng.random_range(0..REUSED_ONE_IN) == 0 {
         use_again(client, token).await;
     }
-    if !client.world.install(machine, joined) {
-        return client.world.oracle.violation(format!("a new machine got id {id}, which was used before"));
+    if !install(client, machine, joined).await {
+        return;
     }
-    client.idle(STARTS_WITHIN_MS).await;
     if may_give_up {
         client.world.coverage.probe(Probe::JoinGivenUp);
         removals::remove(client, id).await;
@@ -129,6 +131,22 @@ async fn join(client: &mut SimClient, token: &JoinToken, machine: NewMachine, ma
         return removals::until_told(client, id).await;
     }
     client.world.start(id);
+    member(client, id).await;
+}
+
+/// Installs the admitted node on its machine, which is switched on a while later. Returns whether its id is new.
+pub(super) async fn install(client: &mut SimClient, machine: NewMachine, joined: Joined) -> bool {
+    let id = joined.id;
+    if !client.world.install(machine, joined) {
+        client.world.oracle.violation(format!("a new machine got id {id}, which was used before"));
+        return false;
+    }
+    client.idle(STARTS_WITHIN_MS).await;
+    true
+}
+
+/// Waits until the join of a node is complete.
+pub(super) async fn member(client: &mut SimClient, id: NodeId) {
     let Some(seen) = until(client, |seen| !seen.joins.contains(&id)).await else { return };
     if !seen.is_member(id) {
         return client.world.oracle.violation(format!("node {id} was admitted, and its join ended, but it is no member"));
@@ -137,7 +155,7 @@ async fn join(client: &mut SimClient, token: &JoinToken, machine: NewMachine, ma
 }
 
 /// Asks the nodes that the token names, one after the other, until one admits the machine.
-async fn ask_until_admitted(client: &mut SimClient, token: &JoinToken, request: &JoinRequest) -> Option<Joined> {
+pub(super) async fn ask_until_admitted(client: &mut SimClient, token: &JoinToken, request: &JoinRequest) -> Option<Joined> {
     for attempt in 0..TRIES {
         match ask(client, token, attempt, request).await {
             Some(Ok(joined)) => return Some(joined),
@@ -151,7 +169,13 @@ async fn ask_until_admitted(client: &mut SimClient, token: &JoinToken, request: 
     None
 }
 
-async fn ask(client: &SimClient, token: &JoinToken, attempt: u32, request: &JoinRequest) -> Option<Result<Joined, JoinRefusal>> {
+/// Asks one of the nodes that the token names.
+pub(super) async fn ask(
+    client: &SimClient,
+    token: &JoinToken,
+    attempt: u32,
+    request: &JoinRequest,
+) -> Option<Result<Joined, JoinRefusal>> {
     let index = usize::try_from(attempt).unwrap_or_default() % token.addresses.len();
     let to = client.world.machine_at(&token.addresses[index])?;
     client.world.ask_to_join(to, request.clone()).await
