@@ -15,12 +15,8 @@ use crate::{
 use fairhold_types::{MemberRole, NodeId};
 use http::{Method, StatusCode};
 use rand::RngExt;
-use view::MembersSeen;
+use view::{MembersSeen, SPARE_VOTERS, VOTERS_MAX};
 
-/// An operator shrinks a cluster of this many voters.
-const VOTERS_MAX: usize = 5;
-/// With fewer voters, no disk is destroyed.
-const SPARE_VOTERS: usize = 3;
 /// How many learners are kept.
 const LEARNERS_MAX: usize = 1;
 

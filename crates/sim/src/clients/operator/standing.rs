@@ -2,9 +2,8 @@
 //! number.
 
 use super::{
-    SPARE_VOTERS, VOTERS_MAX,
     joins::{REPEATS, ask, ask_until_admitted, create_token, install, member, replaced},
-    view::{self, MembersSeen, TRIES, ask_to_leave},
+    view::{self, MembersSeen, SPARE_VOTERS, TRIES, VOTERS_MAX, ask_to_leave},
 };
 use crate::{
     client::{ClientRequest, SimClient},

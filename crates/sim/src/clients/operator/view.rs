@@ -9,6 +9,10 @@ use http::Method;
 use rand::RngExt;
 use serde_json::Value;
 
+/// An operator shrinks a cluster of this many voters.
+pub(super) const VOTERS_MAX: usize = 5;
+/// With fewer voters, no disk is destroyed.
+pub(super) const SPARE_VOTERS: usize = 3;
 /// How often the operator tries one thing. A leader may be missing until all faults have healed.
 pub(super) const TRIES: u32 = 400;
 /// The pause between two looks.
