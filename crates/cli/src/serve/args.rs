@@ -126,7 +126,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", env = "FAIRHOLD_STATE_BYTES_MAX")]
     pub(crate) state_bytes_max: Option<u64>,
 
-    /// Finalize an upgrade of the cluster without an operator after this time [default: never; an operator does]
+    /// Finalize an upgrade of the cluster by itself after this time [default: never]
     ///
     /// The time counts while this node leads and every member supports the next cluster version; a member that was
     /// silent for 10 s interrupts it. A new leader counts from the beginning. Set it on every node. The minimum is 1m.
