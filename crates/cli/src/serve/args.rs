@@ -130,7 +130,7 @@ pub(crate) struct ServeArgs {
     ///
     /// The time counts while this node leads and every member supports the next cluster version; a member that was
     /// silent for 10 s interrupts it. A new leader counts from the beginning. Set it on every node. The minimum is 1m.
-    /// In the --config file it is the key finalize-after of the table [upgrade].
+    /// In the --config file it is the key finalize-after of the table upgrade.
     #[arg(long, value_name = "DURATION", env = "FAIRHOLD_FINALIZE_AFTER", value_parser = duration::parse)]
     pub(crate) finalize_after: Option<Duration>,
 
