@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-types", &[]),
     ("fairhold-codec", &["fairhold-types"]),
     ("fairhold-metrics", &[]),
+    ("fairhold-access", &["fairhold-types"]),
     ("fairhold-state", &["fairhold-codec", "fairhold-types"]),
     ("fairhold-raft", &["fairhold-codec", "fairhold-metrics", "fairhold-state", "fairhold-types"]),
     ("fairhold-storage", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-types"]),
@@ -72,7 +73,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that are pure functions of their input: no runtime, no randomness, no logging.
-const PURE: &[&str] = &["fairhold-types", "fairhold-codec", "fairhold-state"];
+const PURE: &[&str] = &["fairhold-types", "fairhold-codec", "fairhold-access", "fairhold-state"];
 const IMPURE_DEPENDENCIES: &[&str] = &["tokio", "tokio-util", "rand", "tracing", "futures-util", "openraft-rt"];
 
 /// The crates that also run under a simulator.

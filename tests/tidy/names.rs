@@ -26,13 +26,13 @@ pub(crate) fn public_types(sources: &[Source]) -> BTreeMap<String, BTreeSet<Stri
     found
 }
 
-/// The name that a line declares, if it declares a public type.
+/// The name that a line declares, if it declares a public type. The parameter of a macro is no name.
 fn public_type(line: &str) -> Option<&str> {
     let declaration = line.trim_start().strip_prefix("pub ")?;
     let declaration = declaration.strip_prefix("unsafe ").unwrap_or(declaration);
     let (keyword, rest) = declaration.split_once(' ')?;
     let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-    KEYWORDS.contains(&keyword).then(|| &rest[..end])
+    (KEYWORDS.contains(&keyword) && end > 0).then(|| &rest[..end])
 }
 
 /// `tests/tidy/names.txt`: each name that two crates define, and why both mean the same.
@@ -69,6 +69,7 @@ fn a_name_with_two_meanings_is_found() {
     assert_eq!(check("pub struct Bee;\n", "pub enum Bee {}\n", "Bee: the same insect\n"), 0);
     assert_eq!(check("pub struct Bee;\n", "pub enum Bee {}\n", "Bee: \n"), 1, "an argument is missing");
     assert_eq!(check("pub struct Bee;\n", "pub(crate) enum Bee {}\nstruct Wasp;\n", ""), 0);
+    assert_eq!(check("pub struct $name;\n", "pub struct $name(u8);\n", ""), 0, "parameters of macros");
     assert_eq!(check("pub struct Bee;\n", "#[cfg(test)]\nmod tests {\n    pub struct Bee;\n}\n", ""), 0, "tests do not count");
     assert_eq!(
         check("pub struct Bee;\n", "// pub struct Bee;\n", "Bee: the same insect\n"),
