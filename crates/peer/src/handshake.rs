@@ -222,12 +222,12 @@ async fn introduce(
         Err(refusal) => return Ok(Err(refusal)),
     };
     if lane.is_none() {
-        return Ok(check_target(to, &other).map(|()| (exchange.admit(), other)));
+        return Ok(to.check(&other).map(|()| (exchange.admit(), other)));
     }
     exchange.send_introduction(FrameKind::Introduction, &own).await?;
     // Wait for the peer's verdict before checking the peer: then the peer also logs why the nodes cannot communicate.
     let answer = receive_answer(&mut exchange, FrameKind::Admitted).await?;
-    let verdict = answer.and_then(|_| check_target(to, &other)).and_then(|()| service.admit(&other, ConnectionSide::Dialled));
+    let verdict = answer.and_then(|_| to.check(&other)).and_then(|()| service.admit(&other, ConnectionSide::Dialled));
     Ok(verdict.map(|()| (exchange.admit(), other)))
 }
 
@@ -276,19 +276,6 @@ pub(crate) async fn receive_answer(
         | FrameKind::Admitted
         | FrameKind::Join
         | FrameKind::Joined => Err(FrameError::UnexpectedKind(message.kind).into()),
-    }
-}
-
-/// Checks that the dialled node is the one that answered.
-fn check_target(to: &Target, other: &Introduction) -> Result<(), Refusal> {
-    if other.id != to.id {
-        return Err(Refusal::Identity { expected: to.id, found: other.id });
-    }
-    match to.incarnation {
-        Some(expected) if expected != other.incarnation => {
-            Err(Refusal::Incarnation { id: to.id, expected, found: other.incarnation })
-        }
-        Some(_) | None => Ok(()),
     }
 }
 

@@ -9,6 +9,7 @@ use fairhold_state::command::JoinTokenFault;
 use fairhold_types::{
     ClusterId, ClusterVersion, Incarnation, JoinTokenNumber, MemberRole, NodeId, Revision, SupportedVersions, Timing,
     cluster_version::MEMBERSHIP_SINCE,
+    planted::{self, Bug},
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,29 @@ pub struct Target {
     pub address: String,
     /// The data directory that it must have, if the membership has one. A node with another one is refused.
     pub incarnation: Option<Incarnation>,
+}
+
+impl Target {
+    /// Checks that the dialled node is the one that answered.
+    ///
+    /// # Errors
+    ///
+    /// Another node answered, or the node has another data directory.
+    pub fn check(&self, answered: &Introduction) -> Result<(), Refusal> {
+        let (id, found) = (self.id, answered.incarnation);
+        if answered.id != id {
+            return Err(Refusal::Identity { expected: id, found: answered.id });
+        }
+        match self.incarnation {
+            Some(expected) if is_wiped(expected, found) => Err(Refusal::Incarnation { id, expected, found }),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// Whether a member's data directory is not the one that the cluster knows.
+pub(crate) fn is_wiped(expected: Incarnation, found: Incarnation) -> bool {
+    expected != found && !planted::has(Bug::AdmitsWipedMember)
 }
 
 /// Why a request got no answer.

@@ -11,10 +11,7 @@ use crate::{
         round_trips::{Percentiles, RoundTrips},
     },
 };
-use fairhold_types::{
-    ClusterId, Incarnation, NodeId, Revision,
-    planted::{self, Bug},
-};
+use fairhold_types::{ClusterId, Incarnation, NodeId, Revision};
 use openraft::{AsyncRuntime, Instant, RaftMetrics, ServerState};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -178,9 +175,4 @@ pub(crate) fn is_uninitialized<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>
 /// The number of entries up to an index. Indexes begin at 0.
 fn entry_count(index: Option<u64>) -> u64 {
     index.map_or(0, |index| index + 1)
-}
-
-/// Whether a member's data directory is not the one that the cluster knows.
-pub(crate) fn is_wiped(expected: Incarnation, found: Incarnation) -> bool {
-    expected != found && !planted::has(Bug::AdmitsWipedMember)
 }

@@ -9,12 +9,9 @@
 use crate::{
     base::{
         config::ReplicaConfig,
-        peer::{ConnectionSide, Introduction, Refusal},
+        peer::{ConnectionSide, Introduction, Refusal, is_wiped},
     },
-    core::{
-        Core,
-        status::{is_wiped, silent_for},
-    },
+    core::{Core, status::silent_for},
 };
 use fairhold_types::{
     ClusterId, Incarnation, NodeId, Revision,

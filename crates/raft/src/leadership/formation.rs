@@ -11,14 +11,11 @@ use crate::{
     base::{
         config::ReplicaConfig,
         error::FormationError,
-        peer::{Introduction, PeerError, Refusal, Target},
+        peer::{Introduction, PeerError, Refusal, Target, is_wiped},
         types::Member,
         wall_clock::wall_now,
     },
-    core::{
-        Core, leadership_in,
-        status::{is_uninitialized, is_wiped},
-    },
+    core::{Core, leadership_in, status::is_uninitialized},
     leadership::upgrade,
     queues::Queues,
 };

@@ -64,7 +64,7 @@ impl Peer for SimPeer {
                 return Err(PeerError::Unreachable("no way back".to_owned()));
             }
             let other = service.introduction();
-            check_target(&to, &other).map_err(PeerError::Refused)?;
+            to.check(&other).map_err(PeerError::Refused)?;
             Ok(other)
         }
         .boxed()
@@ -98,19 +98,6 @@ async fn connect(net: &Net, from: NodeId, to: &Target) -> Result<(Arc<Host>, Arc
     Ok((host, service))
 }
 
-/// Checks that the node that answers is the one that was dialled.
-fn check_target(to: &Target, other: &Introduction) -> Result<(), Refusal> {
-    if other.id != to.id {
-        return Err(Refusal::Identity { expected: to.id, found: other.id });
-    }
-    match to.incarnation {
-        Some(expected) if expected != other.incarnation => {
-            Err(Refusal::Incarnation { id: to.id, expected, found: other.incarnation })
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
 async fn dial(net: &Net, own: &Arc<dyn Service>, from: NodeId, to: &Target) -> Result<(Arc<Host>, Arc<dyn Service>), PeerError> {
     let (host, service) = connect(net, from, to).await?;
     let refused = |refusal| {
@@ -122,7 +109,7 @@ async fn dial(net: &Net, own: &Arc<dyn Service>, from: NodeId, to: &Target) -> R
         return Err(refused(Refusal::Identity { expected: to.id, found: other.id }));
     }
     host.within(|| service.admit(&own.introduction(), ConnectionSide::Accepted)).map_err(refused)?;
-    check_target(to, &other).and_then(|()| own.admit(&other, ConnectionSide::Dialled)).map_err(refused)?;
+    to.check(&other).and_then(|()| own.admit(&other, ConnectionSide::Dialled)).map_err(refused)?;
     Ok((host, service))
 }
 
