@@ -30,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-codec", &["fairhold-types"]),
     ("fairhold-metrics", &[]),
     ("fairhold-access", &["fairhold-types"]),
+    ("fairhold-trust", &["fairhold-types"]),
     ("fairhold-state", &["fairhold-codec", "fairhold-types"]),
     ("fairhold-raft", &["fairhold-codec", "fairhold-metrics", "fairhold-state", "fairhold-types"]),
     ("fairhold-storage", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-types"]),
@@ -58,6 +59,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Dependencies that only these crates may name.
 const ONLY_IN: &[(&str, &[&str])] = &[
+    ("aws-lc-rs", &[]),
     ("axum", &["fairhold-http", "fairhold-sim"]),
     ("bincode", &["fairhold-codec"]),
     ("clap", &["fairhold-cli", "fairhold-jepsen", "fairhold-mutants", "fairhold-sim"]),
@@ -68,8 +70,13 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("openraft-rt-sim", &["fairhold-sim"]),
     ("openraft-rt-tokio", &["fairhold-storage", "fairhold-cli", "fairhold-sim"]),
     ("prometheus-client", &["fairhold-metrics"]),
+    ("rcgen", &["fairhold-trust"]),
     ("reqwest", &["fairhold-cli", "fairhold-client", "fairhold-jepsen"]),
     ("rocksdb", &["fairhold-storage"]),
+    ("rustls", &["fairhold-trust"]),
+    ("rustls-pki-types", &["fairhold-trust"]),
+    ("tokio-rustls", &["fairhold-trust"]),
+    ("x509-parser", &["fairhold-trust"]),
 ];
 
 /// Crates that are pure functions of their input: no runtime, no randomness, no logging.

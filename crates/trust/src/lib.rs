@@ -1,0 +1,44 @@
+//! Certificates, private keys and TLS. No other crate names rustls, rcgen or x509-parser.
+//!
+//! # Layout
+//!
+//! - `name`, `certificate`: what a certificate says. `fairhold://CLUSTER/node/3` names a node, `…/user/ci` a user.
+//! - `files`, `pair`, `trial`, `live_pair`: a certificate, its key and its authorities, from PEM files into memory. A
+//!   pair proves in a handshake with itself that it works before it serves. Changed files replace it at run time.
+//! - `fault`, `verifier`, `tls_config`: which certificates count, and what is told about the others.
+//! - `peer`: TLS between nodes. `client_port`: TLS of the port for clients. `stream`: a socket with TLS.
+//! - `issuer`, `ca_directory`: an authority that issues certificates, offline.
+//!
+//! # What must hold
+//!
+//! - Every connection verifies its certificates: there is no resumption and no early data.
+//! - A pair that does not work changes nothing: the last one that worked stays in use.
+//! - A private key is in no error, no log line and no `Debug` output.
+//!
+//! No other crate uses this one yet. The command `fairhold cert`, which its messages name, is to follow.
+
+pub mod ca_directory;
+pub mod certificate;
+pub mod client_port;
+pub mod fault;
+pub mod files;
+pub mod issuer;
+pub mod live_pair;
+pub mod name;
+pub mod pair;
+pub mod peer;
+pub mod stream;
+mod tls_config;
+mod trial;
+mod verifier;
+
+#[cfg(test)]
+mod authority_for_tests;
+#[cfg(test)]
+mod client_port_tests;
+#[cfg(test)]
+mod issuer_tests;
+#[cfg(test)]
+mod live_pair_tests;
+#[cfg(test)]
+mod peer_tests;
