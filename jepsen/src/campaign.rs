@@ -7,6 +7,7 @@ mod faults;
 mod measure;
 mod pauses;
 mod power;
+mod regions;
 mod sum;
 
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     run::{Course, NotRun, Plan},
     workload::Workload,
 };
+use regions::{Lengths, Profile};
 use std::{fs, path::PathBuf, time::Duration};
 
 /// The campaigns.
@@ -62,6 +64,19 @@ pub(crate) enum Campaign {
         #[arg(long, default_value_t = 6)]
         seconds: u64,
     },
+    /// Five voters in five regions, and a learner in a sixth one: how long calls take, and how long no write is
+    /// acknowledged when the leader's machine vanishes. Without a fault there must be no election
+    Regions {
+        /// The timing profiles, separated by commas: each with round trips up to its bound
+        #[arg(long, value_enum, value_delimiter = ',', default_value = "wan,global")]
+        timing: Vec<Profile>,
+        /// How long clients work without a fault, in seconds
+        #[arg(long, default_value_t = 1_800)]
+        seconds: u64,
+        /// How often the machine of the leader vanishes
+        #[arg(long, default_value_t = 5)]
+        vanishings: usize,
+    },
 }
 
 /// The options of every campaign.
@@ -103,6 +118,10 @@ pub(crate) fn run(campaign: &Campaign, setting: &Setting) -> Result<Ended, NotRu
         Campaign::Pauses { pauses } => pauses::run(setting, *pauses),
         Campaign::Clocks { times } => clocks::run(setting, *times),
         Campaign::Disks { times, seconds } => disks::run(setting, *times, *seconds),
+        Campaign::Regions { timing, seconds, vanishings } => {
+            let lengths = Lengths { quiet: Duration::from_secs(*seconds), vanishings: *vanishings };
+            regions::run(setting, timing, lengths)
+        }
     }?;
     let file = setting.folder.join("campaign.txt");
     fs::write(&file, &ended.text).map_err(|error| format!("{}: {error}", file.display()))?;

@@ -79,6 +79,8 @@ pub(crate) struct ChaosCluster {
     addresses: Vec<(String, String)>,
     members: Vec<String>,
     peer_key_file: PathBuf,
+    /// The timing profile that the nodes are started with.
+    pub(crate) timing: Option<&'static str>,
 }
 
 /// The state that a node reports.
@@ -135,6 +137,7 @@ impl ChaosCluster {
             addresses,
             members: listed,
             peer_key_file,
+            timing: None,
         })
     }
 
@@ -157,6 +160,9 @@ impl ChaosCluster {
                 command.arg("--join-file").arg(file).args(["--advertise", &format!("{url},{peer}")]);
             }
             Origin::Directory => {}
+        }
+        if let Some(timing) = self.timing {
+            command.args(["--timing", timing]);
         }
         command.arg("--peer-key-file").arg(&self.peer_key_file);
         command.args(["--event-ring-bytes", EVENT_RING_BYTES, "--exit-with-parent"]);

@@ -11,6 +11,8 @@ pub(crate) struct Link {
     pub(crate) delay_us: u64,
     /// The most additional delay, random for each packet, so that packets overtake each other.
     pub(crate) jitter_us: u64,
+    /// No packet overtakes another one, whatever the jitter: the delay of a route, and not a fault.
+    pub(crate) in_order: bool,
     /// How many of a thousand packets are lost.
     pub(crate) loss_permille: u32,
     /// How many of a thousand packets arrive twice.
@@ -20,7 +22,7 @@ pub(crate) struct Link {
 impl Link {
     /// No packet passes.
     pub(crate) const CUT: Link =
-        Link { cut: true, data_lost: false, delay_us: 0, jitter_us: 0, loss_permille: 0, twice_permille: 0 };
+        Link { cut: true, data_lost: false, delay_us: 0, jitter_us: 0, in_order: false, loss_permille: 0, twice_permille: 0 };
 
     /// Both faults at once.
     pub(crate) fn and(self, other: Link) -> Link {
@@ -29,6 +31,7 @@ impl Link {
             data_lost: self.data_lost || other.data_lost,
             delay_us: self.delay_us + other.delay_us,
             jitter_us: self.jitter_us + other.jitter_us,
+            in_order: self.in_order || other.in_order,
             loss_permille: (self.loss_permille + other.loss_permille).min(1_000),
             twice_permille: (self.twice_permille + other.twice_permille).min(1_000),
         }

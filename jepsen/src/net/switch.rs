@@ -158,23 +158,44 @@ impl Faults {
     }
 }
 
+/// The packets that come from one place.
+struct Outgoing {
+    place: usize,
+    random: SmallRng,
+    /// When the last packet to each place is due.
+    last_due: Vec<Instant>,
+}
+
+impl Outgoing {
+    /// When a packet that leaves now arrives.
+    fn due(&mut self, now: Instant, to: usize, link: Link) -> Instant {
+        let jitter = if link.jitter_us > 0 { self.random.random_range(0..link.jitter_us) } else { 0 };
+        let due = now + Duration::from_micros(link.delay_us + jitter);
+        let last = &mut self.last_due[to];
+        *last = if link.in_order { due.max(*last) } else { due };
+        *last
+    }
+}
+
 /// Reads one device until the kernel removes it with its namespace.
 fn carry(place: usize, tuns: &[File], shared: &SwitchShared) {
-    let mut random = SmallRng::seed_from_u64(place as u64);
+    let random = SmallRng::seed_from_u64(place as u64);
+    let mut outgoing = Outgoing { place, random, last_due: vec![Instant::now(); shared.places] };
     let mut buffer = vec![0; PACKET_BYTES_MAX];
     let mut device = &tuns[place];
     loop {
         match device.read(&mut buffer) {
-            Ok(length) => forward(&buffer[..length], place, tuns, shared, &mut random),
+            Ok(length) => forward(&buffer[..length], &mut outgoing, tuns, shared),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return,
         }
     }
 }
 
-fn forward(packet: &[u8], from: usize, tuns: &[File], shared: &SwitchShared, random: &mut SmallRng) {
+fn forward(packet: &[u8], outgoing: &mut Outgoing, tuns: &[File], shared: &SwitchShared) {
     let Some(to) = packet::route(packet).and_then(|(_, to)| place_of(to, shared.places - 1)) else { return };
-    let link = shared.faults().links[from * shared.places + to];
+    let link = shared.faults().links[outgoing.place * shared.places + to];
+    let random = &mut outgoing.random;
     if link == Link::default() {
         return deliver(&tuns[to], packet);
     }
@@ -187,15 +208,15 @@ fn forward(packet: &[u8], from: usize, tuns: &[File], shared: &SwitchShared, ran
     }
     let copies = 1 + u32::from(link.twice_permille > 0 && random.random_range(0..1_000) < link.twice_permille);
     for _ in 0..copies {
-        let jitter = if link.jitter_us > 0 { random.random_range(0..link.jitter_us) } else { 0 };
-        let delay = Duration::from_micros(link.delay_us + jitter);
-        if copies > 1 || !delay.is_zero() {
+        let now = Instant::now();
+        let due = outgoing.due(now, to, link);
+        if copies > 1 || due > now {
             shared.touched.fetch_add(1, Ordering::Relaxed);
         }
-        if delay.is_zero() {
-            deliver(&tuns[to], packet);
+        if due > now {
+            shared.later(due, to, packet);
         } else {
-            shared.later(Instant::now() + delay, to, packet);
+            deliver(&tuns[to], packet);
         }
     }
 }
@@ -223,4 +244,19 @@ fn bring(tuns: &[File], shared: &SwitchShared) {
 fn deliver(mut device: &File, packet: &[u8]) {
     // A device that is full or going away loses packets, as a network does.
     drop(device.write(packet));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_a_link_that_keeps_their_order_never_overtake_each_other() {
+        let (now, random) = (Instant::now(), SmallRng::seed_from_u64(7));
+        let mut outgoing = Outgoing { place: 0, random, last_due: vec![now; 2] };
+        let jitter = Link { delay_us: 100, jitter_us: 50, ..Link::default() };
+        let mut is_sorted = |link| (0..100).map(|_| outgoing.due(now, 1, link)).collect::<Vec<_>>().is_sorted();
+        assert!(!is_sorted(jitter));
+        assert!(is_sorted(Link { in_order: true, ..jitter }));
+    }
 }
