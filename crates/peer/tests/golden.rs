@@ -140,6 +140,7 @@ fn the_bytes_of_a_refused_join_are_stable() {
         ("token_expired", token(JoinTokenFault::Expired)),
         ("token_used", token(JoinTokenFault::Used { node: 4 })),
         ("token_no_replacement", token(JoinTokenFault::NoReplacement)),
+        ("token_removed", token(JoinTokenFault::Removed { node: 4 })),
         ("needs_upgrade", JoinRefusal::NeedsUpgrade { version: ClusterVersion(1) }),
         ("unsupported", JoinRefusal::Unsupported(unsupported)),
         ("address_in_use", JoinRefusal::AddressInUse { address: "n2:7271".to_owned(), node: 2 }),

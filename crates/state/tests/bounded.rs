@@ -65,7 +65,9 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
         Command::RecordCapacity { .. } => ("RecordCapacity", BASE, "nothing grows"),
         Command::CreateJoinToken(_) => ("CreateJoinToken", BASE, "the join tokens, 100 at most"),
         Command::RevokeJoinToken { .. } => ("RevokeJoinToken", BASE, "nothing grows"),
-        Command::AdmitNode(_) => ("AdmitNode", BASE, "the nodes that are joining, 10 at most"),
+        Command::AdmitNode(_) => {
+            ("AdmitNode", BASE, "the nodes that are joining, 10 at most, and the removed ones, 1,000 at most")
+        }
         Command::SettleJoin { .. } => ("SettleJoin", BASE, "nothing grows"),
         Command::RequestRemoval(_) => ("RequestRemoval", BASE, "nothing grows"),
         Command::RecordRemoval { .. } => ("RecordRemoval", BASE, "the removed nodes, 1,000 at most"),

@@ -448,6 +448,7 @@ fn rejections() -> Vec<(String, Answer)> {
         Expired => JoinTokenFault::Expired,
         Used => JoinTokenFault::Used { node: 4 },
         NoReplacement => JoinTokenFault::NoReplacement,
+        Removed => JoinTokenFault::Removed { node: 4 },
     ) {
         rejections.push((format!("join-token-{name}"), Rejection::JoinToken(fault)));
     }

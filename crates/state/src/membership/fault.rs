@@ -24,4 +24,13 @@ pub enum JoinTokenFault {
          at the list of members, and create another join token"
     )]
     NoReplacement,
+    /// The data directory is that of a node that has been removed.
+    #[error(
+        "the data directory is that of node {node}, which was removed from this cluster: start with an empty data directory, \
+         and create another join token"
+    )]
+    Removed {
+        /// The removed node.
+        node: NodeId,
+    },
 }

@@ -50,6 +50,10 @@ impl Membership {
         if let Some((node, _)) = token.used_by {
             return Err(Rejection::JoinToken(JoinTokenFault::Used { node }));
         }
+        // A repeated request may arrive after the node came and went.
+        if let Some(node) = self.removed_node_of(request.incarnation) {
+            return Err(Rejection::JoinToken(JoinTokenFault::Removed { node }));
+        }
         let fits_token =
             if token.standing { token.up_to.is_some() || request.replaces.is_some() } else { request.replaces == token.replaces };
         let is_replaceable = |node| self.removed_node(node).is_none() && self.replacement_of(node).is_none();
@@ -60,6 +64,11 @@ impl Membership {
             return Err(Rejection::JoinsFull { max: limits::JOINS_MAX as u64 });
         }
         Ok(())
+    }
+
+    /// The removed node with this data directory, if it is remembered.
+    fn removed_node_of(&self, incarnation: Incarnation) -> Option<NodeId> {
+        self.removed().find(|(_, removed)| removed.incarnation == Some(incarnation)).map(|(node, _)| node)
     }
 
     /// Takes the next id.

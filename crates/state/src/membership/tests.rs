@@ -74,6 +74,46 @@ fn the_last_join_token_is_refused_until_others_have_expired() {
 }
 
 #[test]
+fn a_used_join_token_makes_room_once_its_join_is_over() {
+    let mut state = State::new();
+    for _ in 1..=JOIN_TOKENS_MAX {
+        done(&mut state, create(9_000, 1_000));
+    }
+    for (token, node) in [(7, 4), (3, 5)] {
+        let admitted = done(&mut state, admit(token, u128::from(node), AT));
+        assert_eq!(admitted, Outcome::Admitted { node, role: MemberRole::Voter, replaces: None });
+    }
+    let full = Err(Rejection::JoinTokensFull { max: JOIN_TOKENS_MAX as u64 });
+    assert_eq!(state.apply(&create(9_000, 1_000)).answer.result, full, "both nodes may need their tokens again");
+    done(&mut state, Command::SettleJoin { node: 4, at: AT });
+    assert_eq!(
+        done(&mut state, create(9_000, 1_000)),
+        Outcome::JoinTokenCreated { number: JoinTokenNumber(101), repeated: false }
+    );
+    let known = |state: &State, number| state.membership().token(JoinTokenNumber(number)).is_some();
+    assert!(!known(&state, 7) && known(&state, 3) && known(&state, 1));
+    assert_eq!(state.apply(&create(9_000, 1_000)).answer.result, full, "one made room for one");
+    let again = done(&mut state, admit(3, 5, AT));
+    assert_eq!(again, Outcome::Admitted { node: 5, role: MemberRole::Voter, replaces: None }, "its answer was lost");
+    assert!(reread(&state) == state);
+}
+
+/// A request to join that arrives again after its node was removed.
+#[test]
+fn a_data_directory_that_came_and_went_is_not_admitted_again() {
+    let mut state = State::new();
+    for _ in 0..2 {
+        done(&mut state, create(9_000, 1_000));
+    }
+    assert!(matches!(done(&mut state, admit(1, 7, AT)), Outcome::Admitted { node: 4, .. }));
+    done(&mut state, Command::SettleJoin { node: 4, at: AT });
+    done(&mut state, Command::RecordRemoval { node: 4, incarnation: Some(Incarnation(7)), ids_through: 4, at: AT });
+    let refused = state.apply(&admit(2, 7, AT)).answer.result;
+    assert_eq!(refused, Err(Rejection::JoinToken(JoinTokenFault::Removed { node: 4 })));
+    assert!(matches!(done(&mut state, admit(2, 8, AT)), Outcome::Admitted { node: 5, .. }), "another directory");
+}
+
+#[test]
 fn a_join_token_expires_to_the_millisecond() {
     let mut state = State::new();
     done(&mut state, create(5_000, 1_000));

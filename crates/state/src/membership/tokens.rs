@@ -28,11 +28,25 @@ impl Membership {
             self.tokens().filter(|(_, token)| token.is_expired(at)).map(|(number, _)| number).collect();
         expired.iter().for_each(|number| drop(self.tokens.remove(number)));
     }
+
+    /// If there are too many tokens for one more, forgets the oldest one that admits nobody any more: a node has used
+    /// it, and its join is over, so the node does not need it either.
+    fn make_room_for_a_token(&mut self) -> Result<(), Rejection> {
+        if self.tokens.len() < limits::JOIN_TOKENS_MAX {
+            return Ok(());
+        }
+        let is_spent = |token: &JoinToken| token.used_by.is_some_and(|(node, _)| !self.joins.contains_key(&node));
+        let spent = self.tokens().find(|(_, token)| is_spent(token)).map(|(number, _)| number);
+        let spent = spent.ok_or(Rejection::JoinTokensFull { max: limits::JOIN_TOKENS_MAX as u64 })?;
+        self.tokens.remove(&spent);
+        Ok(())
+    }
 }
 
 impl Change<'_> {
-    /// Creates a join token, and forgets those that have expired. The token keeps the key of its request, so that a
-    /// repeated request finds it.
+    /// Creates a join token, and forgets those that have expired. Used ones stay, so that a node whose answer was lost
+    /// can ask again, unless there are too many. The token keeps the key of its request, so that a repeated request
+    /// finds it.
     pub(crate) fn create_join_token(&mut self, request: &CreateJoinToken) -> Result<Effect, Rejection> {
         if let Some(key) = request.key {
             let was_done = self.state.was_written(key)?;
@@ -47,9 +61,7 @@ impl Change<'_> {
         }
         let mut membership = Membership::clone(&self.state.membership);
         membership.forget_expired_tokens(request.at);
-        if membership.tokens.len() >= limits::JOIN_TOKENS_MAX {
-            return Err(Rejection::JoinTokensFull { max: limits::JOIN_TOKENS_MAX as u64 });
-        }
+        membership.make_room_for_a_token()?;
         membership.tokens_created += 1;
         let number = JoinTokenNumber(membership.tokens_created);
         membership.tokens.insert(number, new_token(request));

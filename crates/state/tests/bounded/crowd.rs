@@ -327,7 +327,7 @@ impl Crowd {
     /// As many removed nodes, join tokens and nodes that are joining as there may be, but for one of each.
     fn fill_members(&mut self) {
         for node in 1..=REMOVED_NODES_MAX as NodeId {
-            self.apply(Command::RecordRemoval { node, incarnation: Some(Incarnation(1)), ids_through: 0, at: AT });
+            self.apply(Command::RecordRemoval { node, incarnation: Some(Incarnation(u128::MAX)), ids_through: 0, at: AT });
         }
         for _ in 1..JOIN_TOKENS_MAX {
             let key = Some(self.key());

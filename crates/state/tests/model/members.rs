@@ -18,6 +18,7 @@ impl Commands {
         match self.rng.random_range(0..100) {
             0..22 => self.create_join_token(state),
             22..24 => Command::RevokeJoinToken { number: self.token_number(state), at },
+            24..57 if self.creates_many_tokens() => self.create_join_token(state),
             24..57 => self.admit(state),
             57..62 => Command::SettleJoin { node: self.joining_node(state), at },
             62..72 => {
@@ -34,6 +35,11 @@ impl Commands {
                 Command::SetTiming { key: self.change_key(state), timing, by: String::new(), at }
             }
         }
+    }
+
+    /// Whether this is a time in which join tokens are created and few are used, so that there are too many.
+    fn creates_many_tokens(&mut self) -> bool {
+        self.made % 1_600 >= 1_100 && !self.one_in(12)
     }
 
     /// The highest id among the members, by the leader's word.

@@ -116,7 +116,12 @@ impl NaiveMembership {
         let never = self.mistakes.tokens_never_expire;
         self.tokens.retain(|(_, token)| never || !expired(token));
         if self.tokens.len() == 100 {
-            return Err(Rejection::JoinTokensFull { max: 100 });
+            let joins = |node: u64| self.joins.iter().any(|(id, _)| *id == node);
+            let spent = self.tokens.iter().position(|(_, token)| token.used_by.is_some_and(|(node, _)| !joins(node)));
+            match spent {
+                Some(index) => drop(self.tokens.remove(index)),
+                None => return Err(Rejection::JoinTokensFull { max: 100 }),
+            }
         }
         self.created += 1;
         let token = JoinToken {
@@ -165,6 +170,10 @@ impl NaiveMembership {
         match token.used_by {
             Some((node, _)) if !any_directory => return fault(JoinTokenFault::Used { node }),
             Some(_) | None => {}
+        }
+        let of_directory = |(node, removed): &(u64, Removed)| (removed.incarnation == Some(order.incarnation)).then_some(*node);
+        if let Some(node) = self.removed.iter().filter_map(of_directory).min() {
+            return fault(JoinTokenFault::Removed { node });
         }
         let for_nobody = token.standing && token.up_to.is_none() && order.replaces.is_none();
         let for_another = !token.standing && order.replaces != token.replaces;

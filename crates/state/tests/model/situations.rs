@@ -237,7 +237,7 @@ pub(crate) const SITUATIONS: [Situation; 66] = [
 ];
 
 /// The same for histories about members.
-pub(crate) const OF_MEMBERS: [Situation; 22] = [
+pub(crate) const OF_MEMBERS: [Situation; 23] = [
     ("a repeated request finds its join token", |s| {
         matches!(s.outcome(), Some(Outcome::JoinTokenCreated { repeated: true, .. }))
     }),
@@ -265,6 +265,7 @@ pub(crate) const OF_MEMBERS: [Situation; 22] = [
         matches!(s.fault(), Some(JoinTokenFault::Used { .. }))
             && s.admit().and_then(|admit| s.token(admit)?.used_by.filter(|(_, user)| *user == admit.incarnation)).is_some()
     }),
+    ("a node that came and went shows another join token", |s| matches!(s.fault(), Some(JoinTokenFault::Removed { .. }))),
     ("a member is being replaced already", |s| {
         let replaces = s.admit().and_then(|admit| admit.replaces);
         matches!(s.fault(), Some(JoinTokenFault::NoReplacement))
