@@ -18,8 +18,8 @@ use crate::{
     reader::FrameLimits,
 };
 use fairhold_raft::peer::{
-    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, KeyMismatch, Lane, PeerError, Refusal, Service, Target,
-    WIRE_VERSION, WIRE_VERSION_OLDEST,
+    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, KeyMismatch, Lane, PeerError, Refusal, Requester, Service,
+    Target, WIRE_VERSION, WIRE_VERSION_OLDEST,
 };
 use fairhold_types::NodeId;
 use serde::{Deserialize, Serialize};
@@ -67,16 +67,6 @@ pub enum Purpose {
     Lane(Lane),
     /// To join the peer's cluster, nothing else.
     Join,
-}
-
-/// Where the requests of an accepted connection come from.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Requester {
-    /// The node.
-    pub(crate) node: NodeId,
-    /// The boot number of its process.
-    pub(crate) boot: u64,
-    pub(crate) lane: Lane,
 }
 
 /// The result of an accepted connection's handshake.

@@ -4,7 +4,7 @@ use crate::{
     acceptor::Acceptor,
     exchange::Connection,
     frame::{Frame, FrameError, FrameKind, WriteBuffer},
-    handshake::{self, Accepted, HANDSHAKE_TIMEOUT, HandshakeSettings, Requester},
+    handshake::{self, Accepted, HANDSHAKE_TIMEOUT, HandshakeSettings},
     key::PeerKeys,
     metrics::{Flow, PeerMetrics},
     pending::PendingSlot,
@@ -12,7 +12,7 @@ use crate::{
     serve_join::{self, JOIN_TIMEOUT},
 };
 use bytes::Bytes;
-use fairhold_raft::peer::{Refusal, Service};
+use fairhold_raft::peer::{Refusal, Requester, Service};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, poll, stream::FuturesUnordered};
 use std::{
     io,
@@ -281,7 +281,7 @@ async fn read_requests(
 
 fn start_request(
     request: Frame,
-    Requester { node, boot, lane }: Requester,
+    requester: Requester,
     service: &dyn Service,
     in_flight: &Arc<BytesInFlight>,
 ) -> Result<BoxFuture<'static, Answered>, FrameError> {
@@ -289,7 +289,7 @@ fn start_request(
         FrameKind::Request => {
             let number = request.number;
             let share = ByteShare::new(in_flight, request.payload.len());
-            let answer = service.serve_process((node, boot), lane, request.payload);
+            let answer = service.serve(requester, request.payload);
             let answered = move |payload: Bytes| {
                 let answer = ByteShare::new(&share.in_flight, payload.len());
                 Answered { frame: Frame { kind: FrameKind::Answer, number, payload }, share: answer }

@@ -268,9 +268,15 @@ impl<RT: AsyncRuntime> Core<RT> {
 
     /// Runs work that was handed to the current leader. Gives up some time after this node learns of another leader.
     pub(crate) async fn until_leader_changes<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.until_leader_changes_and(work, || ()).await
+    }
+
+    /// Like `until_leader_changes`. Calls `changed` as soon as this node learns of another leader.
+    pub(crate) async fn until_leader_changes_and<T>(&self, work: impl Future<Output = T>, changed: impl FnOnce()) -> Option<T> {
         let leader = self.with_server_metrics(|metrics| metrics.current_leader);
         let given_up = async {
             self.until(|metrics| (metrics.current_leader != leader).then_some(())).await;
+            changed();
             RT::sleep(GRACE_AFTER_CHANGE).await;
         };
         tokio::select! {

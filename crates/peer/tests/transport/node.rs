@@ -8,7 +8,7 @@ use fairhold_peer::{
     server::PeerServer,
 };
 use fairhold_raft::peer::{
-    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Peer, PeerError, Refusal, Service, Target,
+    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Peer, PeerError, Refusal, Requester, Service, Target,
 };
 use fairhold_types::{ClusterId, Incarnation, MemberRole, NodeId, SupportedVersions, Timing};
 use futures_util::future::BoxFuture;
@@ -139,13 +139,9 @@ impl Service for Node {
         }
     }
 
-    fn serve_process(&self, (from, boot): (NodeId, u64), lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
+    fn serve(&self, Requester { node: from, boot, lane }: Requester, request: Bytes) -> BoxFuture<'static, Bytes> {
         // With wire version 3, it does not tell its number.
         assert!(boot == 0 || boot == introduction(from).boot, "{boot} is the number of another process");
-        self.serve(from, lane, request)
-    }
-
-    fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
         self.served.lock().unwrap().push((from, lane, request.clone()));
         self.frame_limits.add_permits(1);
         if !request.starts_with(b"hold") {

@@ -111,16 +111,21 @@ pub trait Service: Send + Sync + 'static {
 
     /// Serves one request. The transport calls this in the order of the connection's requests; answers may come in any
     /// order.
-    fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes>;
-
-    /// Like `serve`, for a transport that knows which process of the node has sent the request: the one that introduced
-    /// itself with the number `boot`. With it, a copy of the leader is recognized.
-    fn serve_process(&self, (from, _boot): (NodeId, u64), lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
-        self.serve(from, lane, request)
-    }
+    fn serve(&self, from: Requester, request: Bytes) -> BoxFuture<'static, Bytes>;
 
     /// Another node's connection to this one has ended, and this node did not close it.
     fn disconnected(&self, from: NodeId, lane: Lane);
+}
+
+/// Where the requests of a connection come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Requester {
+    /// The node.
+    pub node: NodeId,
+    /// The boot number of its process, with which a copy of the leader is recognized. 0 if it is unknown.
+    pub boot: u64,
+    /// The lane.
+    pub lane: Lane,
 }
 
 /// Which node opened a connection.

@@ -4,7 +4,7 @@ use crate::{
     base::{
         config::ReplicaConfig,
         log_limit::LogLimit,
-        peer::{ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Refusal, Service},
+        peer::{ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Refusal, Requester, Service},
         program::Program,
         types::Types,
         wire::{self, Declined, PeerReply, PeerRequest},
@@ -39,9 +39,6 @@ use std::{
 
 /// How long a node that joins waits for the leader. It tries again after that, and gets the same answer.
 const JOIN_LIMIT: Duration = Duration::from_secs(5);
-
-/// The boot number of a process that does not tell it.
-const UNKNOWN_BOOT: u64 = 0;
 
 /// Serves the requests of other nodes. It exists before the replica, because the transport needs it; it serves requests
 /// once the replica has started.
@@ -168,11 +165,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         .boxed()
     }
 
-    fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
-        self.serve_process((from, UNKNOWN_BOOT), lane, request)
-    }
-
-    fn serve_process(&self, (from, boot): (NodeId, u64), lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
+    fn serve(&self, Requester { node: from, boot, lane }: Requester, request: Bytes) -> BoxFuture<'static, Bytes> {
         let Some((core, queues)) = self.replica() else {
             return ready(reply::<RT>(&PeerReply::Declined(Declined::NotRunning))).boxed();
         };

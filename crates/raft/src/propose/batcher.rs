@@ -18,48 +18,52 @@ use fairhold_types::{duration, failpoint};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use openraft::{AsyncRuntime, Instant, errors::ClientWriteError, impls::ProgressResponder, raft::ClientWriteResult};
 use std::{sync::Arc, time::Duration};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Maximum number of entries, or of batches to the leader, in flight. A higher limit made the slowest answers slower
-/// and nothing faster.
+/// and nothing faster. A batch that was handed to an earlier leader does not count.
 const BATCHES_IN_FLIGHT: usize = 2;
 /// Time limit for a batch sent to the leader. Callers have their own deadlines; this limit frees the slot in flight.
 const FORWARD_LIMIT: Duration = Duration::from_secs(10);
 
+/// A place among the batches in flight.
+type Slot = OwnedSemaphorePermit;
+
 /// Runs until Raft stops. Commands that still wait at that time are definitely not proposed.
 pub(crate) async fn run<RT: AsyncRuntime>(mut batcher: ProposalReceiver, core: Arc<Core<RT>>) {
     let mut in_flight: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
+    let slots = Arc::new(Semaphore::new(BATCHES_IN_FLIGHT));
     let mut stopped = std::pin::pin!(core.stopped());
     let mut last_batch = 0;
-    // The first command of a batch that lingers.
-    let mut lingering = None;
+    // The first command of a batch that lingers, and the batch's slot.
+    let mut lingering: Option<(Proposal, Slot)> = None;
     let linger = Arc::clone(&batcher.linger);
     let mut gathered = std::pin::pin!(linger.wait_for::<RT>(0));
     loop {
-        let batch = tokio::select! {
+        let (batch, slot) = tokio::select! {
             biased;
             () = &mut stopped => break,
             Some(()) = in_flight.next(), if !in_flight.is_empty() => continue,
             () = &mut gathered, if lingering.is_some() => match lingering.take() {
-                Some(first) => batcher.gather(first),
+                Some((first, slot)) => (batcher.gather(first), slot),
                 None => continue,
             },
-            Some(first) = batcher.first(), if lingering.is_none() && in_flight.len() < BATCHES_IN_FLIGHT => {
+            Some((first, slot)) = first_with_slot(&mut batcher, &slots), if lingering.is_none() => {
                 if let Some(target) = linger.target(last_batch) {
-                    lingering = Some(first);
+                    lingering = Some((first, slot));
                     gathered.set(linger.wait_for::<RT>(target));
                     continue;
                 }
-                batcher.gather(first)
+                (batcher.gather(first), slot)
             }
         };
         last_batch = batch.len();
         if !batch.is_empty() {
             core.shared.metrics.histograms.batch.observe_size(batch.len());
-            in_flight.push(hand_over(core.clone(), batch).boxed());
+            in_flight.push(hand_over(core.clone(), batch, slot).boxed());
         }
     }
-    if let Some(first) = lingering {
+    if let Some((first, _)) = lingering {
         first.resolve(Err(NotProposed::ShuttingDown.into()));
     }
     batcher.close();
@@ -70,7 +74,15 @@ pub(crate) async fn run<RT: AsyncRuntime>(mut batcher: ProposalReceiver, core: A
     while let Some(()) = in_flight.next().await {}
 }
 
-async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) {
+/// Waits for a slot, then for a command.
+async fn first_with_slot(batcher: &mut ProposalReceiver, slots: &Arc<Semaphore>) -> Option<(Proposal, Slot)> {
+    let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+    Some((batcher.first().await?, slot))
+}
+
+/// Hands a batch to the leader, and answers each caller. Gives the slot back when that is done, or when another node
+/// leads: an answer may still be on the way then, and other commands do not wait for it.
+async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>, slot: Slot) {
     match core.route() {
         LeaderRoute::Local => {
             let ready = if core.shared.read().cluster().is_some() {
@@ -83,13 +95,13 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
             let ready = refuse_without_space(&core, ready);
             let ready = refuse_defects(&core, ready);
             if !ready.is_empty() {
-                write(&core, ready).await;
+                write(&core, ready, slot).await;
             }
         }
         LeaderRoute::Remote(leader) => {
             let own = refuse(batch, NotProposed::NoLeader, |proposal| proposal.forwarded);
             if !own.is_empty() {
-                forward(&core, &leader, own).await;
+                forward(&core, &leader, own, slot).await;
             }
         }
         LeaderRoute::Unknown => drop(refuse(batch, NotProposed::NoLeader, |_| true)),
@@ -119,7 +131,7 @@ fn refuse_defects<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Ve
 }
 
 /// Appends one entry with all commands, and answers each caller.
-async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
+async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>, slot: Slot) {
     let (commands, callers) = split(batch);
     let started_at = RT::Instant::now();
     if failpoint!(RaftProposeWrite, RT).is_err() {
@@ -133,7 +145,7 @@ async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
     if core.raft.client_write_ff(batch, Some(responder)).await.is_err() {
         return answer_all(callers, Err(NotProposed::ShuttingDown.into()));
     }
-    match core.until_leader_changes(completed).await {
+    match core.until_leader_changes_and(completed, || drop(slot)).await {
         Some(Ok(Ok(_))) if failpoint!(RaftProposeDone, RT).is_err() => answer_all(callers, Err(UnknownReason::Deposed.into())),
         Some(Ok(Ok(response))) => {
             core.shared.metrics.histograms.commit.observe(started_at.elapsed());
@@ -157,14 +169,15 @@ pub(crate) fn write_error<RT: AsyncRuntime>(error: &ClientWriteError<Types<RT>>)
 }
 
 /// Forwards commands to the leader, which batches them with its own.
-async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<Proposal>) {
+async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<Proposal>, slot: Slot) {
     let (commands, callers) = split(batch);
     if failpoint!(RaftProposeForward, RT).is_err() {
         return answer_all(callers, Err(NotProposed::NoLeader.into()));
     }
     let count = commands.len();
     let request = PeerRequest::Propose { commands, within_ms: duration::millis(FORWARD_LIMIT) };
-    let outcomes = match core.until_leader_changes(RT::timeout(FORWARD_LIMIT, core.call(leader, &request))).await {
+    let answered = RT::timeout(FORWARD_LIMIT, core.call(leader, &request));
+    let outcomes = match core.until_leader_changes_and(answered, || drop(slot)).await {
         Some(Ok(Ok(PeerReply::Proposed(outcomes)))) if outcomes.len() == count => Ok(outcomes),
         Some(Ok(Err(CallError::NotDelivered(reason)))) => Err(reason.into()),
         Some(Ok(Ok(_) | Err(CallError::Lost))) => Err(UnknownReason::ConnectionLost.into()),

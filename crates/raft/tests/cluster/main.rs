@@ -4,6 +4,7 @@
 
 mod figures;
 mod finalizer;
+mod forwarding;
 mod large_values;
 mod log;
 mod lost_entries;

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use fairhold_raft::peer::{
-    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Peer, PeerError, Refusal, Service, Target,
+    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Peer, PeerError, Refusal, Requester, Service, Target,
 };
 use fairhold_types::NodeId;
 use futures_util::{
@@ -179,9 +179,9 @@ impl Net {
         self.until(path, |traffic| traffic.arrived == traffic.answered).await;
     }
 
-    /// Waits until a request is held on a path.
-    pub(crate) async fn request_held(&self, path: Path) {
-        self.until(path, |traffic| traffic.requests_held > 0).await;
+    /// Waits until this many requests are held on a path.
+    pub(crate) async fn requests_held(&self, path: Path, times: usize) {
+        self.until(path, |traffic| traffic.requests_held >= times).await;
     }
 
     async fn until(&self, path: Path, condition: impl Fn(&Traffic) -> bool) {
@@ -266,6 +266,7 @@ fn lost(error: impl ToString) -> PeerError {
 impl Peer for Cable {
     fn call(&self, to: &Target, lane: Lane, request: Bytes) -> BoxFuture<'static, Result<Bytes, PeerError>> {
         let Introduction { id: from, boot, .. } = self.own.introduction();
+        let requester = Requester { node: from, boot, lane };
         let net = self.net.clone();
         let (service, mut cut) = match self.dial(to) {
             Ok(dialled) => dialled,
@@ -273,7 +274,7 @@ impl Peer for Cable {
         };
         let to = to.id;
         let path = (from, to, lane);
-        let served = if net.arrives(path) { service.serve_process((from, boot), lane, request) } else { pending().boxed() };
+        let served = if net.arrives(path) { service.serve(requester, request) } else { pending().boxed() };
         let answer = TokioRuntime::spawn(async move {
             let answer = served.await;
             let delay = net.0.lock().unwrap().heartbeat_delay;

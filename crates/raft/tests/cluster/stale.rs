@@ -57,7 +57,7 @@ async fn an_old_answer_proves_nothing_about_a_newer_request_that_ends_with_the_s
     cluster.net.release_answers(first);
     let before = opened(&write.await.unwrap().unwrap());
     assert!(before < acknowledged, "{before} and {acknowledged}");
-    cluster.net.request_held(second).await;
+    cluster.net.requests_held(second, 1).await;
     cluster.net.release_answers(second);
 
     let answered = read.await.unwrap();

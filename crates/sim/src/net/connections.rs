@@ -5,7 +5,7 @@ use crate::{coverage::Probe, host::Host, trace};
 use bytes::Bytes;
 use fairhold_raft::{
     ConnectionSide,
-    peer::{Introduction, Lane, Peer, PeerError, Refusal, Service, Target},
+    peer::{Introduction, Lane, Peer, PeerError, Refusal, Requester, Service, Target},
 };
 use fairhold_types::NodeId;
 use futures_util::future::{BoxFuture, FutureExt};
@@ -48,7 +48,8 @@ impl Peer for SimPeer {
             sender.send(message).ok();
             inner.lanes.insert(key, sender);
             drop(inner);
-            let connection = Connection { net: self.net.clone(), from, to: to.clone(), lane, own: Arc::clone(&self.own) };
+            let boot = self.own.introduction().boot;
+            let connection = Connection { net: self.net.clone(), from, boot, to: to.clone(), lane, own: Arc::clone(&self.own) };
             // The world delivers messages in flight even if the sender has died.
             drop(SimRuntime::spawn(connection.run(receiver)));
         }
@@ -116,6 +117,8 @@ async fn dial(net: &Net, own: &Arc<dyn Service>, from: NodeId, to: &Target) -> R
 struct Connection {
     net: Net,
     from: NodeId,
+    /// The boot number of the process that dials.
+    boot: u64,
     to: Target,
     lane: Lane,
     own: Arc<dyn Service>,
@@ -167,7 +170,8 @@ impl Connection {
     fn deliver(&self, host: &Arc<Host>, service: &Arc<dyn Service>, message: Message) {
         let twice = self.net.locked().network.twice_one_in;
         let again = self.lane == Lane::Heartbeat && self.net.happens(twice);
-        let serving = host.within(|| service.serve(self.from, self.lane, message.request.clone()));
+        let requester = Requester { node: self.from, boot: self.boot, lane: self.lane };
+        let serving = host.within(|| service.serve(requester, message.request.clone()));
         let (served, done) = oneshot::channel();
         drop(host.spawn(async move {
             // The connection may have broken.
@@ -175,7 +179,7 @@ impl Connection {
         }));
         if again {
             self.net.1.probe(Probe::Duplicated);
-            let serving = host.within(|| service.serve(self.from, self.lane, message.request));
+            let serving = host.within(|| service.serve(requester, message.request));
             drop(host.spawn(serving));
         }
         let (net, from, to, lane) = (self.net.clone(), self.from, self.to.id, self.lane);

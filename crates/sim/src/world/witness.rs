@@ -9,7 +9,7 @@ use crate::{
 use bytes::Bytes;
 use fairhold_raft::{
     ConnectionSide, JoinRefusal, JoinRequest, Joined,
-    peer::{Introduction, Lane, Refusal, Service},
+    peer::{Introduction, Lane, Refusal, Requester, Service},
 };
 use fairhold_types::NodeId;
 use futures_util::future::BoxFuture;
@@ -67,8 +67,8 @@ impl Service for WitnessedService {
         self.inner.join(request)
     }
 
-    fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
-        self.inner.serve(from, lane, request)
+    fn serve(&self, from: Requester, request: Bytes) -> BoxFuture<'static, Bytes> {
+        self.inner.serve(from, request)
     }
 
     fn disconnected(&self, from: NodeId, lane: Lane) {

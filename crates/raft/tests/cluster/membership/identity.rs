@@ -67,6 +67,7 @@ async fn end_of_copy(cluster: &mut Cluster, copied: NodeId) -> FatalReason {
     let original = cluster.nodes.remove(&copied).unwrap();
     let own_disk = cluster.disks.insert(copied, disk).unwrap();
     cluster.start(copied).await;
+    assert_eq!(cluster.disks[&copied].incarnation, own_disk.incarnation, "it is a copy");
     cluster.net.plug_in(copied, original.service());
     let copy = cluster.nodes.insert(copied, original).unwrap();
     cluster.disks.insert(copied, own_disk);
