@@ -52,6 +52,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "fairhold-raft",
             "fairhold-state",
             "fairhold-storage",
+            "fairhold-trust",
             "fairhold-types",
         ],
     ),

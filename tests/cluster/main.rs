@@ -24,6 +24,7 @@ mod attacked;
 mod bad_input;
 mod batches;
 mod bench;
+mod certificates;
 mod client_follows;
 mod commands;
 mod crowds;

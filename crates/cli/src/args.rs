@@ -2,6 +2,7 @@
 
 use crate::{
     bench::BenchArgs,
+    cert::CertArgs,
     cluster::ClusterArgs,
     completions::CompletionsArgs,
     config_show::ConfigCommand,
@@ -64,6 +65,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Measure the throughput and latency of a cluster
     Bench(BenchArgs),
+    /// Make, show and renew certificates for nodes and clients, offline
+    Cert(CertArgs),
     /// Show or check the configuration of `serve`
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -3,6 +3,7 @@
 mod advice;
 mod args;
 mod bench;
+mod cert;
 mod cluster;
 mod completions;
 mod config;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::main(&args),
         Command::Cluster(args) => cluster::main(&args),
         Command::Bench(args) => bench::main(&args),
+        Command::Cert(args) => cert::main(&args),
         Command::Config(command) => config_show::main(command),
         Command::Completions(args) => completions::completions(&args, &Args::command()),
         Command::Man => completions::man(Args::command()),

@@ -36,6 +36,12 @@ pub enum CaError {
         /// The file.
         path: PathBuf,
     },
+    /// A renewal was interrupted, or another one is running.
+    #[error("{} is left from a renewal that did not end: remove it, and renew again", path.display())]
+    Unfinished {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file cannot be written.
     #[error("{} cannot be written: {error}", path.display())]
     Unwritable {
@@ -179,7 +185,15 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), CaError> {
     let mut name = target.clone().into_os_string();
     name.push(".new");
     let new = PathBuf::from(name);
-    write_one(&new, mode, bytes)?;
+    write_one(&new, mode, bytes).map_err(|error| match error {
+        CaError::Exists { path } => CaError::Unfinished { path },
+        other @ (CaError::Unfinished { .. }
+        | CaError::Unwritable { .. }
+        | CaError::File(_)
+        | CaError::NoAuthority { .. }
+        | CaError::OtherAuthority { .. }
+        | CaError::Issue { .. }) => other,
+    })?;
     fs::rename(&new, &target).map_err(|error| {
         fs::remove_file(&new).ok();
         failed(error)

@@ -40,7 +40,7 @@ const BEFORE: Duration = Duration::from_secs(3_600);
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
     /// A host has characters that no host has.
-    #[error("{0} is not a host name or an address: pass names like n1 or *.db.example.com, and addresses like 10.0.0.1")]
+    #[error("`{0}` is not a host name or an address: pass names like n1 or *.db.example.com, and addresses like 10.0.0.1")]
     Host(String),
     /// There is no host.
     #[error("a node needs at least one host: pass the names and addresses by which the other nodes and clients dial it")]

@@ -141,6 +141,20 @@ fn a_certificate_is_renewed_with_its_names_and_its_key() {
 }
 
 #[test]
+fn an_interrupted_renewal_is_named_and_changes_nothing() {
+    let (_ca, out, directory) = setup();
+    let node = directory.authority().issue_node(&hosts(&["n1"]), Some(1), 10).unwrap();
+    let (cert, _) = directory.write_pair(out.path(), "node-1", &node).unwrap();
+    fs::write(out.path().join("node-1.crt.new"), "half of a certi").unwrap();
+    let error = directory.renew(&cert, None, 825).unwrap_err().to_string();
+    assert!(error.contains("node-1.crt.new is left from a renewal that did not end: remove it"), "{error}");
+    assert_eq!(fs::read_to_string(&cert).unwrap(), node.cert);
+    fs::remove_file(out.path().join("node-1.crt.new")).unwrap();
+    directory.renew(&cert, None, 825).unwrap();
+    assert_eq!(days(&certificate(&cert)), 825);
+}
+
+#[test]
 fn a_renewal_needs_the_same_authority() {
     let (_ca, out, directory) = setup();
     let (_other_ca, _, other) = setup();

@@ -15,7 +15,7 @@
 //! - A pair that does not work changes nothing: the last one that worked stays in use.
 //! - A private key is in no error, no log line and no `Debug` output.
 //!
-//! No other crate uses this one yet. The command `fairhold cert`, which its messages name, is to follow.
+//! `fairhold cert` is the command line of the authority.
 
 pub mod ca_directory;
 pub mod certificate;
