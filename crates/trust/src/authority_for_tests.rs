@@ -1,5 +1,8 @@
 //! Certificates for tests, right and wrong ones, which product code cannot make.
 
+#![allow(clippy::unwrap_used, reason = "only tests use it")]
+#![allow(missing_debug_implementations, reason = "the authority has a key")]
+
 use crate::{files::CertificateFiles, issuer::DAY, name::ClusterName};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
@@ -21,26 +24,32 @@ z27dNRMguozf4lWkcQIDAQAB\n\
 -----END PUBLIC KEY-----\n";
 
 /// A certificate authority without scruples.
-pub(crate) struct TestAuthority {
+pub struct TestAuthority {
     cert: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate that is in order, with changes.
-pub(crate) struct Wanted {
+pub struct Wanted {
     /// From and until, in days from now.
-    pub(crate) days: (i64, i64),
-    pub(crate) hosts: Vec<&'static str>,
-    pub(crate) uris: Vec<&'static str>,
-    pub(crate) purposes: Vec<ExtendedKeyUsagePurpose>,
-    pub(crate) common_name: &'static str,
-    pub(crate) intermediates: usize,
-    pub(crate) has_weak_key: bool,
+    pub days: (i64, i64),
+    /// Names and addresses.
+    pub hosts: Vec<&'static str>,
+    /// The names that Fairhold gives.
+    pub uris: Vec<&'static str>,
+    /// The extended key usage; none at all if it is empty.
+    pub purposes: Vec<ExtendedKeyUsagePurpose>,
+    /// The common name of the subject.
+    pub common_name: &'static str,
+    /// The number of authorities between it and the known one.
+    pub intermediates: usize,
+    /// Whether its key is RSA with 1024 bits.
+    pub has_weak_key: bool,
 }
 
 impl Wanted {
     /// The certificate of node 2 of the cluster `prod` on this machine.
-    pub(crate) fn node_2() -> Wanted {
+    pub fn node_2() -> Wanted {
         Wanted {
             days: (-1, 30),
             hosts: vec!["n2", "127.0.0.1"],
@@ -52,31 +61,51 @@ impl Wanted {
         }
     }
 
+    /// The same with the purpose of a server alone.
+    pub fn for_servers_alone() -> Wanted {
+        Wanted { purposes: vec![ExtendedKeyUsagePurpose::ServerAuth], ..Wanted::node_2() }
+    }
+
+    /// The same with the purpose of a client alone.
+    pub fn for_clients_alone() -> Wanted {
+        Wanted { purposes: vec![ExtendedKeyUsagePurpose::ClientAuth], ..Wanted::node_2() }
+    }
+
     /// The certificate of a user's program.
-    pub(crate) fn client(uri: &'static str) -> Wanted {
+    pub fn client(uri: &'static str) -> Wanted {
         let purposes = vec![ExtendedKeyUsagePurpose::ClientAuth];
         Wanted { hosts: Vec::new(), uris: vec![uri], purposes, common_name: "ci", ..Wanted::node_2() }
     }
 }
 
 /// The cluster of the tests.
-pub(crate) fn prod() -> ClusterName {
+pub fn prod() -> ClusterName {
     "prod".parse().unwrap()
 }
 
 /// A chain and its key, as PEM.
 #[derive(Clone)]
-pub(crate) struct TestPair {
-    pub(crate) cert: String,
-    pub(crate) key: String,
+pub struct TestPair {
+    /// The certificate, and those that lead to its authority.
+    pub cert: String,
+    /// The private key.
+    pub key: String,
+}
+
+impl Default for TestAuthority {
+    fn default() -> Self {
+        TestAuthority::new()
+    }
 }
 
 impl TestAuthority {
-    pub(crate) fn new() -> TestAuthority {
+    /// An authority.
+    pub fn new() -> TestAuthority {
         TestAuthority::named("an authority")
     }
 
-    pub(crate) fn named(common_name: &str) -> TestAuthority {
+    /// An authority with this name.
+    pub fn named(common_name: &str) -> TestAuthority {
         let key = KeyPair::generate().unwrap();
         let mut params = params(common_name, (-10, 100));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -86,11 +115,12 @@ impl TestAuthority {
     }
 
     /// The certificate of the authority, as PEM.
-    pub(crate) fn cert(&self) -> &str {
+    pub fn cert(&self) -> &str {
         &self.cert
     }
 
-    pub(crate) fn issue(&self, wanted: &Wanted) -> TestPair {
+    /// Issues a certificate with a new key.
+    pub fn issue(&self, wanted: &Wanted) -> TestPair {
         let mut chain = Vec::new();
         let mut last: Option<Issuer<'static, KeyPair>> = None;
         for number in 0..wanted.intermediates {
@@ -135,7 +165,7 @@ fn params(common_name: &str, days: (i64, i64)) -> CertificateParams {
 }
 
 /// Writes a pair and the certificate of an authority.
-pub(crate) fn write(directory: &Path, pair: &TestPair, ca: &str) -> CertificateFiles {
+pub fn write(directory: &Path, pair: &TestPair, ca: &str) -> CertificateFiles {
     let files = CertificateFiles {
         cert: directory.join("node.crt"),
         key: directory.join("node.key"),

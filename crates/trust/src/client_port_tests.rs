@@ -2,11 +2,12 @@
 
 use crate::{
     authority_for_tests::{TestAuthority, TestPair, Wanted, prod, write},
+    careless_for_tests::{careless_client, careless_server},
     client_port::{ClientPortTls, ClientTls, TlsVersion, UserRule},
     fault::{FaultReason, TlsFault},
     live_pair::LivePair,
     pair::{Pair, PairUse},
-    peer_tests::{alert, careless_client, careless_server},
+    peer_tests::alert,
 };
 use rcgen::ExtendedKeyUsagePurpose as Purpose;
 use rustls::AlertDescription;

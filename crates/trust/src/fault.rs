@@ -1,7 +1,7 @@
 //! Why a handshake failed: the reason, for counters, and a sentence that names the certificate.
 
 use crate::certificate::{Certificate, RSA_BITS_MIN};
-use fairhold_types::time::WallMillis;
+use fairhold_types::{NodeId, time::WallMillis};
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
 use std::{io, sync::Arc};
 
@@ -43,11 +43,13 @@ pub enum FaultReason {
     Incompatible,
     /// The connection ended before the handshake was done.
     ConnectionLost,
+    /// The connection has no TLS, and another one of the same process had.
+    Downgrade,
 }
 
 impl FaultReason {
     /// All reasons.
-    pub const ALL: [FaultReason; 16] = [
+    pub const ALL: [FaultReason; 17] = [
         FaultReason::Expired,
         FaultReason::NotYetValid,
         FaultReason::UnknownAuthority,
@@ -64,6 +66,7 @@ impl FaultReason {
         FaultReason::NotTls,
         FaultReason::Incompatible,
         FaultReason::ConnectionLost,
+        FaultReason::Downgrade,
     ];
 
     /// The value of a label.
@@ -86,6 +89,7 @@ impl FaultReason {
             FaultReason::NotTls => "not_tls",
             FaultReason::Incompatible => "incompatible",
             FaultReason::ConnectionLost => "connection_lost",
+            FaultReason::Downgrade => "downgrade",
         }
     }
 }
@@ -147,6 +151,16 @@ impl TlsFault {
         TlsFault::new(reason, message)
     }
 
+    /// The fault of a connection in plain text from a process that had TLS before.
+    #[must_use]
+    pub fn downgrade(node: NodeId) -> TlsFault {
+        let message = format!(
+            "node {node} had a connection with TLS, and now there is one in plain text with the same process: either a \
+             connection broke, or somebody on the path keeps the nodes from using TLS"
+        );
+        TlsFault::new(FaultReason::Downgrade, message)
+    }
+
     pub(crate) fn weak_key(holder: &str, key: impl std::fmt::Display) -> TlsFault {
         let needed = format!("at least ECDSA with 256 bits, Ed25519 or RSA with {RSA_BITS_MIN} bits is needed");
         TlsFault::new(FaultReason::WeakKey, format!("the certificate of {holder} has a key of {key}: {needed}"))
@@ -175,7 +189,8 @@ impl TlsFault {
             | FaultReason::RefusedByPeer
             | FaultReason::NotTls
             | FaultReason::Incompatible
-            | FaultReason::ConnectionLost => CertificateError::Other(rustls::OtherError(Arc::new(self.clone()))),
+            | FaultReason::ConnectionLost
+            | FaultReason::Downgrade => CertificateError::Other(rustls::OtherError(Arc::new(self.clone()))),
         };
         Error::InvalidCertificate(error)
     }

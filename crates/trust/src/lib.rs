@@ -32,8 +32,10 @@ mod tls_config;
 mod trial;
 mod verifier;
 
-#[cfg(test)]
-mod authority_for_tests;
+#[cfg(any(test, feature = "testing"))]
+pub mod authority_for_tests;
+#[cfg(any(test, feature = "testing"))]
+pub mod careless_for_tests;
 #[cfg(test)]
 mod client_port_tests;
 #[cfg(test)]

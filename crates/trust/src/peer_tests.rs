@@ -2,106 +2,18 @@
 
 use crate::{
     authority_for_tests::{TestAuthority, TestPair, Wanted, prod, write},
+    careless_for_tests::{Careless, careless_client, careless_server, certified},
     fault::{FaultReason, TlsFault},
     live_pair::LivePair,
     pair::PairUse,
     peer::PeerTls,
-    tls_config::{self, PEER_PROTOCOL, TlsVersion, provider},
+    tls_config::{PEER_PROTOCOL, provider},
 };
 use rcgen::ExtendedKeyUsagePurpose;
-use rustls::{
-    AlertDescription, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    server::danger::{ClientCertVerified, ClientCertVerifier},
-    sign::{CertifiedKey, SingleCertAndKey},
-};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _};
+use rustls::{AlertDescription, ClientConfig, Error, sign::SingleCertAndKey};
 use std::{io, sync::Arc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
-
-/// A side that accepts every certificate and shows the one of the test.
-#[derive(Debug)]
-struct Careless;
-
-impl ServerCertVerifier for Careless {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
-impl ClientCertVerifier for Careless {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
-fn certified(pair: &TestPair) -> Arc<CertifiedKey> {
-    let chain = CertificateDer::pem_slice_iter(pair.cert.as_bytes()).collect::<Result<_, _>>().unwrap();
-    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-    Arc::new(CertifiedKey::new(chain, provider().key_provider.load_private_key(key).unwrap()))
-}
-
-pub(crate) fn careless_server(pair: &TestPair, protocol: &[u8]) -> Arc<ServerConfig> {
-    tls_config::server(certified(pair), Arc::new(Careless), TlsVersion::V1_2, protocol).unwrap()
-}
-
-pub(crate) fn careless_client(pair: Option<&TestPair>, protocol: &[u8]) -> Arc<ClientConfig> {
-    tls_config::client(pair.map(certified), Arc::new(Careless), TlsVersion::V1_2, protocol).unwrap()
-}
 
 /// The alert that a side got, if it got one.
 pub(crate) fn alert(error: &io::Error) -> Option<AlertDescription> {
