@@ -34,7 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-state", &["fairhold-codec", "fairhold-types"]),
     ("fairhold-raft", &["fairhold-codec", "fairhold-metrics", "fairhold-state", "fairhold-types"]),
     ("fairhold-storage", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-types"]),
-    ("fairhold-peer", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-types"]),
+    ("fairhold-peer", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-trust", "fairhold-types"]),
     ("fairhold-node", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-state", "fairhold-types"]),
     ("fairhold-http", &["fairhold-metrics", "fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-types"]),
     ("fairhold-client", &["fairhold-types"]),

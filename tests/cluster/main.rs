@@ -67,6 +67,7 @@ mod multi_lock;
 mod overload;
 mod paused;
 mod peer_port;
+mod peer_tls;
 mod permits;
 mod power_cut;
 mod queue;

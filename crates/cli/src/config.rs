@@ -2,6 +2,7 @@
 
 pub(crate) mod error;
 mod file;
+pub(crate) mod peer_tls;
 pub(crate) mod start;
 
 use crate::{
@@ -17,6 +18,7 @@ use fairhold_types::{
     memory_plan::MemoryPlan,
 };
 use file::{FileConfig, read_file};
+use peer_tls::{PeerTlsConfig, PeerTlsInput};
 use start::{ResolvedStart, Start, StartInput, StartNote};
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
@@ -51,6 +53,8 @@ pub(crate) struct ServeConfig {
     pub(crate) allowed_hosts: Vec<String>,
     /// How the other nodes authenticate.
     pub(crate) peers: PeerTrust,
+    /// TLS of the connections to the other nodes; none: they have none.
+    pub(crate) peer_tls: Option<PeerTlsConfig>,
     /// The limits on client connections and their memory.
     pub(crate) limits: Limits,
     /// How many bytes of events it keeps for watches.
@@ -75,6 +79,8 @@ pub(crate) struct ServeConfig {
 pub(crate) enum PeerTrust {
     /// With the key in this file.
     Key(PathBuf),
+    /// With certificates alone: every connection has TLS.
+    Certificates,
     /// Not at all: its peer address is a loopback address.
     Loopback,
     /// Not at all: its operator passed `--insecure`.
@@ -88,11 +94,9 @@ impl ServeConfig {
     }
 
     /// The same with these memory budgets.
-    fn resolve_within(plan: MemoryPlan, args: ServeArgs) -> Result<ServeConfig, ConfigError> {
-        let file = match &args.config {
-            Some(path) => read_file(path)?,
-            None => FileConfig::default(),
-        };
+    fn resolve_within(plan: MemoryPlan, mut args: ServeArgs) -> Result<ServeConfig, ConfigError> {
+        let mut file = args.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
+        let peer_tls = peer_tls_input(&mut args, &mut file).resolve()?;
         let no_data = ConfigError::Missing { name: "data", form: "DIR", variable: "FAIRHOLD_DATA" };
         let data = args.data.or(file.data).ok_or(no_data)?;
         let input = StartInput {
@@ -133,7 +137,8 @@ impl ServeConfig {
             args.connections_max.or(file.connections_max),
             args.connections_per_address_max.or(file.connections_per_address_max),
         )?;
-        let peers = peer_trust(args.peer_key_file.or(file.peer_key_file), args.insecure || file.insecure, &peer_listen)?;
+        let insecure = args.insecure || file.insecure;
+        let peers = peer_trust(args.peer_key_file.or(file.peer_key_file), peer_tls.as_ref(), insecure, &peer_listen)?;
         let admin_token_file = args.admin_token_file.or(file.admin_token_file);
         let exit_with_parent = args.exit_with_parent;
         Ok(ServeConfig {
@@ -148,6 +153,7 @@ impl ServeConfig {
             listen_status,
             allowed_hosts,
             peers,
+            peer_tls,
             limits,
             event_ring_bytes,
             state_bytes_max,
@@ -165,10 +171,27 @@ fn is_host(host: &str) -> bool {
     !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
 }
 
-fn peer_trust(key_file: Option<PathBuf>, insecure: bool, peer_listen: &str) -> Result<PeerTrust, ConfigError> {
+/// Takes what the configuration says about TLS between nodes.
+fn peer_tls_input(args: &mut ServeArgs, file: &mut FileConfig) -> PeerTlsInput {
+    PeerTlsInput {
+        cert: args.peer_cert.take().or(file.peer_cert.take()),
+        key: args.peer_key.take().or(file.peer_key.take()),
+        ca: args.peer_ca.take().or(file.peer_ca.take()),
+        mode: args.peer_tls.or(file.peer_tls),
+        cluster: args.cluster_name.take().or(file.cluster_name.take()),
+    }
+}
+
+fn peer_trust(
+    key_file: Option<PathBuf>,
+    peer_tls: Option<&PeerTlsConfig>,
+    insecure: bool,
+    peer_listen: &str,
+) -> Result<PeerTrust, ConfigError> {
     match key_file {
         Some(_) if insecure => Err(ConfigError::KeyAndInsecure),
         Some(file) => Ok(PeerTrust::Key(file)),
+        None if peer_tls.is_some_and(|tls| tls.is_required) => Ok(PeerTrust::Certificates),
         None if insecure => Ok(PeerTrust::Insecure),
         None if is_loopback(peer_listen) => Ok(PeerTrust::Loopback),
         None => Err(ConfigError::NoPeerKey { address: peer_listen.to_owned() }),

@@ -7,11 +7,16 @@ use crate::{
         start::{MemberSource, Start},
     },
     exit, output,
-    serve::{args::ServeArgs, join_token},
+    serve::{args::ServeArgs, join_token, peer_tls},
 };
 use clap::Subcommand;
 use fairhold_types::duration;
-use std::{collections::BTreeSet, env, fs, path::PathBuf, process::ExitCode};
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -55,8 +60,11 @@ fn fail(error: &ConfigError) -> ExitCode {
     exit::with_error(error.exit_code(), error)
 }
 
-/// Checks the file that only the first start of a node that joins reads.
+/// Checks the certificate, and the file that only the first start of a node that joins reads.
 fn checked(config: &ServeConfig) -> ExitCode {
+    if let Err(error) = peer_tls::check(config) {
+        return exit::with_error(exit::USAGE, &error);
+    }
     let Start::Join { token_file } = &config.start else { return ExitCode::SUCCESS };
     match join_token::read(token_file) {
         Ok(_) => ExitCode::SUCCESS,
@@ -125,7 +133,17 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
     match &config.peers {
         PeerTrust::Key(path) => lines.push(("peer-key-file", quoted(&path.to_string_lossy()))),
         PeerTrust::Insecure => lines.push(("insecure", "true".to_owned())),
-        PeerTrust::Loopback => {}
+        PeerTrust::Loopback | PeerTrust::Certificates => {}
+    }
+    if let Some(tls) = &config.peer_tls {
+        let file = |path: &Path| quoted(&path.to_string_lossy());
+        lines.extend([
+            ("cluster-name", quoted(tls.cluster.as_str())),
+            ("peer-tls", quoted(tls.mode())),
+            ("peer-cert", file(&tls.files.cert)),
+            ("peer-key", file(&tls.files.key)),
+        ]);
+        lines.extend(tls.files.ca.as_deref().map(|ca| ("peer-ca", file(ca))));
     }
     if let Some(path) = &config.admin_token_file {
         lines.push(("admin-token-file", quoted(&path.to_string_lossy())));
@@ -177,6 +195,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::peer_tls::PeerTlsMode;
     use fairhold_storage::{
         data_dir::DataDir,
         known_members::{KnownAddresses, KnownMembers},
@@ -193,6 +212,11 @@ mod tests {
             member: vec!["1=http://a:7171,a:7271".to_owned()],
             peer_key_file: Some("a key".into()),
             finalize_after: Some(Duration::from_secs(24 * 3_600)),
+            peer_cert: Some("node.crt".into()),
+            peer_key: Some("node.key".into()),
+            peer_ca: Some("ca.crt".into()),
+            peer_tls: Some(PeerTlsMode::Optional),
+            cluster_name: Some("prod".to_owned()),
             ..ServeArgs::default()
         };
         let config = ServeConfig::resolve(args()).unwrap();

@@ -19,6 +19,7 @@ pub(crate) mod memory;
 mod open_files;
 mod parent;
 mod peer_key;
+pub(crate) mod peer_tls;
 mod process;
 mod restart;
 mod secret_file;
@@ -32,13 +33,17 @@ use crate::{
         start::{MemberSource, Start, StartNote},
     },
     exit,
-    signals::StopSignals,
+    signals::{self, StopSignals},
     telemetry,
 };
 use error::ServeError;
+use peer_tls::PeerProtection;
 use server::Server;
-use std::{io, process::ExitCode, time::Duration};
-use tokio::runtime::{Builder, Runtime};
+use std::{io, process::ExitCode, sync::Arc, time::Duration};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::Notify,
+};
 
 /// Threads of Raft and the peer connections. A log entry passes through about twenty tasks, each of which wakes the
 /// next. With a second thread, waking it would cost more than it gains.
@@ -72,7 +77,8 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     let http = runtime("fairhold-http", None).map_err(ServeError::Runtime)?;
     let mut signals = {
         let _context = http.enter();
-        StopSignals::new().map_err(ServeError::Runtime)?
+        // With certificates to reload, SIGHUP does that, as in other servers.
+        if config.peer_tls.is_some() { StopSignals::without_hangup() } else { StopSignals::new() }.map_err(ServeError::Runtime)?
     };
     tracing::info!(node = config.start.id(), version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
     hardening::harden(config.exit_with_parent);
@@ -82,10 +88,19 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     let keys = peer_key::load(&config.peers)?;
 
     let result = http.block_on(async {
+        let reload = Arc::new(Notify::new());
+        let _hangups =
+            config.peer_tls.is_some().then(|| signals::on_hangup(reload.clone())).transpose().map_err(ServeError::Runtime)?;
+        let mut protection = PeerProtection::load(&config, config.start.id(), &reload)?;
+        peer_tls::log(&config, &protection);
         let starting = async {
-            let node = join::starting_node(&mut config, &keys).await?;
+            let node = join::starting_node(&mut config, &keys, protection.security()).await?;
+            if config.start.id().is_none() {
+                // Only now is it known which node the certificate must name.
+                protection = PeerProtection::load(&config, Some(node.id), &reload)?;
+            }
             let storage = free_space::open_storage(&config, &node).await?;
-            Server::start(&config, &node, storage, (admin, keys), raft.handle(), clock.handle()).await
+            Server::start(&config, &node, storage, (admin, keys, protection), raft.handle(), clock.handle()).await
         };
         let mut server = tokio::select! {
             biased;

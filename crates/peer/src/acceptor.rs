@@ -3,13 +3,17 @@
 use crate::{
     handshake::HandshakeSettings,
     join_slots::JoinSlots,
-    log_limit::{LogLimit, LogLimitByAddress},
+    log_limit::{LogLimit, LogLimitBy},
     metrics::PeerMetrics,
     pending::{PendingConnections, PendingSlot},
     slots::ConnectionSlots,
 };
 use fairhold_raft::peer::Service;
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The state that all accepted connections share.
 pub(crate) struct Acceptor {
@@ -19,7 +23,8 @@ pub(crate) struct Acceptor {
     pub(crate) join_slots: JoinSlots,
     pub(crate) join_timeout: Duration,
     pub(crate) not_node_log: LogLimit,
-    pub(crate) unauthenticated_log: LogLimitByAddress,
+    pub(crate) unauthenticated_log: LogLimitBy<IpAddr>,
+    pub(crate) tls_log: LogLimitBy<IpAddr>,
     pub(crate) refusal_log: LogLimit,
     pub(crate) join_log: LogLimit,
     pub(crate) eviction_log: LogLimit,
@@ -43,7 +48,8 @@ impl Acceptor {
             join_slots: JoinSlots::default(),
             join_timeout,
             not_node_log: LogLimit::default(),
-            unauthenticated_log: LogLimitByAddress::default(),
+            unauthenticated_log: LogLimitBy::default(),
+            tls_log: LogLimitBy::default(),
             refusal_log: LogLimit::default(),
             join_log: LogLimit::default(),
             eviction_log: LogLimit::default(),

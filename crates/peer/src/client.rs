@@ -3,11 +3,14 @@
 use crate::{
     frame::PAYLOAD_BYTES_MAX,
     handshake::{self, HANDSHAKE_TIMEOUT, HandshakeSettings},
+    handshake_error::DialError,
     key::PeerKeys,
     lane::{LaneQueue, LaneTask},
     lane_context::{LaneContext, NOT_READY, SHUTTING_DOWN},
+    log_limit::LogLimitBy,
     metrics::PeerMetrics,
     reader::FrameLimits,
+    security::PeerSecurity,
 };
 use bytes::Bytes;
 use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Refusal, Service, Target};
@@ -45,11 +48,22 @@ impl TcpPeer {
     /// Like `new`, with another timeout for connections and handshakes.
     #[must_use]
     pub fn with_handshake_timeout(runtime: Handle, keys: PeerKeys, time_limit: Duration) -> Self {
+        Self::with_settings(runtime, keys, PeerSecurity::plain(), time_limit)
+    }
+
+    /// Like `new`, with connections that are protected in this way.
+    #[must_use]
+    pub fn with_security(runtime: Handle, keys: PeerKeys, security: PeerSecurity) -> Self {
+        Self::with_settings(runtime, keys, security, HANDSHAKE_TIMEOUT)
+    }
+
+    fn with_settings(runtime: Handle, keys: PeerKeys, security: PeerSecurity, time_limit: Duration) -> Self {
         let shared = LaneContext {
             service: RwLock::new(None),
-            settings: HandshakeSettings { keys, frame_limits: FrameLimits::default(), time_limit },
+            settings: HandshakeSettings { keys, security, frame_limits: FrameLimits::default(), time_limit },
             closing: CancellationToken::new(),
             refusals: Mutex::default(),
+            tls_log: LogLimitBy::default(),
             metrics: PeerMetrics::default(),
         };
         TcpPeer { shared: Arc::new(shared), lanes: Mutex::default(), runtime, tasks: TaskTracker::new() }
@@ -124,10 +138,12 @@ impl Peer for TcpPeer {
                 biased;
                 () = shared.closed() => Err(PeerError::Unreachable(SHUTTING_DOWN.to_owned())),
                 greeted = handshake::dial(&to, None, &*service, &shared.settings) => {
-                    if let Err(PeerError::Refused(refusal @ Refusal::Key(_))) = &greeted {
-                        shared.log_refusal(&to, refusal);
+                    match &greeted {
+                        Err(DialError::Refused(refusal @ Refusal::Key(_))) => shared.log_refusal(&to, refusal),
+                        Err(DialError::Tls(fault)) => shared.record_tls_fault(&to, fault),
+                        Ok(_) | Err(DialError::Refused(_) | DialError::Failed(_)) => {}
                     }
-                    greeted.map(|(_, introduction)| introduction)
+                    greeted.map(|(_, introduction)| introduction).map_err(|error| error.to_peer_error(&to))
                 }
             }
         }

@@ -5,16 +5,22 @@ use crate::{
     frame::{Frame, FrameCodec, FrameKind, HANDSHAKE_BYTES_MAX},
     handshake_error::HandshakeError,
     key::{Keys, PROOF_BYTES, Proof, Side, Transcript},
+    peer_socket::{PeerSocket, WriteSocket},
     reader::{FrameLimits, FrameReader},
 };
 use bytes::{Bytes, BytesMut};
 use fairhold_raft::peer::{Introduction, KeyMismatch, Refusal, WIRE_VERSION, WIRE_VERSION_OLDEST};
+use fairhold_trust::peer::{PeerCertificate, TLS_ALERT_BYTE, TLS_FIRST_BYTE};
+use fairhold_types::{NodeId, time::WallMillis};
 use serde::{Serialize, de::DeserializeOwned};
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpStream, tcp::OwnedWriteHalf},
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_util::codec::Encoder;
 
@@ -27,6 +33,9 @@ pub const PREAMBLE_BYTES: usize = MAGIC.len() + 2;
 /// The timeout of closing a refused connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// A connection ends this long after the first of its certificates has expired, so that a renewed one takes over.
+const EXPIRED_FOR: Duration = Duration::from_secs(3_600);
+
 /// The codec's version byte of the values in the handshake.
 const VALUE_VERSION: u8 = 1;
 
@@ -34,7 +43,25 @@ const VALUE_VERSION: u8 = 1;
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) reader: FrameReader,
-    pub(crate) writer: OwnedWriteHalf,
+    pub(crate) writer: WriteSocket,
+    /// What TLS says about the other side; none without TLS.
+    pub(crate) certificate: Option<Box<PeerCertificate>>,
+}
+
+impl Connection {
+    pub(crate) fn has_tls(&self) -> bool {
+        self.certificate.is_some()
+    }
+
+    /// Resolves when a certificate of the connection has been expired for `EXPIRED_FOR`. Without TLS, it never does.
+    pub(crate) fn certificate_expired(&self) -> impl Future<Output = ()> + Send + use<> {
+        let not_after = self.certificate.as_deref().map(PeerCertificate::not_after);
+        async move {
+            let Some(not_after) = not_after else { return std::future::pending().await };
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            sleep(until_end(not_after, now)).await;
+        }
+    }
 }
 
 /// A handshake in progress.
@@ -64,12 +91,12 @@ impl Message {
 impl Exchange {
     /// Begins in a dialler. `version` is the wire version that it offers.
     pub(crate) async fn dial(
-        stream: TcpStream,
+        socket: PeerSocket,
         version: u16,
         keys: Arc<Keys>,
         frame_limits: &FrameLimits,
     ) -> Result<Self, HandshakeError> {
-        let mut exchange = Exchange::new(stream, version, Side::Dialler, keys, frame_limits)?;
+        let mut exchange = Exchange::new(socket, version, Side::Dialler, keys, frame_limits);
         exchange.write(&preamble(version)).await?;
         Ok(exchange)
     }
@@ -87,11 +114,11 @@ impl Exchange {
 
     /// Begins in an acceptor, with the preambles. Without a common version, the inner error has its refusal.
     pub(crate) async fn accept(
-        stream: TcpStream,
+        socket: PeerSocket,
         keys: Arc<Keys>,
         frame_limits: &FrameLimits,
     ) -> Result<(Self, Result<(), Refusal>), HandshakeError> {
-        let mut exchange = Exchange::new(stream, WIRE_VERSION, Side::Acceptor, keys, frame_limits)?;
+        let mut exchange = Exchange::new(socket, WIRE_VERSION, Side::Acceptor, keys, frame_limits);
         // Only a node learns anything: this node sends its preamble only after it has received the magic.
         let theirs = exchange.receive_preamble().await?;
         let is_spoken = (WIRE_VERSION_OLDEST..=WIRE_VERSION).contains(&theirs);
@@ -103,24 +130,40 @@ impl Exchange {
         Ok((exchange, if is_spoken { Ok(()) } else { Err(Refusal::Version { theirs, ours: WIRE_VERSION }) }))
     }
 
-    fn new(stream: TcpStream, version: u16, side: Side, keys: Arc<Keys>, frame_limits: &FrameLimits) -> io::Result<Self> {
-        crate::socket::configure(&stream)?;
-        let (reader, writer) = stream.into_split();
-        let connection = Connection { reader: FrameReader::new(reader, frame_limits), writer };
-        Ok(Exchange { connection, version, transcript: Transcript::new(version), keys, side })
+    fn new(socket: PeerSocket, version: u16, side: Side, keys: Arc<Keys>, frame_limits: &FrameLimits) -> Self {
+        let PeerSocket { reader, writer, certificate } = socket;
+        let connection = Connection { reader: FrameReader::new(reader, frame_limits), writer, certificate };
+        Exchange { connection, version, transcript: Transcript::new(version), keys, side }
     }
 
     /// Sends bytes that are not a frame.
     async fn write(&mut self, bytes: &[u8]) -> Result<(), HandshakeError> {
-        Ok(self.connection.writer.write_all(bytes).await?)
+        self.connection.writer.write_all(bytes).await?;
+        Ok(self.connection.writer.flush().await?)
     }
 
     /// Receives the peer's preamble, and returns its version.
     async fn receive_preamble(&mut self) -> Result<u16, HandshakeError> {
         let mut bytes = [0; PREAMBLE_BYTES];
-        self.connection.reader.read_exact(&mut bytes).await?;
+        let (first, rest) = bytes.split_at_mut(1);
+        self.connection.reader.read_exact(first).await?;
+        match first {
+            [TLS_FIRST_BYTE] => return Err(HandshakeError::UsesTls),
+            [TLS_ALERT_BYTE] => return Err(HandshakeError::NeedsTls),
+            _ => self.connection.reader.read_exact(rest).await?,
+        }
         let [magic @ .., low, high] = bytes;
         if magic == MAGIC { Ok(u16::from_le_bytes([low, high])) } else { Err(HandshakeError::NotANode) }
+    }
+
+    /// Checks that the other side's certificate names this node. Without TLS there is none.
+    pub(crate) fn check_certificate(&self, node: NodeId) -> Result<(), HandshakeError> {
+        Ok(self.connection.certificate.as_ref().map_or(Ok(()), |certificate| certificate.check_node(node))?)
+    }
+
+    /// Whether the connection has TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.connection.has_tls()
     }
 
     /// Sends this node's introduction, with a proof that a member sent it.
@@ -225,11 +268,16 @@ impl Exchange {
         let mut rest = self.connection.reader.into_socket().take(HANDSHAKE_BYTES_MAX as u64);
         match timeout(CLOSE_TIMEOUT, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await {
             Ok(Ok(_)) | Err(_) => Ok(()),
-            // The peer has read the message and closed.
-            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+            // The peer has read the message and closed, with TLS possibly without saying so.
+            Ok(Err(error)) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof) => Ok(()),
             Ok(Err(error)) => Err(error.into()),
         }
     }
+}
+
+/// How long a connection may last whose first certificate expires then. `now` is the time since 1970.
+fn until_end(not_after: WallMillis, now: Duration) -> Duration {
+    Duration::from_millis(not_after.0).saturating_add(EXPIRED_FOR).saturating_sub(now)
 }
 
 /// The first bytes of a connection of this wire version.
@@ -286,4 +334,17 @@ fn sealed(value: &impl Serialize) -> Result<Bytes, HandshakeError> {
 
 pub(crate) fn unsealed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, HandshakeError> {
     Ok(fairhold_codec::decode(VALUE_VERSION, bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_ends_an_hour_after_its_first_certificate() {
+        let at = Duration::from_secs;
+        assert_eq!(until_end(WallMillis(10_000_000), at(10_000)), EXPIRED_FOR);
+        assert_eq!(until_end(WallMillis(10_000_000), at(10_000) + EXPIRED_FOR + at(1)), Duration::ZERO);
+        assert_eq!(until_end(WallMillis(20_000_000), at(10_000)), EXPIRED_FOR + at(10_000));
+    }
 }

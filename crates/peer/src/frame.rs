@@ -148,6 +148,9 @@ pub enum FrameError {
     /// The answer belongs to no pending request.
     #[error("an answer to request {0}, which is not waiting for an answer")]
     UnexpectedAnswer(u64),
+    /// A certificate of the connection expired some time ago.
+    #[error("a certificate of the connection has expired: the next connection uses the renewed one")]
+    CertificateExpired,
     /// The frame did not arrive in time.
     #[error("a frame was not complete within {within:?}")]
     TooSlow {
@@ -290,6 +293,7 @@ impl WriteBuffer {
     /// Writes the whole batch.
     pub(crate) async fn write_to(&mut self, socket: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         socket.write_all(&self.bytes).await?;
+        socket.flush().await?;
         if self.bytes.capacity() > WRITE_BYTES_KEPT_MAX {
             self.bytes = BytesMut::new();
         } else {

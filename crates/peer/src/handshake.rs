@@ -8,18 +8,22 @@
 pub use crate::{
     exchange::{MAGIC, PREAMBLE_BYTES, preamble},
     handshake_error::HandshakeError,
+    socket::CONNECT_TIMEOUT,
 };
 
 use crate::{
     compat::refusal_in,
     exchange::{self, Connection, Exchange},
     frame::{Frame, FrameError, FrameKind},
+    handshake_error::DialError,
     key::{Keys, PeerKeys, Side, Transcript},
+    peer_socket::PeerSocket,
     reader::FrameLimits,
+    security::PeerSecurity,
 };
 use fairhold_raft::peer::{
-    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, KeyMismatch, Lane, PeerError, Refusal, Requester, Service,
-    Target, WIRE_VERSION, WIRE_VERSION_OLDEST,
+    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, KeyMismatch, Lane, Refusal, Requester, Service, Target,
+    WIRE_VERSION, WIRE_VERSION_OLDEST,
 };
 use fairhold_types::NodeId;
 use serde::{Deserialize, Serialize};
@@ -28,9 +32,6 @@ use tokio::{net::TcpStream, time::timeout};
 
 /// The timeout of a handshake, on both sides.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The connect timeout: after this time the host counts as unreachable.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The oldest wire version in which a node can join.
 pub const JOIN_WIRE_VERSION: u16 = 4;
@@ -145,6 +146,7 @@ pub fn joined(decision: &Result<Joined, JoinRefusal>, transcript: &mut Transcrip
 #[derive(Debug, Clone)]
 pub(crate) struct HandshakeSettings {
     pub(crate) keys: PeerKeys,
+    pub(crate) security: PeerSecurity,
     pub(crate) frame_limits: FrameLimits,
     pub(crate) time_limit: Duration,
 }
@@ -156,27 +158,18 @@ pub(crate) async fn dial(
     lane: Option<Lane>,
     service: &dyn Service,
     settings: &HandshakeSettings,
-) -> Result<(Connection, Introduction), PeerError> {
-    let unreachable = |reason: String| PeerError::Unreachable(format!("node {} at {}: {reason}", to.id, to.address));
+) -> Result<(Connection, Introduction), DialError> {
     let time_limit = settings.time_limit;
     let mut version = WIRE_VERSION;
     loop {
-        let stream = connect(&to.address, CONNECT_TIMEOUT.min(time_limit)).await.map_err(unreachable)?;
-        let answered = timeout(time_limit, introduce(stream, version, to, lane, service, settings)).await;
+        let socket = settings.security.dial(&to.address, Some(to.id), time_limit).await?;
+        let answered = timeout(time_limit, introduce(socket, version, to, lane, service, settings)).await;
         match answered.unwrap_or(Err(HandshakeError::TimedOut(time_limit))) {
             // An older program.
             Ok(Err(Refusal::Version { theirs, .. })) if (WIRE_VERSION_OLDEST..version).contains(&theirs) => version = theirs,
-            Ok(answer) => return answer.map_err(PeerError::Refused),
-            Err(error) => return Err(unreachable(error.to_string())),
+            Ok(answer) => return answer.map_err(DialError::Refused),
+            Err(error) => return Err(error.into()),
         }
-    }
-}
-
-/// Opens a connection, or returns the reason why there is none.
-pub(crate) async fn connect(address: &str, within: Duration) -> Result<TcpStream, String> {
-    match timeout(within, TcpStream::connect(address)).await {
-        Ok(connected) => connected.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("no connection within {within:?}")),
     }
 }
 
@@ -186,7 +179,9 @@ pub(crate) async fn is_refused(to: &Target, service: &dyn Service, settings: &Ha
         match TcpStream::connect(&to.address).await {
             Ok(stream) => {
                 // The result does not matter: the machine accepted the connection.
-                drop(introduce(stream, WIRE_VERSION, to, None, service, settings).await);
+                if let Ok(socket) = settings.security.secure(stream, &to.address, Some(to.id), settings.time_limit).await {
+                    drop(introduce(socket, WIRE_VERSION, to, None, service, settings).await);
+                }
                 false
             }
             Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
@@ -197,7 +192,7 @@ pub(crate) async fn is_refused(to: &Target, service: &dyn Service, settings: &Ha
 
 /// The dialler's side of the handshake. The inner error is the refusal.
 async fn introduce(
-    stream: TcpStream,
+    socket: PeerSocket,
     version: u16,
     to: &Target,
     lane: Option<Lane>,
@@ -207,7 +202,7 @@ async fn introduce(
     let own = service.introduction();
     let purpose = lane.map_or(Purpose::Greet, Purpose::Lane);
     let hello = Hello { from: own.id, to: to.id, purpose, nonce: rand::random() };
-    let (mut exchange, other) = match begin(stream, version, &hello, settings).await? {
+    let (mut exchange, other) = match begin(socket, version, &hello, settings).await? {
         Ok(welcomed) => welcomed,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -218,17 +213,20 @@ async fn introduce(
     // Wait for the peer's verdict before checking the peer: then the peer also logs why the nodes cannot communicate.
     let answer = receive_answer(&mut exchange, FrameKind::Admitted).await?;
     let verdict = answer.and_then(|_| to.check(&other)).and_then(|()| service.admit(&other, ConnectionSide::Dialled));
+    if verdict.is_ok() {
+        settings.security.check_process(&other, exchange.has_tls())?;
+    }
     Ok(verdict.map(|()| (exchange.admit(), other)))
 }
 
 /// The dialler's side of every handshake, up to the acceptor's introduction. The inner error is the refusal.
 pub(crate) async fn begin(
-    stream: TcpStream,
+    socket: PeerSocket,
     version: u16,
     hello: &Hello,
     settings: &HandshakeSettings,
 ) -> Result<Result<(Exchange, Introduction), Refusal>, HandshakeError> {
-    let mut exchange = Exchange::dial(stream, version, settings.keys.now(), &settings.frame_limits).await?;
+    let mut exchange = Exchange::dial(socket, version, settings.keys.now(), &settings.frame_limits).await?;
     exchange.send_without_proof(FrameKind::Hello, hello).await?;
     if let Err(refusal) = exchange.receive_version().await? {
         return Ok(Err(refusal));
@@ -238,6 +236,7 @@ pub(crate) async fn begin(
     match receive_answer(&mut exchange, FrameKind::Welcome).await? {
         Ok(message) => {
             let other = exchange.read_introduction(&message)?;
+            exchange.check_certificate(other.id)?;
             Ok(Ok((exchange, other)))
         }
         Err(refusal) => Ok(Err(refusal)),
@@ -280,7 +279,8 @@ pub(crate) async fn accept(
 }
 
 async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSettings) -> Result<Accepted, HandshakeError> {
-    let (mut exchange, version) = Exchange::accept(stream, settings.keys.now(), &settings.frame_limits).await?;
+    let socket = settings.security.accept(stream).await?;
+    let (mut exchange, version) = Exchange::accept(socket, settings.keys.now(), &settings.frame_limits).await?;
     if let Err(refusal) = version {
         exchange.close_gracefully().await?;
         return Ok(Accepted::Refused { from: None, refusal });
@@ -288,6 +288,9 @@ async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSe
     let hello: Hello = exchange.receive(FrameKind::Hello).await?.read()?;
     if hello.purpose == Purpose::Join && exchange.version() < JOIN_WIRE_VERSION {
         return Err(HandshakeError::JoinTooOld { version: exchange.version() });
+    }
+    if hello.purpose != Purpose::Join {
+        exchange.check_certificate(hello.from)?;
     }
     exchange.send_without_proof(FrameKind::Challenge, &Challenge { nonce: rand::random() }).await?;
     if let Err(mismatch) = receive_member(&mut exchange, FrameKind::Proof).await? {
@@ -323,6 +326,7 @@ async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSe
     }
     match service.admit(&other, ConnectionSide::Accepted) {
         Ok(()) => {
+            settings.security.check_process(&other, exchange.has_tls())?;
             exchange.send_with_proof(FrameKind::Admitted, &()).await?;
             Ok(Accepted::Admitted { connection: exchange.admit(), requester: Requester { node: from, boot: other.boot, lane } })
         }

@@ -3,14 +3,16 @@
 use crate::{
     exchange::Exchange,
     frame::FrameKind,
-    handshake::{self, CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, HandshakeSettings, Hello, Purpose},
-    handshake_error::HandshakeError,
+    handshake::{self, HANDSHAKE_TIMEOUT, HandshakeSettings, Hello, Purpose},
+    handshake_error::{DialError, HandshakeError},
     join_texts::check_decision,
     key::PeerKeys,
     reader::FrameLimits,
+    security::PeerSecurity,
     serve_join::JOIN_TIMEOUT,
 };
 use fairhold_raft::peer::{JoinRefusal, JoinRequest, Joined, KeyMismatch, Refusal, WIRE_VERSION};
+use fairhold_trust::fault::TlsFault;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -23,6 +25,9 @@ pub enum JoinError {
     /// No node answers at the address. The join token was not sent.
     #[error("no node can be reached there: {0}")]
     Unreachable(String),
+    /// TLS failed, or a certificate does not fit. The join token was not sent.
+    #[error("{0}")]
+    Tls(TlsFault),
     /// The two nodes share no peer key. The join token was not sent.
     #[error("{0}")]
     Key(KeyMismatch),
@@ -56,17 +61,27 @@ pub enum JoinError {
 }
 
 /// Asks the node at this address to let this node join its cluster. The join token's secret is sent only to a node that
-/// has one of the keys and is in the token's cluster.
-pub async fn join(address: &str, request: JoinRequest, keys: &PeerKeys) -> Result<Result<Joined, JoinRefusal>, JoinError> {
-    let stream = handshake::connect(address, CONNECT_TIMEOUT).await.map_err(JoinError::Unreachable)?;
-    let settings = HandshakeSettings { keys: keys.clone(), frame_limits: FrameLimits::default(), time_limit: HANDSHAKE_TIMEOUT };
+/// has one of the keys, fits `security`, and is in the token's cluster.
+pub async fn join(
+    address: &str,
+    request: JoinRequest,
+    keys: &PeerKeys,
+    security: &PeerSecurity,
+) -> Result<Result<Joined, JoinRefusal>, JoinError> {
+    let settings = HandshakeSettings {
+        keys: keys.clone(),
+        security: security.clone(),
+        frame_limits: FrameLimits::default(),
+        time_limit: HANDSHAKE_TIMEOUT,
+    };
+    let socket = security.dial(address, None, settings.time_limit).await.map_err(not_dialled)?;
     // The node has no id yet, and it knows only addresses.
     let hello = Hello { from: 0, to: 0, purpose: Purpose::Join, nonce: rand::random() };
-    let begun = timeout(settings.time_limit, handshake::begin(stream, WIRE_VERSION, &hello, &settings)).await;
+    let begun = timeout(settings.time_limit, handshake::begin(socket, WIRE_VERSION, &hello, &settings)).await;
     let begun = begun.unwrap_or(Err(HandshakeError::TimedOut(settings.time_limit)));
     let (exchange, other) = match begun {
         Ok(welcomed) => welcomed.map_err(before_decision)?,
-        Err(error) => return Err(JoinError::Unreachable(error.to_string())),
+        Err(error) => return Err(not_dialled(error.into())),
     };
     match other.cluster {
         Some(cluster) if cluster == request.cluster => {}
@@ -99,6 +114,14 @@ async fn ask(
     match handshake::receive_answer(&mut exchange, FrameKind::Joined).await? {
         Ok(message) => Ok(Ok(message.read()?)),
         Err(refusal) => Ok(Err(refusal)),
+    }
+}
+
+fn not_dialled(error: DialError) -> JoinError {
+    match error {
+        DialError::Refused(refusal) => before_decision(refusal),
+        DialError::Tls(fault) => JoinError::Tls(fault),
+        DialError::Failed(reason) => JoinError::Unreachable(reason),
     }
 }
 

@@ -8,8 +8,10 @@ use crate::{
     exchange::Connection,
     frame::{Frame, FrameError, FrameKind, PAYLOAD_BYTES_MAX, WriteBuffer},
     handshake,
+    handshake_error::DialError,
     lane_context::{LaneContext, NOT_READY, SHUTTING_DOWN},
     metrics::Flow,
+    peer_socket::WriteSocket,
     reader::FrameReader,
 };
 use bytes::Bytes;
@@ -17,6 +19,7 @@ use fairhold_raft::peer::{Lane, PeerError, Refusal, Target};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
@@ -24,7 +27,6 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    net::tcp::OwnedWriteHalf,
     sync::{Notify, mpsc, oneshot},
     time::{Instant, sleep_until, timeout},
 };
@@ -155,19 +157,20 @@ impl LaneTask {
         while let Some(first) = self.calls.recv().await {
             match self.dial().await {
                 Ok(connection) => self.use_connection(connection, first).await,
-                Err(error) => {
+                Err(failure) => {
+                    let error = failure.to_peer_error(&self.to);
                     first.fail(error.clone());
                     self.fail_queued(&error);
-                    let pause = self.record_failure(&error);
+                    let pause = self.record_failure(&failure);
                     self.fail_until(Instant::now() + pause, &error).await;
                 }
             }
         }
     }
 
-    async fn dial(&self) -> Result<Connection, PeerError> {
+    async fn dial(&self) -> Result<Connection, DialError> {
         let Some(service) = self.shared.service() else {
-            return Err(PeerError::Unreachable(NOT_READY.to_owned()));
+            return Err(DialError::Failed(NOT_READY.to_owned()));
         };
         let dialled = handshake::dial(&self.to, Some(self.lane), &*service, &self.shared.settings).await;
         let (connection, _) = dialled?;
@@ -177,22 +180,28 @@ impl LaneTask {
     }
 
     /// Logs the failure once, and returns the backoff before the next dial.
-    fn record_failure(&mut self, error: &PeerError) -> Duration {
+    fn record_failure(&mut self, failure: &DialError) -> Duration {
         self.failures = self.failures.saturating_add(1);
         self.shared.metrics.dials_failed.inc();
-        if let PeerError::Refused(refusal) = error {
-            self.shared.metrics.refuse(refusal);
-        }
-        match error {
+        match failure {
             // This failure passes by itself, and a starting cluster should not wait longer than needed.
-            PeerError::Refused(Refusal::Starting) => back_off(self.failures),
-            PeerError::Refused(refusal) => {
+            DialError::Refused(refusal @ Refusal::Starting) => {
+                self.shared.metrics.refuse(refusal);
+                back_off(self.failures)
+            }
+            DialError::Refused(refusal) => {
+                self.shared.metrics.refuse(refusal);
                 self.shared.log_refusal(&self.to, refusal);
                 // After a restart, the peer soon forgets the process before.
                 if matches!(refusal, Refusal::Duplicate { .. }) { back_off(self.failures) } else { REFUSED_PAUSE }
             }
-            PeerError::Unreachable(_) | PeerError::Lost(_) => {
+            DialError::Tls(fault) => {
+                self.shared.record_tls_fault(&self.to, fault);
+                if DialError::is_lasting(fault) { REFUSED_PAUSE } else { back_off(self.failures) }
+            }
+            DialError::Failed(_) => {
                 if self.failures == 1 {
+                    let error = failure.to_peer_error(&self.to);
                     tracing::info!(peer = self.to.id, lane = ?self.lane, "{error}");
                 }
                 back_off(self.failures)
@@ -222,15 +231,17 @@ impl LaneTask {
 
     /// Writes requests and reads answers until the connection ends.
     async fn use_connection(&mut self, connection: Connection, first: LaneCall) {
-        let Connection { mut reader, mut writer } = connection;
+        let (mut expired, has_tls) = (pin!(connection.certificate_expired()), connection.has_tls());
+        let Connection { mut reader, mut writer, .. } = connection;
         let in_flight = CallsInFlight::default();
         let mut first = Some(first);
         let flow = &self.shared.metrics.dialled;
-        let _open = flow.open();
+        let _open = flow.open(has_tls);
         let ending = tokio::select! {
             biased;
             ending = read_answers(&mut reader, &in_flight, flow) => ending,
             ending = write_requests(&mut writer, &mut self.calls, &in_flight, &mut first, flow) => ending,
+            () = &mut expired => LaneEnd::Broken(FrameError::CertificateExpired),
         };
         let reason = match ending {
             LaneEnd::Abandoned | LaneEnd::Idle => {
@@ -266,7 +277,7 @@ fn back_off(failures: u32) -> Duration {
 }
 
 async fn write_requests(
-    socket: &mut OwnedWriteHalf,
+    socket: &mut WriteSocket,
     calls: &mut mpsc::Receiver<LaneCall>,
     in_flight: &CallsInFlight,
     first: &mut Option<LaneCall>,

@@ -1,7 +1,8 @@
 //! The context that all lanes of one client share.
 
-use crate::{handshake::HandshakeSettings, metrics::PeerMetrics};
+use crate::{handshake::HandshakeSettings, log_limit::LogLimitBy, metrics::PeerMetrics};
 use fairhold_raft::peer::{Refusal, Service, Target};
+use fairhold_trust::fault::TlsFault;
 use fairhold_types::NodeId;
 use parking_lot::{Mutex, RwLock};
 use std::{collections::HashMap, sync::Arc};
@@ -18,6 +19,8 @@ pub(crate) struct LaneContext {
     pub(crate) closing: CancellationToken,
     /// The last logged refusal of each node.
     pub(crate) refusals: Mutex<HashMap<NodeId, Refusal>>,
+    /// One line for each node with a certificate that does not fit.
+    pub(crate) tls_log: LogLimitBy<NodeId>,
     pub(crate) metrics: PeerMetrics,
 }
 
@@ -40,8 +43,18 @@ impl LaneContext {
         }
     }
 
+    /// Counts a failure of TLS, and logs it once until a connection works again.
+    pub(crate) fn record_tls_fault(&self, to: &Target, fault: &TlsFault) {
+        self.metrics.tls_failed(fault.reason);
+        self.tls_log.log(to.id, |suppressed| {
+            let (peer, address) = (to.id, &to.address);
+            tracing::warn!(peer, address, suppressed, "this node cannot connect to node {peer} with TLS: {fault}");
+        });
+    }
+
     /// The node was admitted: the next refusal is logged again.
     pub(crate) fn forget_refusal(&self, node: NodeId) {
+        self.tls_log.forget(node);
         self.refusals.lock().remove(&node);
     }
 }

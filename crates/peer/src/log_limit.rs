@@ -1,7 +1,7 @@
 //! Rate limits for log lines that unauthenticated connections can cause.
 
 use parking_lot::Mutex;
-use std::{collections::BTreeSet, net::IpAddr, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 use tokio::time::Instant;
 
 /// The minimum time between two lines.
@@ -37,45 +37,52 @@ impl LogLimit {
     }
 }
 
-/// Addresses whose lines are remembered. With more addresses, some lines repeat.
-const ADDRESSES_MAX: usize = 1_024;
+/// Sources whose lines are remembered. With more sources, some lines repeat.
+const SOURCES_MAX: usize = 1_024;
 
-/// A `LogLimit` that also writes only one line per address until the cause of the line has ended.
-#[derive(Debug, Default)]
-pub(crate) struct LogLimitByAddress {
-    logged: Mutex<BTreeSet<IpAddr>>,
+/// A `LogLimit` that also writes only one line per source, such as an address, until the cause of the line has ended.
+#[derive(Debug)]
+pub(crate) struct LogLimitBy<K> {
+    logged: Mutex<BTreeSet<K>>,
     limit: LogLimit,
 }
 
-impl LogLimitByAddress {
-    /// Writes a line, unless this address has one already or the last line is too recent.
-    pub(crate) fn log(&self, address: IpAddr, write: impl FnOnce(u64)) {
+impl<K> Default for LogLimitBy<K> {
+    fn default() -> Self {
+        LogLimitBy { logged: Mutex::default(), limit: LogLimit::default() }
+    }
+}
+
+impl<K: Ord> LogLimitBy<K> {
+    /// Writes a line, unless this source has one already or the last line is too recent.
+    pub(crate) fn log(&self, source: K, write: impl FnOnce(u64)) {
         let mut logged = self.logged.lock();
-        if logged.contains(&address) {
+        if logged.contains(&source) {
             return;
         }
         self.limit.log(|suppressed| {
-            if logged.len() >= ADDRESSES_MAX {
+            if logged.len() >= SOURCES_MAX {
                 logged.clear();
             }
-            logged.insert(address);
+            logged.insert(source);
             write(suppressed);
         });
     }
 
-    /// The cause of the line has ended: the next line of this address is written again.
-    pub(crate) fn forget(&self, address: IpAddr) {
-        self.logged.lock().remove(&address);
+    /// The cause of the line has ended: the next line of this source is written again.
+    pub(crate) fn forget(&self, source: K) {
+        self.logged.lock().remove(&source);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
     #[test]
     fn an_address_gets_one_line_until_its_cause_has_ended() {
-        let limit = LogLimitByAddress::default();
+        let limit = LogLimitBy::default();
         let lines = |address: u8| {
             let mut lines = 0;
             // Makes the last line old.

@@ -3,6 +3,7 @@
 use crate::frame::{FRAME_OVERHEAD, LENGTH_BYTES};
 use fairhold_metrics::{ByLabel, Counter, Gauge, Registry};
 use fairhold_raft::peer::Refusal;
+use fairhold_trust::fault::FaultReason;
 
 /// The counters of a node's connections to others, shared by client and server. Clones share the counters.
 #[derive(Debug, Clone, Default)]
@@ -14,12 +15,14 @@ pub struct PeerMetrics {
     pub(crate) not_nodes: Counter,
     refused: Refused,
     joins: Joins,
+    tls: TlsFailures,
 }
 
 /// The traffic of the connections that one side opened.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flow {
     open: Gauge,
+    open_with_tls: Gauge,
     opened: Counter,
     frames_in: Counter,
     frames_out: Counter,
@@ -42,6 +45,10 @@ struct Refused {
     duplicate: Counter,
 }
 
+/// Failed TLS handshakes, in the order of `FaultReason::ALL`.
+#[derive(Debug, Clone, Default)]
+struct TlsFailures([Counter; FaultReason::ALL.len()]);
+
 /// Joins that this node received, by result.
 #[derive(Debug, Clone, Default)]
 struct Joins {
@@ -52,20 +59,26 @@ struct Joins {
 
 /// Counts an open connection until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Open(Gauge);
+pub(crate) struct Open(Gauge, Option<Gauge>);
 
 impl Drop for Open {
     fn drop(&mut self) {
         self.0.dec();
+        if let Some(with_tls) = &self.1 {
+            with_tls.dec();
+        }
     }
 }
 
 impl Flow {
     /// Counts a connection until the result is dropped.
-    pub(crate) fn open(&self) -> Open {
+    pub(crate) fn open(&self, has_tls: bool) -> Open {
         self.opened.inc();
         self.open.inc();
-        Open(self.open.clone())
+        if has_tls {
+            self.open_with_tls.inc();
+        }
+        Open(self.open.clone(), has_tls.then(|| self.open_with_tls.clone()))
     }
 
     /// Counts a received frame by the length of its payload.
@@ -104,6 +117,13 @@ impl PeerMetrics {
         .inc();
     }
 
+    /// Counts a failed TLS handshake.
+    pub(crate) fn tls_failed(&self, reason: FaultReason) {
+        if let Some((_, counter)) = FaultReason::ALL.iter().zip(&self.tls.0).find(|(known, _)| **known == reason) {
+            counter.inc();
+        }
+    }
+
     /// Counts a join that the cluster has decided.
     pub(crate) fn decide_join(&self, is_admitted: bool) {
         let decided = if is_admitted { &self.joins.admitted } else { &self.joins.refused };
@@ -125,6 +145,12 @@ impl PeerMetrics {
         let open = [("dialled", dialled.open.clone()), ("accepted", accepted.open.clone())];
         let help = "Open connections to other nodes, by who dialled";
         registry.register("peer_connections_open", help, ByLabel::new("side", open));
+        let with_tls = [("dialled", dialled.open_with_tls.clone()), ("accepted", accepted.open_with_tls.clone())];
+        let help = "Open connections to other nodes that have TLS";
+        registry.register("peer_tls_connections_open", help, ByLabel::new("side", with_tls));
+        let failed = FaultReason::ALL.iter().zip(&self.tls.0).map(|(reason, counter)| (reason.as_str(), counter.clone()));
+        let help = "Failed TLS handshakes with other nodes, by reason";
+        registry.register("peer_tls_handshakes_failed", help, ByLabel::new("reason", failed));
         let help = "Connections to other nodes that were opened; growth without a restart of a node means reconnects";
         registry.register("peer_connections_opened", help, sides(&dialled.opened, &accepted.opened));
         registry.register("peer_dials_failed", "Failed attempts to reach another node", self.dials_failed.clone());

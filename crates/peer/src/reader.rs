@@ -3,7 +3,10 @@
 //! A frame uses budget only for the bytes that have arrived, not for its announced length: to use memory here, a sender
 //! must send the bytes.
 
-use crate::frame::{Frame, FrameCodec, FrameError, WRITE_BYTES};
+use crate::{
+    frame::{Frame, FrameCodec, FrameError, WRITE_BYTES},
+    peer_socket::ReadSocket,
+};
 use bytes::BytesMut;
 use std::{
     io,
@@ -15,7 +18,6 @@ use std::{
 };
 use tokio::{
     io::AsyncReadExt,
-    net::tcp::OwnedReadHalf,
     time::{Instant, timeout_at},
 };
 use tokio_util::codec::Decoder;
@@ -90,7 +92,7 @@ impl Drop for ReadShare {
 /// The receiving end of a connection.
 #[derive(Debug)]
 pub(crate) struct FrameReader {
-    socket: OwnedReadHalf,
+    socket: ReadSocket,
     codec: FrameCodec,
     buffer: BytesMut,
     share: ReadShare,
@@ -101,7 +103,7 @@ pub(crate) struct FrameReader {
 }
 
 impl FrameReader {
-    pub(crate) fn new(socket: OwnedReadHalf, frame_limits: &FrameLimits) -> Self {
+    pub(crate) fn new(socket: ReadSocket, frame_limits: &FrameLimits) -> Self {
         FrameReader {
             socket,
             codec: FrameCodec::for_handshake(),
@@ -134,14 +136,14 @@ impl FrameReader {
             self.share.grow(self.buffer.len())?;
             let has_begun = !self.buffer.is_empty();
             let reading = self.socket.read_buf(&mut self.buffer);
-            let length = if has_begun {
+            let read = if has_begun {
                 let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + self.time_left);
                 let within = self.share.limits.frame_timeout;
-                timeout_at(deadline, reading).await.map_err(|_| FrameError::TooSlow { within })??
+                timeout_at(deadline, reading).await.map_err(|_| FrameError::TooSlow { within })?
             } else {
-                reading.await?
+                reading.await
             };
-            match length {
+            match end_of_tls(read)? {
                 0 if self.buffer.is_empty() => return Ok(None),
                 0 => return Err(FrameError::Truncated { length: self.buffer.len() }),
                 _ => {}
@@ -157,8 +159,17 @@ impl FrameReader {
     }
 
     /// The socket. Bytes in the buffer are lost.
-    pub(crate) fn into_socket(self) -> OwnedReadHalf {
+    pub(crate) fn into_socket(self) -> ReadSocket {
         self.socket
+    }
+}
+
+/// A node that ends does not say so on its connections with TLS. For TLS this is an error, and for frames, which have
+/// lengths, it is the end.
+fn end_of_tls(read: io::Result<usize>) -> io::Result<usize> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+        Ok(_) | Err(_) => read,
     }
 }
 

@@ -5,10 +5,13 @@ use crate::{
     exchange::Connection,
     frame::{Frame, FrameError, FrameKind, WriteBuffer},
     handshake::{self, Accepted, HANDSHAKE_TIMEOUT, HandshakeSettings},
+    handshake_error::HandshakeError,
     key::PeerKeys,
     metrics::{Flow, PeerMetrics},
+    peer_socket::WriteSocket,
     pending::PendingSlot,
     reader::{FrameLimits, FrameReader},
+    security::PeerSecurity,
     serve_join::{self, JOIN_TIMEOUT},
 };
 use bytes::Bytes;
@@ -17,6 +20,7 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, poll, stream::Future
 use std::{
     io,
     net::SocketAddr,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -25,7 +29,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    net::{TcpListener, TcpStream, ToSocketAddrs, tcp::OwnedWriteHalf},
+    net::{TcpListener, TcpStream, ToSocketAddrs},
     sync::{Notify, mpsc},
     task::{JoinError, JoinSet},
     time::sleep,
@@ -58,6 +62,7 @@ impl PeerServer {
             listener: TcpListener::bind(address).await?,
             settings: HandshakeSettings {
                 keys: PeerKeys::none(),
+                security: PeerSecurity::plain(),
                 frame_limits: FrameLimits::default(),
                 time_limit: HANDSHAKE_TIMEOUT,
             },
@@ -82,6 +87,12 @@ impl PeerServer {
     #[must_use]
     pub fn with_keys(self, keys: PeerKeys) -> Self {
         PeerServer { settings: HandshakeSettings { keys, ..self.settings }, ..self }
+    }
+
+    /// Sets how connections are protected. Pass a clone of what the client of this node has.
+    #[must_use]
+    pub fn with_security(self, security: PeerSecurity) -> Self {
+        PeerServer { settings: HandshakeSettings { security, ..self.settings }, ..self }
     }
 
     /// Sets the limits of incomplete frames.
@@ -141,7 +152,9 @@ async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc
         Ok(Accepted::Unauthenticated(mismatch)) => acceptor.metrics.refuse(&Refusal::Key(*mismatch)),
         Ok(Accepted::Admitted { .. } | Accepted::Greeted | Accepted::Joining(_)) => {
             acceptor.unauthenticated_log.forget(address.ip());
+            acceptor.tls_log.forget(address.ip());
         }
+        Err(HandshakeError::Tls(fault)) => acceptor.metrics.tls_failed(fault.reason),
         Err(_) => {
             acceptor.metrics.not_nodes.inc();
         }
@@ -158,6 +171,9 @@ async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc
         }
         Ok(Accepted::Refused { from, refusal }) => acceptor.refusal_log.log(|suppressed| {
             tracing::warn!(peer = from, %address, suppressed, "this node and a peer cannot communicate: {refusal}");
+        }),
+        Err(HandshakeError::Tls(fault)) => acceptor.tls_log.log(address.ip(), |suppressed| {
+            tracing::warn!(%address, suppressed, "refused a connection to the peer port: {fault}");
         }),
         Err(error) => acceptor.not_node_log.log(|suppressed| {
             tracing::warn!(%address, suppressed, "closed a connection to the peer port: {error}");
@@ -197,14 +213,16 @@ fn log_panic(ended: Result<(), JoinError>) {
 
 /// Serves an admitted node until one of the two directions ends.
 async fn serve_connection(connection: Connection, requester: Requester, acceptor: &Acceptor) -> Result<(), FrameError> {
-    let Connection { mut reader, mut writer } = connection;
+    let (mut expired, has_tls) = (pin!(connection.certificate_expired()), connection.has_tls());
+    let Connection { mut reader, mut writer, .. } = connection;
     let (answers, waiting) = mpsc::channel(UNANSWERED_MAX);
     let flow = &acceptor.metrics.accepted;
-    let _open = flow.open();
+    let _open = flow.open(has_tls);
     tokio::select! {
         biased;
         ended = read_requests(&mut reader, &answers, requester, acceptor) => ended,
         ended = write_answers(&mut writer, waiting, flow) => ended,
+        () = &mut expired => Err(FrameError::CertificateExpired),
     }
 }
 
@@ -309,11 +327,7 @@ fn start_request(
     }
 }
 
-async fn write_answers(
-    socket: &mut OwnedWriteHalf,
-    mut answers: mpsc::Receiver<Answered>,
-    flow: &Flow,
-) -> Result<(), FrameError> {
+async fn write_answers(socket: &mut WriteSocket, mut answers: mpsc::Receiver<Answered>, flow: &Flow) -> Result<(), FrameError> {
     let mut buffer = WriteBuffer::new();
     let mut shares = Vec::new();
     while let Some(Answered { frame, share }) = answers.recv().await {

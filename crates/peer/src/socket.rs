@@ -1,8 +1,11 @@
-//! The socket options of both ends of a connection.
+//! How a TCP connection is opened, and its options on both ends.
 
 use socket2::{SockRef, TcpKeepalive};
 use std::{io, time::Duration};
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::timeout};
+
+/// The connect timeout: after this time the host counts as unreachable.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An idle connection is probed after this long.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(2);
@@ -16,6 +19,14 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// A connection breaks if sent bytes stay unacknowledged for this long: a host that lost power does not close it.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(4);
+
+/// Opens a connection, or returns the reason why there is none.
+pub(crate) async fn connect(address: &str, within: Duration) -> Result<TcpStream, String> {
+    match timeout(within, TcpStream::connect(address)).await {
+        Ok(connected) => connected.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no connection within {within:?}")),
+    }
+}
 
 /// Sends without delay, and detects a peer that vanished silently.
 pub(crate) fn configure(stream: &TcpStream) -> io::Result<()> {

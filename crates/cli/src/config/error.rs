@@ -5,6 +5,7 @@ use crate::{
     member::{AddressFault, AdvertiseError, MemberError},
 };
 use fairhold_storage::data_dir::DataDirError;
+use fairhold_trust::name::ParseNameError;
 use fairhold_types::{
     NodeId, duration,
     limits::{EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
@@ -81,7 +82,7 @@ pub(crate) enum ConfigError {
     #[error(
         "other machines can reach --peer-listen {address}, and without a key anyone who reaches it can do anything \
          with the cluster. Either give every node the same --peer-key-file (`openssl rand -hex 32 > peer.key; chmod 600 \
-         peer.key`), or pass --insecure if a firewall admits nobody but the nodes"
+         peer.key`) or a certificate with --peer-tls required, or pass --insecure if a firewall admits nobody but the nodes"
     )]
     NoPeerKey {
         /// The peer address.
@@ -90,6 +91,18 @@ pub(crate) enum ConfigError {
     /// Both a key and `--insecure`.
     #[error("pass either --insecure or --peer-key-file, not both")]
     KeyAndInsecure,
+    /// A part of TLS between nodes is missing.
+    #[error(
+        "TLS between the nodes is not complete: pass --{name}. It needs --peer-cert, --peer-key, --peer-ca and --cluster-name; \
+         `fairhold cert` makes the files"
+    )]
+    PeerTlsIncomplete {
+        /// The missing option.
+        name: &'static str,
+    },
+    /// The name of the cluster cannot be in a certificate.
+    #[error("--cluster-name {name}: {fault}")]
+    ClusterName { name: String, fault: ParseNameError },
     /// Invalid limits on connections.
     #[error(
         "connections-max is {connections} and connections-per-address-max {per_address}: both must be at least 1, and the second \
@@ -149,6 +162,8 @@ impl ConfigError {
             | ConfigError::Listen { .. }
             | ConfigError::NoPeerKey { .. }
             | ConfigError::KeyAndInsecure
+            | ConfigError::PeerTlsIncomplete { .. }
+            | ConfigError::ClusterName { .. }
             | ConfigError::Connections { .. }
             | ConfigError::AllowedHost { .. }
             | ConfigError::RingTooSmall { .. }

@@ -1,6 +1,6 @@
 //! The file of `--config`: its keys are the names of the flags. Some are in a table of their own.
 
-use super::error::ConfigError;
+use super::{error::ConfigError, peer_tls::PeerTlsMode};
 use fairhold_types::{NodeId, Timing, duration};
 use serde::Deserialize;
 use std::{
@@ -11,7 +11,7 @@ use std::{
 use strsim::levenshtein;
 
 /// The valid keys of the file outside its tables: the names of the flags.
-const FILE_KEYS: [&str; 18] = [
+const FILE_KEYS: [&str; 23] = [
     "id",
     "data",
     "member",
@@ -23,6 +23,11 @@ const FILE_KEYS: [&str; 18] = [
     "listen-status",
     "allowed-host",
     "peer-key-file",
+    "peer-cert",
+    "peer-key",
+    "peer-ca",
+    "peer-tls",
+    "cluster-name",
     "insecure",
     "connections-max",
     "connections-per-address-max",
@@ -53,6 +58,11 @@ pub(super) struct FileConfig {
     pub(super) listen_status: Option<String>,
     pub(super) allowed_host: Vec<String>,
     pub(super) peer_key_file: Option<PathBuf>,
+    pub(super) peer_cert: Option<PathBuf>,
+    pub(super) peer_key: Option<PathBuf>,
+    pub(super) peer_ca: Option<PathBuf>,
+    pub(super) peer_tls: Option<PeerTlsMode>,
+    pub(super) cluster_name: Option<String>,
     pub(super) insecure: bool,
     pub(super) connections_max: Option<u32>,
     pub(super) connections_per_address_max: Option<u32>,

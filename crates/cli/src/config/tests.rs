@@ -94,6 +94,22 @@ fn flags_override_the_file_and_the_file_overrides_defaults() {
 }
 
 #[test]
+fn required_tls_authenticates_nodes_without_a_key_and_optional_tls_does_not() {
+    let at = |mode: &str| {
+        let text =
+            format!("peer-cert = \"c\"\npeer-key = \"k\"\npeer-ca = \"a\"\ncluster-name = \"prod\"\npeer-tls = \"{mode}\"\n");
+        let args = ServeArgs { peer_key_file: None, peer_listen: Some("10.0.0.1:7271".to_owned()), ..flags() };
+        with_file(&text, args)
+    };
+    let required = at("required").unwrap();
+    assert_eq!((required.peers, required.peer_tls.unwrap().is_required), (PeerTrust::Certificates, true));
+    for mode in ["optional", "off"] {
+        assert!(matches!(at(mode), Err(ConfigError::NoPeerKey { .. })), "{mode}");
+    }
+    assert!(complaint(at("sometimes")).contains("unknown variant `sometimes`"));
+}
+
+#[test]
 fn an_unknown_key_in_the_file_is_refused_with_a_suggestion() {
     for (key, suggestion) in [
         ("idd", "did you mean `id`?"),
@@ -104,8 +120,8 @@ fn an_unknown_key_in_the_file_is_refused_with_a_suggestion() {
         (
             "replication",
             "the valid keys are id, data, member, join-file, advertise, timing, listen, peer-listen, listen-status, \
-             allowed-host, peer-key-file, insecure, connections-max, connections-per-address-max, event-ring-bytes, \
-             state-bytes-max, log, admin-token-file, upgrade",
+             allowed-host, peer-key-file, peer-cert, peer-key, peer-ca, peer-tls, cluster-name, insecure, connections-max, \
+             connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file, upgrade",
         ),
     ] {
         let text = complaint(with_file(&format!("{key} = 1\n"), flags()));

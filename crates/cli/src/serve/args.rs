@@ -1,5 +1,6 @@
 //! The options of `serve`.
 
+use crate::config::peer_tls::PeerTlsMode;
 use clap::value_parser;
 use fairhold_types::{NodeId, Timing, duration};
 use std::{path::PathBuf, time::Duration};
@@ -96,6 +97,32 @@ pub(crate) struct ServeArgs {
     /// when it changes. Without a key, --peer-listen must be a loopback address.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_KEY_FILE")]
     pub(crate) peer_key_file: Option<PathBuf>,
+
+    /// Show the other nodes the certificate in this PEM file [default: none, no TLS]
+    ///
+    /// It names this node as fairhold://CLUSTER/node/ID or fairhold://CLUSTER/node/*, and the host at which the others
+    /// dial it. `fairhold cert node` makes one. The node reloads all three files when they change, and at SIGHUP.
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_CERT")]
+    pub(crate) peer_cert: Option<PathBuf>,
+
+    /// Read the private key of --peer-cert from this PEM file
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_KEY")]
+    pub(crate) peer_key: Option<PathBuf>,
+
+    /// Accept only nodes whose certificates an authority in this PEM file has issued
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_CA")]
+    pub(crate) peer_ca: Option<PathBuf>,
+
+    /// Encrypt connections between nodes [default: required with --peer-cert, otherwise off]
+    ///
+    /// With `optional`, a connection has TLS if both nodes can have it: use it on the way from `off` to `required`. It
+    /// does not protect from an attacker who can alter the traffic between nodes.
+    #[arg(long, value_name = "MODE", env = "FAIRHOLD_PEER_TLS", value_enum)]
+    pub(crate) peer_tls: Option<PeerTlsMode>,
+
+    /// Set the name of the cluster that certificates must have, as in `fairhold cert ca --name`
+    #[arg(long, value_name = "NAME", env = "FAIRHOLD_CLUSTER_NAME")]
+    pub(crate) cluster_name: Option<String>,
 
     /// Accept other nodes without authentication; use it only behind a firewall that admits only nodes
     #[arg(long, env = "FAIRHOLD_INSECURE", value_parser = clap::builder::FalseyValueParser::new())]

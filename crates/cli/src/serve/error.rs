@@ -9,6 +9,7 @@ use fairhold_storage::{
     fault::{Fault, FaultKind},
     free_space::START_ROOM_BYTES,
 };
+use fairhold_trust::pair::PairError;
 use std::io;
 
 /// Why a node cannot start or continue.
@@ -26,6 +27,9 @@ pub(crate) enum ServeError {
     /// The key of the cluster.
     #[error(transparent)]
     PeerKey(#[from] PeerKeyError),
+    /// The certificate for the other nodes.
+    #[error("--peer-cert, --peer-key or --peer-ca: {0}")]
+    PeerTls(#[from] PairError),
     /// The file with the join token.
     #[error(transparent)]
     JoinToken(#[from] JoinTokenError),
@@ -85,7 +89,7 @@ impl ServeError {
     /// The exit code of the process.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            ServeError::JoinToken(_) => exit::USAGE,
+            ServeError::JoinToken(_) | ServeError::PeerTls(_) => exit::USAGE,
             ServeError::Join(refusal) => exit_code::of_join(refusal),
             ServeError::Storage(error) => exit_code::of_storage(error),
             ServeError::DataDir(error) => exit_code::of_data_dir(error),

@@ -17,7 +17,7 @@ use crate::{
     },
     member::ServeMember,
 };
-use fairhold_peer::{join, key::PeerKeys, server::PeerServer};
+use fairhold_peer::{join, key::PeerKeys, security::PeerSecurity, server::PeerServer};
 use fairhold_raft::{
     JoinToken, Program,
     peer::{JoinRequest, Joined},
@@ -35,12 +35,16 @@ const ROUND_PAUSE: Duration = Duration::from_secs(1);
 
 /// The node as which this process starts. Without an id, it joins its cluster first, and starts with the cluster's
 /// timing profile.
-pub(super) async fn starting_node(config: &mut ServeConfig, keys: &PeerKeys) -> Result<StartingNode, ServeError> {
+pub(super) async fn starting_node(
+    config: &mut ServeConfig,
+    keys: &PeerKeys,
+    security: &PeerSecurity,
+) -> Result<StartingNode, ServeError> {
     let token_file = match &config.start {
         Start::Known(node) => return Ok(node.clone()),
         Start::Join { token_file } => token_file.clone(),
     };
-    let (node, timing) = joining_node(config, &token_file, keys).await?;
+    let (node, timing) = joining_node(config, &token_file, (keys, security)).await?;
     if config.timing != timing && config.timing != Timing::default() {
         StartNote::TimingIgnored { given: config.timing, recorded: timing }.log();
     }
@@ -48,12 +52,16 @@ pub(super) async fn starting_node(config: &mut ServeConfig, keys: &PeerKeys) -> 
     Ok(node)
 }
 
-async fn joining_node(config: &ServeConfig, token_file: &Path, keys: &PeerKeys) -> Result<(StartingNode, Timing), ServeError> {
+async fn joining_node(
+    config: &ServeConfig,
+    token_file: &Path,
+    protection: (&PeerKeys, &PeerSecurity),
+) -> Result<(StartingNode, Timing), ServeError> {
     let token = join_token::read(token_file)?;
     let directory = free_space::open_to_join(config).await?;
     check_ports(config).await?;
     tracing::info!(cluster = %token.cluster, token = %token.number, members = token.addresses.join(" "), "joining the cluster");
-    let joined = admitted(config, &token, &request(&token, &directory, &config.own), keys).await?;
+    let joined = admitted(config, &token, &request(&token, &directory, &config.own), protection).await?;
     let node = admitted_node(&joined, &config.own);
     tracing::info!(
         node = joined.id,
@@ -113,12 +121,17 @@ fn admitted_node(joined: &Joined, own: &ServeMember) -> StartingNode {
 
 /// Asks the members in turn until the cluster has admitted this node, or refuses it for good. If it takes longer than a
 /// round, this node answers clients meanwhile.
-async fn admitted(config: &ServeConfig, token: &JoinToken, request: &JoinRequest, keys: &PeerKeys) -> Result<Joined, ServeError> {
+async fn admitted(
+    config: &ServeConfig,
+    token: &JoinToken,
+    request: &JoinRequest,
+    (keys, security): (&PeerKeys, &PeerSecurity),
+) -> Result<Joined, ServeError> {
     let mut obstacles = Obstacles::default();
     let mut waiting = None;
     loop {
         for address in &token.addresses {
-            let obstacle = match join::join(address, request.clone(), keys).await {
+            let obstacle = match join::join(address, request.clone(), keys, security).await {
                 Ok(Ok(joined)) => {
                     if let Some(listeners) = waiting {
                         WaitingListeners::stop(listeners).await;

@@ -45,7 +45,7 @@ pub(super) fn load(trust: &PeerTrust) -> Result<PeerKeys, PeerKeyError> {
             tracing::info!(file = %file.display(), "the nodes of this cluster authenticate each other with the peer key");
             Ok(keys)
         }
-        PeerTrust::Loopback => Ok(PeerKeys::none()),
+        PeerTrust::Loopback | PeerTrust::Certificates => Ok(PeerKeys::none()),
         PeerTrust::Insecure => {
             tracing::warn!(
                 "--insecure: anyone who can reach the peer port can read, change and destroy all data of this cluster. Let a \
@@ -60,7 +60,7 @@ pub(super) fn load(trust: &PeerTrust) -> Result<PeerKeys, PeerKeyError> {
 pub(super) fn watch(trust: &PeerTrust, keys: PeerKeys) -> Option<JoinHandle<()>> {
     let file = match trust {
         PeerTrust::Key(file) => file.clone(),
-        PeerTrust::Loopback | PeerTrust::Insecure => return None,
+        PeerTrust::Loopback | PeerTrust::Certificates | PeerTrust::Insecure => return None,
     };
     Some(tokio::spawn(reload(file, keys)))
 }

@@ -5,7 +5,9 @@ use super::{
     error::ServeError,
     free_space, host,
     listeners::{ListenerTask, ended, hosts, listen_for_clients, listen_for_status, stop_requested},
-    memory, peer_key, process, restart, timing_watch,
+    memory, peer_key,
+    peer_tls::PeerProtection,
+    process, restart, timing_watch,
 };
 use crate::{
     config::{
@@ -16,7 +18,7 @@ use crate::{
 };
 use fairhold_http::{Admin, ClusterHeader, Exposition, ServerInfo, router, status_router};
 use fairhold_node::{Node, NodeParts};
-use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};
+use fairhold_peer::{client::TcpPeer, key::PeerKeys, security::PeerSecurity, server::PeerServer};
 use fairhold_raft::{MemberAddress, PeerService, Replica, ReplicaConfig};
 use fairhold_storage::{Storage, data_dir::DataDir, defect_file::DefectFile, fault::Faults};
 use openraft_rt_tokio::TokioRuntime;
@@ -37,6 +39,8 @@ pub(super) struct Server {
     status: Option<ListenerTask>,
     /// Reload the administrators' token and the peer key when their files change.
     secret_watches: Vec<JoinHandle<()>>,
+    /// Follows the certificate for the other nodes.
+    protection: PeerProtection,
 }
 
 /// The services on the threads of Raft and of the clock.
@@ -62,7 +66,7 @@ impl Server {
         config: &ServeConfig,
         node: &StartingNode,
         storage: Storage,
-        (admin, keys): (Admin, PeerKeys),
+        (admin, keys, protection): (Admin, PeerKeys, PeerProtection),
         raft: &Handle,
         clock: &Handle,
     ) -> Result<Server, ServeError> {
@@ -71,7 +75,13 @@ impl Server {
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
         storage.register_metrics(&mut registry);
-        let starting = NodeServices::start(config.clone(), node.clone(), storage, keys.clone(), clock.clone());
+        let starting = NodeServices::start(
+            config.clone(),
+            node.clone(),
+            storage,
+            (keys.clone(), protection.security().clone()),
+            clock.clone(),
+        );
         let services = raft.spawn(starting).await.map_err(ended)??;
         services.peer.metrics().register(&mut registry);
         services.replica.register_metrics(&mut registry);
@@ -99,7 +109,7 @@ impl Server {
             timing = %config.timing,
             "listening"
         );
-        Ok(Server { services, http, status, secret_watches })
+        Ok(Server { services, http, status, secret_watches, protection })
     }
 
     /// Waits for a failure from which the node cannot recover.
@@ -128,7 +138,7 @@ impl Server {
     /// Shuts down in order. First another node becomes the leader: clients that waited here keep their places in the
     /// queue, and find a node that serves them. Then the node writes the answers in flight.
     pub(super) async fn stop(self) {
-        let Server { services, http, status, secret_watches } = self;
+        let Server { services, http, status, secret_watches, protection } = self;
         let NodeServices { node, replica, peer, peers, directory, free_space, memory, timing, faults: _ } = services;
         node.announce_shutdown();
         replica.transfer_leadership().await;
@@ -147,6 +157,7 @@ impl Server {
         timing.abort();
         directory.abort();
         secret_watches.iter().for_each(JoinHandle::abort);
+        drop(protection);
     }
 }
 
@@ -155,7 +166,7 @@ impl NodeServices {
         config: ServeConfig,
         starting: StartingNode,
         storage: Storage,
-        keys: PeerKeys,
+        (keys, security): (PeerKeys, PeerSecurity),
         clock: Handle,
     ) -> Result<NodeServices, ServeError> {
         let bound = PeerServer::bind(&config.peer_listen).await;
@@ -164,8 +175,8 @@ impl NodeServices {
         snapshots.when_idle(allocator::return_free_memory);
         let replica_config = replica_config(&config, &starting, &data_dir);
         let peer_service = PeerService::new(&replica_config);
-        let peer = Arc::new(TcpPeer::new(Handle::current(), keys.clone()));
-        let server = server.with_metrics(peer.metrics()).with_keys(keys);
+        let peer = Arc::new(TcpPeer::with_security(Handle::current(), keys.clone(), security.clone()));
+        let server = server.with_metrics(peer.metrics()).with_keys(keys).with_security(security);
         peer.set_service(peer_service.service());
         let parts = NodeParts::with_event_ring(config.event_ring_bytes);
         let observer = parts.apply_observer();

@@ -13,6 +13,7 @@ use fairhold_peer::{
     join_slots::{JOINS_MAX, JOINS_PER_ADDRESS_MAX},
     key::PeerKeys,
     pending::PENDING_PER_ADDRESS_MAX,
+    security::PeerSecurity,
     server::PeerServer,
 };
 use fairhold_raft::{
@@ -60,7 +61,7 @@ async fn join_at(address: SocketAddr) -> Result<Result<Joined, JoinRefusal>, Joi
 }
 
 async fn join_with(address: SocketAddr, keys: &PeerKeys) -> Result<Result<Joined, JoinRefusal>, JoinError> {
-    timeout(PATIENCE, join(&address.to_string(), request(), keys)).await.expect("the join hangs")
+    timeout(PATIENCE, join(&address.to_string(), request(), keys, &PeerSecurity::plain())).await.expect("the join hangs")
 }
 
 fn has_secret(bytes: &[u8]) -> bool {

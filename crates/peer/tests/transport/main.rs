@@ -9,4 +9,5 @@ mod node;
 mod raw;
 mod refusals;
 mod requests;
+mod tls;
 mod versions;

@@ -5,6 +5,7 @@ use fairhold_peer::{
     client::TcpPeer,
     join::{self, JoinError},
     key::PeerKeys,
+    security::PeerSecurity,
     server::PeerServer,
 };
 use fairhold_raft::peer::{
@@ -177,7 +178,7 @@ impl Service for Node {
 pub(crate) async fn join_when_free(address: SocketAddr, request: JoinRequest) -> Joined {
     let joined = async {
         loop {
-            match join::join(&address.to_string(), request.clone(), &PeerKeys::none()).await {
+            match join::join(&address.to_string(), request.clone(), &PeerKeys::none(), &PeerSecurity::plain()).await {
                 Ok(decision) => return decision.unwrap(),
                 Err(JoinError::NoAnswer(_)) => tokio::task::yield_now().await,
                 Err(error) => panic!("{error}"),

@@ -1,0 +1,126 @@
+//! How the connections to the other nodes are encrypted, resolved from the options.
+
+use super::error::ConfigError;
+use fairhold_trust::{files::CertificateFiles, name::ClusterName};
+use std::path::PathBuf;
+
+/// Whether connections between nodes have TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PeerTlsMode {
+    /// None has.
+    Off,
+    /// A connection has TLS if both nodes can have it.
+    Optional,
+    /// All have.
+    Required,
+}
+
+/// TLS between nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PeerTlsConfig {
+    /// Whether a connection may have no TLS.
+    pub(crate) is_required: bool,
+    /// The certificate of this node, its key, and the authority of the nodes.
+    pub(crate) files: CertificateFiles,
+    /// The cluster that certificates must name.
+    pub(crate) cluster: ClusterName,
+}
+
+/// What the configuration says about TLS between nodes.
+#[derive(Debug, Default)]
+pub(super) struct PeerTlsInput {
+    pub(super) cert: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
+    pub(super) ca: Option<PathBuf>,
+    pub(super) mode: Option<PeerTlsMode>,
+    pub(super) cluster: Option<String>,
+}
+
+impl PeerTlsMode {
+    /// The value as the options have it.
+    fn as_str(self) -> &'static str {
+        match self {
+            PeerTlsMode::Off => "off",
+            PeerTlsMode::Optional => "optional",
+            PeerTlsMode::Required => "required",
+        }
+    }
+}
+
+impl PeerTlsConfig {
+    /// The value of `peer-tls`.
+    pub(crate) fn mode(&self) -> &'static str {
+        let mode = if self.is_required { PeerTlsMode::Required } else { PeerTlsMode::Optional };
+        mode.as_str()
+    }
+}
+
+impl PeerTlsInput {
+    /// With a certificate and without a mode, TLS is required. If it is off, the files may be there already.
+    pub(super) fn resolve(self) -> Result<Option<PeerTlsConfig>, ConfigError> {
+        let PeerTlsInput { cert, key, ca, mode, cluster } = self;
+        let cluster = cluster.map(|name| name.parse::<ClusterName>().map_err(|fault| ConfigError::ClusterName { name, fault }));
+        let cluster = cluster.transpose()?;
+        let has_files = cert.is_some() || key.is_some() || ca.is_some();
+        let is_required = match mode {
+            Some(PeerTlsMode::Off) => return Ok(None),
+            None if !has_files => return Ok(None),
+            None | Some(PeerTlsMode::Required) => true,
+            Some(PeerTlsMode::Optional) => false,
+        };
+        let missing = |name| ConfigError::PeerTlsIncomplete { name };
+        Ok(Some(PeerTlsConfig {
+            is_required,
+            files: CertificateFiles {
+                cert: cert.ok_or(missing("peer-cert FILE"))?,
+                key: key.ok_or(missing("peer-key FILE"))?,
+                ca: Some(ca.ok_or(missing("peer-ca FILE"))?),
+            },
+            cluster: cluster.ok_or(missing("cluster-name NAME"))?,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input() -> PeerTlsInput {
+        PeerTlsInput {
+            cert: Some("c".into()),
+            key: Some("k".into()),
+            ca: Some("a".into()),
+            mode: None,
+            cluster: Some("prod".to_owned()),
+        }
+    }
+
+    #[test]
+    fn without_options_there_is_no_tls_and_with_a_certificate_it_is_required() {
+        assert_eq!(PeerTlsInput::default().resolve().unwrap(), None);
+        assert_eq!(PeerTlsInput { cluster: Some("prod".to_owned()), ..PeerTlsInput::default() }.resolve().unwrap(), None);
+        for (mode, required) in [(None, true), (Some(PeerTlsMode::Required), true), (Some(PeerTlsMode::Optional), false)] {
+            let config = PeerTlsInput { mode, ..input() }.resolve().unwrap().unwrap();
+            assert_eq!((config.is_required, config.cluster.as_str()), (required, "prod"), "{mode:?}");
+        }
+        let off = PeerTlsInput { mode: Some(PeerTlsMode::Off), ..input() };
+        assert_eq!(off.resolve().unwrap(), None, "the files may be there before they are used");
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        for (incomplete, named) in [
+            (PeerTlsInput { cert: None, ..input() }, "pass --peer-cert FILE"),
+            (PeerTlsInput { key: None, ..input() }, "pass --peer-key FILE"),
+            (PeerTlsInput { ca: None, ..input() }, "pass --peer-ca FILE"),
+            (PeerTlsInput { cluster: None, ..input() }, "pass --cluster-name NAME"),
+            (PeerTlsInput { mode: Some(PeerTlsMode::Optional), ..PeerTlsInput::default() }, "pass --peer-cert FILE"),
+            (PeerTlsInput { cluster: Some("Prod".to_owned()), ..input() }, "--cluster-name Prod: a cluster name has"),
+        ] {
+            let error = incomplete.resolve().unwrap_err();
+            assert!(error.to_string().contains(named), "{named}: {error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+}
