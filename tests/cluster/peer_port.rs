@@ -8,7 +8,8 @@ use crate::{
 use bytes::Bytes;
 use fairhold_peer::{client::TcpPeer, key::PeerKeys};
 use fairhold_raft::peer::{
-    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, KeyMismatch, Lane, Peer, PeerError, Refusal, Service, Target,
+    ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, KeyMismatch, Lane, Peer, PeerError, Refusal, Requester,
+    Service, Target,
 };
 use fairhold_types::{Incarnation, NodeId, SupportedVersions};
 use futures_util::future::BoxFuture;
@@ -45,7 +46,7 @@ impl Service for Imposter {
         Box::pin(std::future::pending())
     }
 
-    fn serve(&self, _: NodeId, _: Lane, _: Bytes) -> BoxFuture<'static, Bytes> {
+    fn serve(&self, _: Requester, _: Bytes) -> BoxFuture<'static, Bytes> {
         Box::pin(std::future::pending())
     }
 
