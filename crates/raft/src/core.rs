@@ -245,9 +245,22 @@ impl<RT: AsyncRuntime> Core<RT> {
             let state = self.shared.read();
             (state.cluster(), state.revision())
         };
-        self.with_metrics(|metrics| {
-            status(metrics, (&self.links.losses, &self.addresses, &self.links.round_trips), cluster, revision)
-        })
+        let metrics = self.metrics_with_current_role();
+        status(&metrics, (&self.links.losses, &self.addresses, &self.links.round_trips), cluster, revision)
+    }
+
+    /// openraft publishes the leader and the members before the metrics that contain everything. Tasks that wait for
+    /// a leader see the former, and a status that is read after that must agree.
+    fn metrics_with_current_role(&self) -> RaftMetrics<Types<RT>> {
+        let mut metrics = self.with_metrics(Clone::clone);
+        let server = self.raft.server_metrics();
+        let server = server.borrow_watched();
+        metrics.current_term = metrics.current_term.max(server.vote.leader_id.term);
+        metrics.vote = server.vote;
+        metrics.state = server.state;
+        metrics.current_leader = server.current_leader;
+        metrics.membership_config.clone_from(&server.membership_config);
+        metrics
     }
 
     pub(crate) fn leader(&self) -> Option<(NodeId, Member)> {
