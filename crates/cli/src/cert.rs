@@ -50,7 +50,7 @@ enum CertCommand {
     #[command(after_help = "Examples:
   The certificate of node 1, which the others dial as n1 or 10.0.0.1:
   fairhold cert node --ca ca --id 1 --host n1,10.0.0.1 --out node-1
-  One that every node can use:
+  A certificate that every node can use:
   fairhold cert node --ca ca --host n1,n2,n3")]
     Node {
         /// Directory of the authority, which `fairhold cert ca` made

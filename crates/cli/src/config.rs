@@ -53,7 +53,7 @@ pub(crate) struct ServeConfig {
     pub(crate) allowed_hosts: Vec<String>,
     /// How the other nodes authenticate.
     pub(crate) peers: PeerTrust,
-    /// TLS of the connections to the other nodes; none: they have none.
+    /// TLS of the connections to the other nodes; `None` if they have no TLS.
     pub(crate) peer_tls: Option<PeerTlsConfig>,
     /// The limits on client connections and their memory.
     pub(crate) limits: Limits,

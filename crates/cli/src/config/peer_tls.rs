@@ -8,11 +8,11 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum PeerTlsMode {
-    /// None has.
+    /// No connection has TLS.
     Off,
     /// A connection has TLS if both nodes can have it.
     Optional,
-    /// All have.
+    /// Every connection has TLS.
     Required,
 }
 

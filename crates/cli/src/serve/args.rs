@@ -116,11 +116,11 @@ pub(crate) struct ServeArgs {
     /// Encrypt connections between nodes [default: required with --peer-cert, otherwise off]
     ///
     /// With `optional`, a connection has TLS if both nodes can have it: use it on the way from `off` to `required`. It
-    /// does not protect from an attacker who can alter the traffic between nodes.
+    /// does not protect against an attacker who can alter the traffic between nodes.
     #[arg(long, value_name = "MODE", env = "FAIRHOLD_PEER_TLS", value_enum)]
     pub(crate) peer_tls: Option<PeerTlsMode>,
 
-    /// Set the name of the cluster that certificates must have, as in `fairhold cert ca --name`
+    /// Name of the cluster that all its certificates contain, as in `fairhold cert ca --name`
     #[arg(long, value_name = "NAME", env = "FAIRHOLD_CLUSTER_NAME")]
     pub(crate) cluster_name: Option<String>,
 

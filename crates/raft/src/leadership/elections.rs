@@ -171,3 +171,23 @@ fn random_delay<RT: AsyncRuntime>((min, max): (u64, u64)) -> Duration {
     let earliest = min / 2;
     Duration::from_millis(RT::thread_rng().random_range(earliest..earliest + (max - min)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::{Timing, duration::millis};
+    use openraft_rt_tokio::TokioRuntime;
+
+    #[test]
+    fn the_random_delay_outlasts_the_leases_of_all_followers_and_spreads_candidates() {
+        for timing in Timing::ALL {
+            let (shorter, longer) = timing.election_timeouts();
+            let timeout_ms = (millis(shorter), millis(longer));
+            let delays: Vec<Duration> = (0..1_000).map(|_| random_delay::<TokioRuntime>(timeout_ms)).collect();
+            let (earliest, latest) = (*delays.iter().min().unwrap(), *delays.iter().max().unwrap());
+            assert!(earliest > timing.heartbeat() + timing.round_trip_max(), "{timing}: {earliest:?}");
+            assert!(latest < longer, "{timing}: {latest:?}");
+            assert!(latest - earliest > (longer - shorter) / 2, "{timing}: {earliest:?} to {latest:?}");
+        }
+    }
+}
