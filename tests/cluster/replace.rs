@@ -117,6 +117,11 @@ fn a_healthy_leader_is_replaced_by_another_machine_and_no_client_loses_its_lock(
             cluster.nodes[old].start();
             cluster.ends_as_removed(old).await;
         }
+        // An empty directory does not bring it back, and its supervisor must know that.
+        fs::remove_dir_all(&cluster.nodes[old].data).expect("its data can be removed");
+        cluster.nodes[old].start();
+        assert_eq!(cluster.nodes[old].exited().await.code(), Some(3), "{}", cluster.nodes[old].log_text());
+        assert!(cluster.nodes[old].log_text().contains(&format!("node {id} is no member")));
         assert!(cluster.nodes[new].terminate().await.success());
         cluster.restart(new).await;
         client.write(&Call::put("/v1/nodes/after", "x")).await;
@@ -138,8 +143,10 @@ fn a_join_is_given_up_and_only_one_node_replaces_a_member() {
         cluster.nodes[stuck].signal(Signal::STOP);
         let stuck_id = cluster.nodes[stuck].id;
         assert_eq!(ids(&view(&client).await, "joins"), [stuck_id], "it was not fast enough to be done");
-        let again = Call::post("/v1/cluster/join-tokens").json(&wish);
-        client.send(&again).await.expect_problem(409, "change_in_progress");
+        for replaced in [cluster.nodes[replaced].id, stuck_id] {
+            let again = Call::post("/v1/cluster/join-tokens").json(&json!({ "replaces": replaced }));
+            client.send(&again).await.expect_problem(409, "change_in_progress");
+        }
         let second = cluster.start_joining(tokens[1].string("token"), None);
         log_line(&cluster.nodes[second], 0, &["replaced"]).await;
         let shown = view(&client).await;

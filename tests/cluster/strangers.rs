@@ -3,7 +3,9 @@
 
 use crate::{
     client::{Call, Client},
-    harness::{Cluster, LONG, NodeProcess, Origin, SHORT, eventually, free_port, pass_time, run_exclusive, run_parallel},
+    harness::{
+        Cluster, LONG, NodeProcess, Origin, SHORT, eventually, free_port, pass_time, program, run_exclusive, run_parallel,
+    },
     members::{CANNOT_TAKE_PART, assert_same_state, delete, ids, settled, silent, term, view},
     trial,
 };
@@ -76,6 +78,17 @@ async fn copy(from: &Path, to: &Path) {
     assert!(copied.success());
 }
 
+/// The refused start has made files in the directory, so the next step is to delete them.
+async fn joins_after_it_was_refused(cluster: &Cluster, refused: usize) {
+    let node = &cluster.nodes[refused];
+    let mut join = program();
+    join.arg("serve").arg("--data").arg(&node.data).args(["--join-file", "join.token", "--advertise"]);
+    let join = join.arg(format!("{},{}", node.url, node.peer_address)).output().await.expect("it runs");
+    let text = String::from_utf8_lossy(&join.stderr);
+    assert_eq!(join.status.code(), Some(2), "{text}");
+    assert!(text.contains("delete the directory first"), "{text}");
+}
+
 #[test]
 fn a_node_with_a_wiped_data_directory_is_kept_out_with_advice() {
     run_exclusive(LONG, async {
@@ -94,6 +107,7 @@ fn a_node_with_a_wiped_data_directory_is_kept_out_with_advice() {
             assert!(line.contains("remove") || line.contains("replace"), "it says what to do: {line}");
         }
         assert!(!is_ready(&client, wiped).await, "a wiped node is not ready");
+        joins_after_it_was_refused(&cluster, wiped).await;
 
         // If the wiped node's vote counted, it and one other node could elect a leader without the acknowledged writes.
         cluster.nodes[leader].kill().await;

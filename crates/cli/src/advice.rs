@@ -39,7 +39,7 @@ fn tip(error: &Error, words: &[String]) -> Option<String> {
     };
     let is_missing = |name: &str| arguments.iter().any(|argument| argument.starts_with(name));
     if error.source().is_some_and(|source| source.is::<ParseIntError>()) {
-        Some("write an integer without a unit".to_owned())
+        Some("write a whole number".to_owned())
     } else if error.kind() == ErrorKind::MissingRequiredArgument && is_missing("<CMD>") {
         Some(with_double_dash(words))
     } else if error.kind() == ErrorKind::UnknownArgument && arguments.iter().any(|name| is_global(name)) {
@@ -87,7 +87,7 @@ mod tests {
             "fairhold locks fence deploy abc",
             "fairhold lock deploy --limit two -- true",
         ] {
-            assert!(complaint(line).contains("tip: write an integer without a unit"), "{line}: {}", complaint(line));
+            assert!(complaint(line).contains("tip: write a whole number"), "{line}: {}", complaint(line));
         }
         for line in ["fairhold lock deploy echo hi", "fairhold lock deploy --", "fairhold elect primary --value v"] {
             assert!(complaint(line).contains("tip: write the command after --"), "{line}: {}", complaint(line));

@@ -9,7 +9,6 @@ mod token_file;
 mod upgrade;
 
 use crate::{
-    output,
     probe::ClusterProbe,
     remote::{
         self, Api, ApiRequest, Failure, ReadArgs, RemoteArgs,
@@ -182,11 +181,7 @@ async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
         ClusterCommand::Invite(invite) => return join_tokens::invite(api, invite, remote).await,
         ClusterCommand::Tokens { command: None, read } => return join_tokens::list(api, read, remote.output).await,
         ClusterCommand::Tokens { command: Some(TokensCommand::Revoke { number }), .. } => {
-            join_tokens::revoke(api, *number).await?;
-            if !remote.connect.quiet {
-                output::note(&format!("join token {number} is no longer valid"));
-            }
-            return Ok(());
+            return join_tokens::revoke_and_report(api, *number, remote).await;
         }
         ClusterCommand::Replace(replace) => return replace::run(api, replace, remote).await,
         ClusterCommand::Remove { id } => return members::remove(api, *id, remote).await,

@@ -190,6 +190,30 @@ fn table(tokens: &[JoinToken], format: OutputFormat) -> String {
     table.take(format)
 }
 
+/// Makes a token invalid, and says whether the cluster had it. Without it there is nothing to revoke, perhaps because of
+/// an earlier attempt.
+pub(super) async fn revoke_and_report(api: &Api, number: u64, remote: &RemoteArgs) -> Result<(), Failure> {
+    let token = tokens(api).await?.into_iter().find(|token| token.number.0 == number);
+    revoke(api, number).await?;
+    if !remote.connect.quiet {
+        output::note(&revoked(number, token.as_ref()));
+    }
+    Ok(())
+}
+
+fn revoked(number: u64, token: Option<&JoinToken>) -> String {
+    match token {
+        None => format!(
+            "there is no join token {number}: it has expired, was revoked before, or never existed. To see those that are valid: \
+             fairhold cluster tokens"
+        ),
+        Some(JoinToken { used_by: Some(node), .. }) => {
+            format!("join token {number} was used by node {node}, which stays; it admits no other node")
+        }
+        Some(_) => format!("join token {number} is no longer valid"),
+    }
+}
+
 /// Makes a token invalid. A number without a token is no failure.
 pub(super) async fn revoke(api: &Api, number: u64) -> Result<(), Failure> {
     let request = ApiRequest::unkeyed(Method::DELETE, format!("{PATH}/{number}"));

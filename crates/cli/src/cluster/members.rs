@@ -18,15 +18,13 @@ use fairhold_types::{
 };
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
 
 /// The members and the changes that are under way.
 pub(super) type MembersView = fairhold_types::dto::Members;
 
 const PATH: &str = "/v1/cluster/members";
-/// How long one probe of the nodes may take, and the pause before the next.
+/// How long one probe of the nodes may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("change").args(["url", "peer", "priority", "zone"]).required(true).multiple(true)))]
@@ -58,15 +56,13 @@ pub(super) async fn view(api: &Api) -> Result<MembersView, Failure> {
 /// Asks every member: what one node reports about another may be stale. The joins and removals are the leader's.
 pub(super) async fn list(api: &Api, with_removed: bool, args: &RemoteArgs) -> Result<(), Failure> {
     let requested = args.output;
-    let until = Instant::now() + api.timeout();
-    let seen = loop {
-        let seen = ClusterProbe::brief(&args.connect.endpoint, PROBE_TIMEOUT.min(api.timeout())).await;
-        if !seen.nodes().is_empty() || Instant::now() >= until {
-            break seen;
-        }
-        sleep(PAUSE).await;
-    };
-    // If no node answers, this call fails with the reason.
+    let probe = async || ClusterProbe::brief(&args.connect.endpoint, PROBE_TIMEOUT.min(api.timeout())).await;
+    let mut seen = probe().await;
+    if seen.nodes().is_empty() {
+        // Waits until a node answers, or fails with the reason.
+        api.call(&ApiRequest::get("/v1/cluster")).await?;
+        seen = probe().await;
+    }
     let best = seen.best_urls();
     let api = if best.is_empty() { api.clone() } else { api.at(best) };
     let reply = match api.call(&ApiRequest::get(PATH)).await {

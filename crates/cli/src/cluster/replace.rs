@@ -14,7 +14,8 @@ use crate::{
 };
 use fairhold_types::{
     JoinTokenNumber, MemberRole, NodeId,
-    dto::{Join, JoinPhase, JoinToken},
+    dto::{Join, JoinPhase, JoinToken, MemberEntry},
+    duration,
 };
 use serde_json::json;
 use std::{path::PathBuf, time::Duration};
@@ -22,6 +23,8 @@ use tokio::time::{Instant, sleep};
 
 /// The pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A member that has not answered the leader for this long is down, rather than slow.
+const SILENT: Duration = Duration::from_secs(5);
 /// How often a number that changes all the time is reported.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
@@ -58,13 +61,19 @@ pub(super) async fn run(api: &Api, args: &ReplaceArgs, remote: &RemoteArgs) -> R
     let before = members::view(api).await?;
     let number = match check(id, &before)? {
         Old::Replaced(join) => {
-            note(remote, &format!("node {} at {} replaces node {id} already: no other join token is needed", join.id, join.url));
+            note(remote, &already(id, join));
             None
         }
         Old::Member(role) => {
+            if let Some(warning) = other_is_silent(id, &before) {
+                note(remote, &warning);
+            }
             let file = args.out.as_deref().map(TokenFile::create).transpose()?;
             let (reply, created) = join_tokens::create(api, &json!({ "role": role, "replaces": id })).await?;
             join_tokens::deliver(&reply, &created, file, args.out.as_deref(), remote)?;
+            if let Some(warning) = other_tokens(id, created.number, &join_tokens::tokens(api).await?) {
+                note(remote, &warning);
+            }
             Some(created.number)
         }
     };
@@ -73,7 +82,9 @@ pub(super) async fn run(api: &Api, args: &ReplaceArgs, remote: &RemoteArgs) -> R
     tokio::select! {
         biased;
         _ = signals.received() => Err(Failure::Ended(
-            "the display has stopped, the replacement has not: to see how far it is, run fairhold cluster members".to_owned(),
+            "only the display has stopped: the join token stays valid, and a replacement that has begun continues. To see how \
+             far it is, run fairhold cluster members; to list the tokens, fairhold cluster tokens"
+                .to_owned(),
         )),
         done = follow(api, id, number, before, remote) => done,
     }
@@ -92,6 +103,43 @@ enum Old<'v> {
     Replaced(&'v Join),
     /// A member, and the role of the node that replaces it.
     Member(MemberRole),
+}
+
+fn already(id: NodeId, join: &Join) -> String {
+    let new = join.id;
+    format!(
+        "node {new} at {} replaces node {id} already: no other join token is needed. If the data of node {new} is lost, give its \
+         join up (fairhold cluster remove {new}), and run this again",
+        join.url
+    )
+}
+
+/// What to say if the node to replace answers the leader, and another voter does not: the operator may mean that one.
+fn other_is_silent(id: NodeId, view: &MembersView) -> Option<String> {
+    let is_silent = |member: &&MemberEntry| {
+        let silent_for = member.silent_for.as_deref().and_then(|text| duration::parse(text).ok());
+        silent_for.is_some_and(|time| time >= SILENT)
+    };
+    let silent: Vec<NodeId> = view.members.iter().filter(is_silent).map(|member| member.id).collect();
+    let other = silent.first().filter(|_| view.from_leader && !silent.contains(&id))?;
+    Some(format!(
+        "node {id} answers, and node {other} does not: if you mean node {other}, press Ctrl-C, and run fairhold cluster replace \
+         {other}"
+    ))
+}
+
+/// What to say if there are other tokens with which a node could replace this one.
+fn other_tokens(id: NodeId, created: JoinTokenNumber, tokens: &[JoinToken]) -> Option<String> {
+    let others = tokens.iter().filter(|token| token.replaces == Some(id) && token.used_by.is_none() && token.number != created);
+    let numbers: Vec<String> = others.map(|token| token.number.to_string()).collect();
+    let is_one = numbers.len() == 1;
+    let (tokens, are) = if is_one { ("token", "is") } else { ("tokens", "are") };
+    (!numbers.is_empty()).then(|| {
+        format!(
+            "the earlier join {tokens} {} for node {id} {are} still valid: to revoke one, run fairhold cluster tokens revoke N",
+            numbers.join(", ")
+        )
+    })
 }
 
 fn check(id: NodeId, view: &MembersView) -> Result<Old<'_>, Failure> {

@@ -86,3 +86,36 @@ fn a_member_is_replaced_by_one_node_with_the_same_role() {
     let under_way = view(&[1, 2, 3], &join("pending", &json!({})));
     assert!(matches!(check(2, &under_way).unwrap(), Old::Replaced(join) if join.id == 4));
 }
+
+#[test]
+fn a_join_that_replaces_the_member_already_can_be_given_up() {
+    let under_way = view(&[1, 2, 3], &join("catching_up", &json!({})));
+    let Old::Replaced(join) = check(2, &under_way).unwrap() else { panic!("node 4 replaces it") };
+    assert!(already(2, join).contains("fairhold cluster remove 4"), "{}", already(2, join));
+}
+
+#[test]
+fn an_operator_who_replaces_a_member_that_answers_hears_of_one_that_does_not() {
+    let mut known = view(&[1, 2, 3], &json!([]));
+    assert_eq!(other_is_silent(2, &known), None, "all answer");
+    known.members[2].silent_for = Some("4.9s".to_owned());
+    assert_eq!(other_is_silent(2, &known), None, "it may be slow");
+    known.members[2].silent_for = Some("2m3s".to_owned());
+    let warning = other_is_silent(2, &known).unwrap();
+    assert!(warning.starts_with("node 2 answers, and node 3 does not"), "{warning}");
+    assert!(warning.ends_with("fairhold cluster replace 3"), "{warning}");
+    assert_eq!(other_is_silent(3, &known), None, "it is the silent one");
+    let unsure = MembersView { from_leader: false, ..known };
+    assert_eq!(other_is_silent(2, &unsure), None, "only the leader knows");
+}
+
+#[test]
+fn earlier_tokens_for_the_same_member_are_named() {
+    let other = |number: u64, used_by| JoinToken { number: JoinTokenNumber(number), ..token(used_by) };
+    assert_eq!(other_tokens(2, JoinTokenNumber(7), &[other(7, None), other(5, Some(4))]), None);
+    let one = other_tokens(2, JoinTokenNumber(7), &[other(6, None), other(7, None)]).unwrap();
+    assert!(one.starts_with("the earlier join token 6 for node 2 is still valid"), "{one}");
+    let two = other_tokens(2, JoinTokenNumber(7), &[other(5, None), other(6, None)]).unwrap();
+    assert!(two.starts_with("the earlier join tokens 5, 6 for node 2 are still valid"), "{two}");
+    assert_eq!(other_tokens(3, JoinTokenNumber(7), &[other(6, None)]), None, "for another member");
+}

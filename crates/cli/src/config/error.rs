@@ -34,7 +34,7 @@ pub(crate) enum ConfigError {
         advice: String,
     },
     /// A required value is missing.
-    #[error("{name} is missing: pass --{name} {form}, set {variable}, or add it to the --config file")]
+    #[error("{name} is missing: pass --{name} {form}, set {variable}, or add it to the --config file{}", other_way(name))]
     Missing {
         name: &'static str,
         /// The placeholder of its value.
@@ -134,16 +134,23 @@ pub(crate) enum ConfigError {
     Log { filter: String, reason: String },
 }
 
+/// What else a node can be started with.
+fn other_way(name: &str) -> &'static str {
+    if name == "id" { ". To join a running cluster, pass --join-file FILE and --advertise instead" } else { "" }
+}
+
 impl ConfigError {
     /// The exit code of a command that fails for this reason.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            // Not a mistake of the operator: a file is damaged, for example.
-            ConfigError::DataDir(DataDirError::Damaged { .. } | DataDirError::Io(_)) => exit::FAILURE,
+            ConfigError::DataDir(DataDirError::Io(_)) => exit::FAILURE,
+            // It stays as it is until somebody restores the file, or replaces the node.
+            ConfigError::DataDir(DataDirError::Damaged { .. }) => exit::CANNOT_TAKE_PART,
             ConfigError::DataDir(
                 DataDirError::InUse { .. }
                 | DataDirError::OtherNode { .. }
                 | DataDirError::NotJoined { .. }
+                | DataDirError::NoCluster { .. }
                 | DataDirError::OtherCluster { .. }
                 | DataDirError::Removed { .. }
                 | DataDirError::LostEntries { .. }

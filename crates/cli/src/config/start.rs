@@ -102,7 +102,11 @@ impl StartNote {
     pub(crate) fn log(&self) {
         match self {
             StartNote::TokenNotNeeded { file, id } => {
-                tracing::info!("node {id} has joined its cluster before: the join token in {} is not needed", file.display());
+                tracing::info!(
+                    "the data directory is that of node {id}, which belongs to a cluster: it continues as node {id}, and does not \
+                     need the join token in {}",
+                    file.display()
+                );
             }
             StartNote::TimingIgnored { given, recorded } => tracing::warn!(
                 "the cluster has the timing profile {recorded}: --timing {given} has no effect. To change the profile, run \
@@ -138,6 +142,9 @@ impl StartInput {
             (true, None, _) => self.with_list(recorded.as_ref(), advertised)?,
             (false, token_file, Some((id, node))) => {
                 if let Some(file) = token_file {
+                    if node.cluster.is_none() {
+                        return Err(DataDirError::NoCluster { path: data.to_owned(), node: id }.into());
+                    }
                     notes.push(StartNote::TokenNotNeeded { file: file.clone(), id });
                 }
                 if let Some(own) = self.id.filter(|own| *own != id) {

@@ -273,6 +273,12 @@ fn a_node_joins_with_a_token_and_its_addresses() {
     let text = complaint(resolve(ServeArgs { member: vec!["1=http://a:7171,a:7271".to_owned()], ..joining(home.path()) }));
     assert!(text.contains("either --member or --join-file"), "{text}");
 
+    // A start with --member has made a directory, but no cluster has accepted it.
+    let refused = tempfile::tempdir().unwrap();
+    drop(DataDir::open(refused.path(), 2).unwrap());
+    let text = complaint(resolve(joining(refused.path())));
+    assert!(text.contains("made by node 2") && text.contains("delete the directory first"), "{text}");
+
     // An interrupted join continues.
     drop(DataDir::open_to_join(home.path()).unwrap());
     assert_eq!(resolve(joining(home.path())).unwrap().start, config.start);

@@ -83,7 +83,12 @@ fn reachable(seen: &ClusterProbe, endpoint: &Endpoint) -> Finding {
             }
             let start = "start it (its log says why it ended), or repair the network between it and this machine";
             let advice = match node {
-                Some((id, _)) => format!("{start}; {}", replacement(*id)),
+                Some((id, _)) if membership::is_joining(seen, *id) => {
+                    format!("{start}; if its data directory is lost, give up its join: fairhold cluster remove {id}")
+                }
+                // Without a majority, no member can be replaced.
+                Some((id, _)) if has_majority(seen) => format!("{start}; {}", replacement(*id)),
+                Some(_) => start.to_owned(),
                 None if endpoint.given => "start that node, or correct the URL (-e, FAIRHOLD_ENDPOINT)".to_owned(),
                 None => start.to_owned(),
             };
@@ -126,6 +131,13 @@ fn peer_port(address: &str, connected: &Result<(), String>) -> Finding {
             "if the node runs, check that the firewall admits the other nodes to that port (it need not admit this machine)",
         ),
     }
+}
+
+/// Whether a majority of the voters answers.
+fn has_majority(seen: &ClusterProbe) -> bool {
+    let (nodes, voters) = (seen.nodes(), seen.voters());
+    let up = voters.iter().filter(|id| nodes.contains_key(id)).count();
+    up >= majority(voters.len())
 }
 
 fn quorum(seen: &ClusterProbe) -> Finding {

@@ -320,25 +320,28 @@ fn a_zone_whose_failure_stops_the_service_is_a_warning() {
 
 #[test]
 fn a_timing_profile_that_does_not_suit_the_round_trips_is_a_warning() {
-    let timing = |timing: Timing, p99: &str| {
+    let with_median = |timing: Timing, p50: &str, p99: &str| {
         let mut seen = three();
-        let member = |id: NodeId, voter: bool, p99: &str| MemberTiming {
+        let member = |id: NodeId, voter: bool, (p50, p99): (&str, &str)| MemberTiming {
             id,
             voter,
             round_trip: None,
-            round_trip_p50: None,
+            round_trip_p50: Some(p50.to_owned()),
             round_trip_p99: Some(p99.to_owned()),
         };
-        let members = vec![member(1, true, p99), member(3, true, "1ms"), member(4, false, "290ms")];
+        let members = vec![member(1, true, (p50, p99)), member(3, true, ("1ms", "1ms")), member(4, false, ("280ms", "290ms"))];
         seen.details.timing = Some(ClusterTiming { timing, fits: None, members, from_leader: true });
         seen
     };
+    let timing = |timing, p99| with_median(timing, p99, p99);
     let text = "the timing profile is lan, for round trips up to 10 ms; node 1 needs up to 28 ms";
     assert_bad(&timing(Timing::Lan, "28ms"), "timing", Grade::Warn, text);
     assert_bad(&timing(Timing::Lan, "28ms"), "timing", Grade::Warn, "fairhold cluster set timing=metro");
     assert_bad(&timing(Timing::Global, "301ms"), "timing", Grade::Warn, "no profile suits that");
     assert_eq!(bad(&timing(Timing::Metro, "28ms"), "timing"), []);
     assert_eq!(bad(&timing(Timing::Wan, "1ms"), "timing"), [], "a slower profile than necessary works");
+    assert_eq!(bad(&with_median(Timing::Lan, "1ms", "52ms"), "timing"), [], "the first heartbeats to a new node were slow");
+    assert_bad(&with_median(Timing::Lan, "7ms", "52ms"), "timing", Grade::Warn, text);
 }
 
 #[test]

@@ -8,8 +8,9 @@ use fairhold_types::{
     time::WallMillis,
 };
 use futures_util::future::join_all;
-use reqwest::Client;
+use reqwest::{Client, StatusCode};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::{net::TcpStream, time::timeout};
 
@@ -74,7 +75,17 @@ pub(super) async fn peer_port(address: String, limit: Duration) -> (String, Resu
 async fn get<T: DeserializeOwned>(client: &Client, url: String) -> Result<T, String> {
     let answer = client.get(url).send().await.map_err(|error| cause(&error))?;
     let status = answer.status();
-    answer.json().await.map_err(|_| format!("it answers with status {status}, but not like a fairhold node"))
+    let body = answer.bytes().await.map_err(|error| cause(&error))?;
+    serde_json::from_slice(&body).map_err(|_| unexpected(status, &body))
+}
+
+/// What a node answers instead, such as one that waits until its cluster admits it.
+fn unexpected(status: StatusCode, body: &[u8]) -> String {
+    let problem: Value = serde_json::from_slice(body).unwrap_or_default();
+    match problem["detail"].as_str() {
+        Some(detail) => format!("it answers with status {status}: {detail}"),
+        None => format!("it answers with status {status}, but not like a fairhold node"),
+    }
 }
 
 async fn text(client: &Client, url: String) -> Option<String> {

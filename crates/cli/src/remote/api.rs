@@ -1,6 +1,11 @@
 //! Calls of the HTTP API through the Rust client, with progress messages on stderr, and with failures that say what to do.
 
-use super::{args::ConnectArgs, failure::Failure, reply::ApiReply, request::ApiRequest};
+use super::{
+    args::{ConnectArgs, DEFAULT_ENDPOINT},
+    failure::Failure,
+    reply::ApiReply,
+    request::ApiRequest,
+};
 use crate::output;
 use fairhold_client::{CallEvent, Client, Error, StatusCode};
 use fairhold_types::duration;
@@ -33,6 +38,8 @@ struct Attempts {
     is_in_flight: bool,
     /// How many attempts in a row reached a server that is not a node of the cluster.
     foreign: usize,
+    /// Whether a node of the cluster answered, and cannot do what was asked.
+    answered: bool,
 }
 
 impl Api {
@@ -87,7 +94,8 @@ impl Api {
         match failed {
             None => format!("no answer yet from {}: is it running? Trying for {within}", self.endpoints.join(", ")),
             Some(last) => {
-                format!("no answer yet: {last}; is it running? (fairhold dev starts a cluster here.) Trying for {within}")
+                let dev = if self.endpoints == [DEFAULT_ENDPOINT] { " (fairhold dev starts a cluster here.)" } else { "" };
+                format!("no answer yet: {last}; is it running?{dev} Trying for {within}")
             }
         }
     }
@@ -114,7 +122,12 @@ impl Api {
             return format!("{last} (is -e its address for clients?){advice}");
         }
         let within = duration::format(request.longest(self.timeout));
-        format!("no answer within {within}: {last} (pass the nodes to ask with -e URL or FAIRHOLD_ENDPOINT){advice}")
+        let hint = if attempts.answered {
+            "start the nodes that are down; fairhold doctor shows which"
+        } else {
+            "pass the nodes to ask with -e URL or FAIRHOLD_ENDPOINT"
+        };
+        format!("no answer within {within}: {last} ({hint}){advice}")
     }
 }
 
@@ -125,6 +138,7 @@ impl Attempts {
             CallEvent::Failed { endpoint, why, foreign, .. } => {
                 self.is_in_flight = false;
                 self.foreign = if foreign { self.foreign + 1 } else { 0 };
+                self.answered |= !foreign && status(why).is_some();
                 self.last = if foreign { why.to_owned() } else { format!("{endpoint}: {}", reason(endpoint, why)) };
             }
             _ => {}
@@ -144,9 +158,13 @@ fn reason<'w>(endpoint: &str, why: &'w str) -> &'w str {
         let innermost = causes.rsplit(": ").next().unwrap_or(causes);
         return if causes.starts_with(timed_out) { timed_out } else { innermost };
     }
-    let status = why.get(..3).and_then(|code| StatusCode::from_bytes(code.as_bytes()).ok());
-    let detail = status.and_then(|status| why.strip_prefix(&status.to_string())).map(str::trim);
+    let detail = status(why).and_then(|status| why.strip_prefix(&status.to_string())).map(str::trim);
     detail.filter(|detail| !detail.is_empty()).unwrap_or(why)
+}
+
+/// The status of the answer, if there was one.
+fn status(why: &str) -> Option<StatusCode> {
+    why.get(..3).and_then(|code| StatusCode::from_bytes(code.as_bytes()).ok())
 }
 
 #[cfg(test)]

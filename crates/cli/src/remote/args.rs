@@ -5,6 +5,9 @@ use fairhold_client::{Client, ClientBuilder};
 use fairhold_types::ClusterId;
 use std::{fs, path::PathBuf, time::Duration};
 
+/// The node of `fairhold dev` and of a node on this machine with the usual port.
+pub(super) const DEFAULT_ENDPOINT: &str = "http://127.0.0.1:7171";
+
 /// Which nodes to call, and how long to try.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "The cluster")]
@@ -17,7 +20,7 @@ pub(crate) struct ConnectArgs {
         value_name = "URL",
         env = "FAIRHOLD_ENDPOINT",
         value_delimiter = ',',
-        default_value = "http://127.0.0.1:7171"
+        default_value = DEFAULT_ENDPOINT
     )]
     pub(crate) endpoint: Vec<String>,
 

@@ -143,7 +143,7 @@ fn advice_here(code: &str) -> Option<&'static str> {
     } else if is(Code::NeedsUpgrade) {
         Some("to see what the upgrade waits for: fairhold cluster upgrade status; then: fairhold cluster upgrade finalize")
     } else if is(Code::ChangeInProgress) {
-        Some("to see what is in progress: fairhold cluster members; run this again when it is complete")
+        Some("to see what is in progress: fairhold cluster members; to give up a join: fairhold cluster remove N")
     } else if is(Code::WouldLoseQuorum) {
         Some("to see which members do not answer: fairhold cluster members; start or replace them first")
     } else if is(Code::WrongNode) {

@@ -108,7 +108,9 @@ impl ServeError {
 
 fn advice(error: &io::Error, flag: &str) -> String {
     if error.kind() == io::ErrorKind::AddrInUse {
-        return format!("Another process listens there: stop it, or choose another address with {flag} or --member");
+        return format!(
+            "Another process listens there. If it is not needed, stop it; otherwise choose another address with {flag}"
+        );
     }
     format!("If that is not an address of this machine, pass the address to listen at: {flag} 0.0.0.0:PORT")
 }
@@ -187,7 +189,8 @@ mod tests {
         };
         let text = listen(io::ErrorKind::AddrInUse).to_string();
         assert!(
-            text.starts_with("cannot listen at 127.0.0.1:7171 for clients: ") && text.contains("--listen or --member"),
+            text.starts_with("cannot listen at 127.0.0.1:7171 for clients: ")
+                && text.ends_with("choose another address with --listen"),
             "{text}"
         );
         let text = listen(io::ErrorKind::AddrNotAvailable).to_string();

@@ -17,11 +17,14 @@ pub(super) fn of_storage(error: &StorageError) -> u8 {
 
 pub(super) fn of_data_dir(error: &DataDirError) -> u8 {
     match error {
-        DataDirError::Removed { .. } | DataDirError::LostEntries { .. } | DataDirError::OtherCluster { .. } => CANNOT_TAKE_PART,
-        DataDirError::OtherNode { .. } | DataDirError::NotJoined { .. } => USAGE,
-        DataDirError::InUse { .. } | DataDirError::NoIdentity { .. } | DataDirError::Damaged { .. } | DataDirError::Io(_) => {
-            FAILURE
-        }
+        // It stays as it is until somebody restores it, or replaces the node.
+        DataDirError::Removed { .. }
+        | DataDirError::LostEntries { .. }
+        | DataDirError::OtherCluster { .. }
+        | DataDirError::NoIdentity { .. }
+        | DataDirError::Damaged { .. } => CANNOT_TAKE_PART,
+        DataDirError::OtherNode { .. } | DataDirError::NotJoined { .. } | DataDirError::NoCluster { .. } => USAGE,
+        DataDirError::InUse { .. } | DataDirError::Io(_) => FAILURE,
     }
 }
 
@@ -62,9 +65,12 @@ pub(super) fn of_join(refusal: &JoinRefusal) -> u8 {
 
 fn of_formation(error: &FormationError) -> u8 {
     match error {
-        FormationError::Wiped { .. } | FormationError::OtherCluster { .. } => CANNOT_TAKE_PART,
+        // No later start changes any of these: ids are never given again.
+        FormationError::Wiped { .. } | FormationError::OtherCluster { .. } | FormationError::NotAMember { .. } => {
+            CANNOT_TAKE_PART
+        }
         FormationError::Refused { id, refusal, .. } => of_refusal(*id, refusal),
-        FormationError::NotAMember { .. } | FormationError::Impossible(_) => FAILURE,
+        FormationError::Impossible(_) => FAILURE,
     }
 }
 
@@ -98,7 +104,10 @@ mod tests {
         assert_eq!(of_storage(&DataDirError::Removed { path: path.clone(), why: why.clone() }.into()), CANNOT_TAKE_PART);
         assert_eq!(of_data_dir(&DataDirError::LostEntries { path: path.clone(), why }), CANNOT_TAKE_PART);
         assert_eq!(of_data_dir(&DataDirError::InUse { path: path.clone(), pid: None }), FAILURE);
-        assert_eq!(of_data_dir(&DataDirError::NotJoined { path }), USAGE);
+        assert_eq!(of_data_dir(&DataDirError::NotJoined { path: path.clone() }), USAGE);
+        assert_eq!(of_data_dir(&DataDirError::NoCluster { path: path.clone(), node: 2 }), USAGE);
+        assert_eq!(of_data_dir(&DataDirError::NoIdentity { path, found: "log".to_owned() }), CANNOT_TAKE_PART);
+        assert_eq!(of_stop(&FormationError::NotAMember { id: 2, by: 1 }.into()), CANNOT_TAKE_PART, "ids are given once");
         let wiped = || FormationError::Wiped { id: 1, expected: Incarnation(1), found: Incarnation(2) };
         assert_eq!((of_stop(&wiped().into()), of_start(&wiped().into())), (CANNOT_TAKE_PART, CANNOT_TAKE_PART));
         let foreign = FormationError::OtherCluster { id: 1, by: 2, ours: ClusterId(1), theirs: ClusterId(2) };

@@ -12,13 +12,13 @@ const FILE_BYTES_MAX: usize = 16 * 1024;
 pub(crate) enum JoinTokenError {
     /// The file cannot be read.
     #[error(
-        "--join-file {path} cannot be read: {error}. `fairhold cluster invite --out FILE` creates a join token, on a machine \
-         that reaches the cluster"
+        "--join-file {path} cannot be read: {error}. On a machine that reaches the cluster, create a join token: `fairhold \
+         cluster invite --out FILE`, or `fairhold cluster replace N --out FILE` to replace member N"
     )]
     Unreadable { path: String, error: io::Error },
-    /// The content is not a whole token.
+    /// The content is not a token.
     #[error("--join-file {path}: {error}")]
-    Damaged { path: String, error: ParseJoinTokenError },
+    NoToken { path: String, error: ParseJoinTokenError },
 }
 
 /// Reads the token.
@@ -32,7 +32,7 @@ pub(crate) fn read(file: &Path) -> Result<JoinToken, JoinTokenError> {
         tracing::warn!(file = %path, "users other than its owner can read or write the file with the join token: chmod 600");
     }
     // Invalid UTF-8 becomes a character that no token has.
-    String::from_utf8_lossy(&bytes).parse().map_err(|error| JoinTokenError::Damaged { path, error })
+    String::from_utf8_lossy(&bytes).parse().map_err(|error| JoinTokenError::NoToken { path, error })
 }
 
 #[cfg(test)]
@@ -55,10 +55,17 @@ mod tests {
         fs::write(&file, format!("{token}\n")).unwrap();
         assert_eq!(read(&file).unwrap(), token);
         let text = token.to_string();
-        for content in ["".as_bytes(), b"\xff\xfe", &text.as_bytes()[..text.len() - 1], &b"x".repeat(FILE_BYTES_MAX + 1)] {
+        let too_long = b"x".repeat(FILE_BYTES_MAX + 1);
+        let cases: [(&[u8], &str); 4] = [
+            (b"\n", "it is empty"),
+            (b"\xff\xfe", "it is not a join token, which begins with fhj1."),
+            (&text.as_bytes()[..text.len() - 1], "damaged"),
+            (&too_long, "it is not a join token"),
+        ];
+        for (content, expected) in cases {
             fs::write(&file, content).unwrap();
             let error = read(&file).unwrap_err().to_string();
-            assert!(error.contains("join.token") && error.contains("damaged") && !error.contains(&text[5..]), "{error}");
+            assert!(error.contains("join.token") && error.contains(expected) && !error.contains(&text[5..]), "{error}");
         }
         let absent = read(&directory.path().join("absent")).unwrap_err().to_string();
         assert!(absent.contains("absent cannot be read") && absent.contains("fairhold cluster invite"), "{absent}");

@@ -153,7 +153,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         let change = self.0.replica.read(|state| {
             let membership = state.membership();
             let replaced = membership.replacement_of(node).map(|(by, _)| format!("node {by} replaces node {node}"));
-            replaced.or_else(|| membership.removal(node).map(|_| format!("node {node} is being removed")))
+            let joins = || membership.join(node).map(|_| format!("node {node} is joining"));
+            replaced.or_else(joins).or_else(|| membership.removal(node).map(|_| format!("node {node} is being removed")))
         });
         change.map_or(Ok(()), |what| Err(MembershipError::ChangeInProgress { what }))
     }

@@ -152,8 +152,8 @@ pub enum FormationError {
     /// The cluster knows this node with another data directory.
     #[error(
         "node {id} is a member of the cluster with data directory {expected}, but this one is {found}: its log and its votes are \
-         gone, and letting it vote could lose acknowledged writes. Start it with its old data directory, or replace it: \
-         `fairhold cluster replace {id}`"
+         gone, and letting it vote could lose acknowledged writes. Start it with its old data directory. If that is lost, \
+         delete this one, and replace the node: `fairhold cluster replace {id}`"
     )]
     Wiped {
         /// This node.
@@ -163,10 +163,11 @@ pub enum FormationError {
         /// The data directory that it has.
         found: Incarnation,
     },
-    /// The cluster formed without this node.
+    /// The node is no member of the cluster that the others are in.
     #[error(
-        "node {by} is in a cluster that formed without node {id}: let this node join it with a join token, `fairhold cluster \
-         invite`, or check the --member lists"
+        "node {by} is in a cluster of which node {id} is no member: the cluster formed without it, or it was removed. Check the \
+         --member lists. To let this machine join, start it with an empty data directory and a join token: `fairhold cluster \
+         invite`"
     )]
     NotAMember {
         /// This node.

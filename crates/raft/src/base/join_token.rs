@@ -74,10 +74,19 @@ impl fmt::Display for JoinToken {
     }
 }
 
-/// The text is not a whole join token.
+/// Why a text is no join token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the join token is damaged: copy it again, whole and on one line")]
-pub struct ParseJoinTokenError;
+pub enum ParseJoinTokenError {
+    /// There is no text.
+    #[error("it is empty: copy the join token again")]
+    Empty,
+    /// It does not begin like one.
+    #[error("it is not a join token, which begins with {PREFIX}: copy the file that `fairhold cluster invite` or `replace` made")]
+    Other,
+    /// It begins like one, and is not whole.
+    #[error("the join token is damaged: copy it again, whole and on one line")]
+    Damaged,
+}
 
 impl FromStr for JoinToken {
     type Err = ParseJoinTokenError;
@@ -85,10 +94,17 @@ impl FromStr for JoinToken {
     /// Ignores white space around the token, such as the end of a file's line.
     fn from_str(text: &str) -> Result<JoinToken, ParseJoinTokenError> {
         let text = text.trim();
-        let encoded = text.strip_prefix(PREFIX).filter(|_| text.len() <= TEXT_BYTES_MAX).ok_or(ParseJoinTokenError)?;
-        let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| ParseJoinTokenError)?;
-        let token: JoinToken = fairhold_codec::decode(TOKEN_FORMAT, &bytes).map_err(|_| ParseJoinTokenError)?;
-        if (1..=JoinToken::ADDRESSES_MAX).contains(&token.addresses.len()) { Ok(token) } else { Err(ParseJoinTokenError) }
+        if text.is_empty() {
+            return Err(ParseJoinTokenError::Empty);
+        }
+        let encoded = text.strip_prefix(PREFIX).ok_or(ParseJoinTokenError::Other)?;
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(ParseJoinTokenError::Damaged);
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| ParseJoinTokenError::Damaged)?;
+        let token: JoinToken = fairhold_codec::decode(TOKEN_FORMAT, &bytes).map_err(|_| ParseJoinTokenError::Damaged)?;
+        let has_addresses = (1..=JoinToken::ADDRESSES_MAX).contains(&token.addresses.len());
+        has_addresses.then_some(token).ok_or(ParseJoinTokenError::Damaged)
     }
 }
 
@@ -120,22 +136,29 @@ mod tests {
     fn every_cut_and_every_changed_character_is_found() {
         let text = token().to_string();
         for end in 0..text.len() {
-            assert_eq!(text[..end].parse::<JoinToken>(), Err(ParseJoinTokenError), "cut at {end}");
+            let expected = match end {
+                0 => ParseJoinTokenError::Empty,
+                1..=4 => ParseJoinTokenError::Other,
+                _ => ParseJoinTokenError::Damaged,
+            };
+            assert_eq!(text[..end].parse::<JoinToken>(), Err(expected), "cut at {end}");
         }
         for at in 0..text.len() {
             let mut changed = text.clone().into_bytes();
             changed[at] = if changed[at] == b'x' { b'y' } else { b'x' };
             let changed = String::from_utf8(changed).unwrap();
-            assert_eq!(changed.parse::<JoinToken>(), Err(ParseJoinTokenError), "changed at {at}: {changed}");
+            let expected = if at < PREFIX.len() { ParseJoinTokenError::Other } else { ParseJoinTokenError::Damaged };
+            assert_eq!(changed.parse::<JoinToken>(), Err(expected), "changed at {at}: {changed}");
         }
         let broken = format!("{}\n{}", &text[..20], &text[20..]);
-        assert_eq!(broken.parse::<JoinToken>(), Err(ParseJoinTokenError), "on two lines");
-        for wrong in ["", "fhj1.", "fhj2.AAAA", &"fhj1.A".repeat(10_000)] {
-            assert_eq!(wrong.parse::<JoinToken>(), Err(ParseJoinTokenError));
+        assert_eq!(broken.parse::<JoinToken>(), Err(ParseJoinTokenError::Damaged), "on two lines");
+        assert_eq!("fhj2.AAAA".parse::<JoinToken>(), Err(ParseJoinTokenError::Other), "of another format");
+        for wrong in ["fhj1.", &"fhj1.A".repeat(10_000)] {
+            assert_eq!(wrong.parse::<JoinToken>(), Err(ParseJoinTokenError::Damaged));
         }
         for count in [0, JoinToken::ADDRESSES_MAX + 1] {
             let wrong = JoinToken { addresses: vec!["n:1".to_owned(); count], ..token() };
-            assert_eq!(wrong.to_string().parse::<JoinToken>(), Err(ParseJoinTokenError), "{count} addresses");
+            assert_eq!(wrong.to_string().parse::<JoinToken>(), Err(ParseJoinTokenError::Damaged), "{count} addresses");
         }
     }
 

@@ -312,7 +312,8 @@ pub enum Refusal {
     #[error(
         "node {id} was a member with data directory {expected}, but now has {found}: \
          its log and its votes are gone, and letting it vote could lose acknowledged writes. \
-         Start it with its old data directory, or replace it: `fairhold cluster replace {id}`"
+         Start it with its old data directory. If that is lost, delete the new one, and replace the node: `fairhold cluster \
+         replace {id}`"
     )]
     Incarnation {
         /// The refused node.
@@ -323,7 +324,10 @@ pub enum Refusal {
         found: Incarnation,
     },
     /// Not the node that was expected at this address.
-    #[error("it is node {found}, but node {expected} was expected: check --member and --id on both nodes")]
+    #[error(
+        "it is node {found}, but node {expected} was expected: if node {found} does not replace node {expected}, check the \
+         addresses of both"
+    )]
     Identity {
         /// The node that was dialled.
         expected: NodeId,

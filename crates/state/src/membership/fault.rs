@@ -7,21 +7,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum JoinTokenFault {
     /// The cluster has no such token: it was revoked or forgotten, or its secret differs.
-    #[error("the cluster does not know this join token, or it was revoked: create another one")]
+    #[error(
+        "the cluster does not know this join token, or it was revoked: create another one with `fairhold cluster invite` or \
+         `fairhold cluster replace N`"
+    )]
     Unknown,
     /// The token has expired.
-    #[error("the join token has expired: create another one")]
+    #[error("the join token has expired: create another one with `fairhold cluster invite` or `fairhold cluster replace N`")]
     Expired,
     /// Another node has used the token, or a node that has been removed since.
-    #[error("the join token was used before, by node {node}, and admits one node only: create another one")]
+    #[error(
+        "the join token was used before, by node {node}, and admits one node only: create another one with `fairhold cluster \
+         invite` or `fairhold cluster replace N`. If node {node} has lost its data, remove it first: `fairhold cluster remove \
+         {node}`"
+    )]
     Used {
         /// The node that the token admitted.
         node: NodeId,
     },
     /// The token admits a node only in place of a member, and that member is gone, or another node already replaces it.
     #[error(
-        "the join token admits a node only in place of a member, and that member is gone or is already being replaced: look \
-         at the list of members, and create another join token"
+        "no member can be replaced with this join token: its member is gone or is already being replaced, or, with a standing \
+         token, no member has this address. `fairhold cluster members` shows the members and their addresses"
     )]
     NoReplacement,
     /// The data directory is that of a node that has been removed.

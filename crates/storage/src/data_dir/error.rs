@@ -37,6 +37,17 @@ pub enum DataDirError {
         /// The directory.
         path: PathBuf,
     },
+    /// A node with an id has used the directory, but never in a cluster.
+    #[error(
+        "{path} was made by node {node}, which belongs to no cluster: to join a running one, delete the directory first. To form \
+         a cluster with it, start node {node} with --member"
+    )]
+    NoCluster {
+        /// The directory.
+        path: PathBuf,
+        /// The node that made it.
+        node: NodeId,
+    },
     /// The directory belongs to another cluster.
     #[error("{path} belongs to cluster {recorded}, not to {own}")]
     OtherCluster {
@@ -78,7 +89,7 @@ pub enum DataDirError {
         why: String,
     },
     /// The `IDENTITY` file is damaged.
-    #[error("{path} is damaged: {source}")]
+    #[error("{path} is damaged: {source}. Restore the file, or replace the node: `fairhold cluster replace N`")]
     Damaged {
         /// The file.
         path: PathBuf,

@@ -7,6 +7,9 @@ use crate::{
 use fairhold_types::{NodeId, Timing, dto::MemberTiming, duration};
 use std::{collections::BTreeMap, time::Duration};
 
+/// Round trips that are longer than this many times the usual one are rare.
+const SLOWEST_TIMES: u32 = 4;
+
 /// How long a majority takes to answer the leader.
 pub(super) fn round_trip(seen: &ClusterProbe) -> Option<Finding> {
     const CHECK: &str = "round_trip";
@@ -36,7 +39,12 @@ fn parsed(text: Option<&str>) -> Option<Duration> {
 pub(super) fn timing(seen: &ClusterProbe) -> Option<Finding> {
     const CHECK: &str = "timing";
     let known = seen.details.timing.as_ref()?;
-    let longest = |member: &MemberTiming| Some((parsed(member.round_trip_p99.as_deref())?, member.id));
+    // A few slow heartbeats do no harm, such as those during the start of a node: the slowest count if all are slow.
+    let longest = |member: &MemberTiming| {
+        let slowest = parsed(member.round_trip_p99.as_deref())?;
+        let usual = parsed(member.round_trip_p50.as_deref()).unwrap_or(slowest);
+        Some((slowest.min(usual * SLOWEST_TIMES), member.id))
+    };
     let (took, id) = known.members.iter().filter(|member| member.voter).filter_map(longest).max()?;
     let timing = known.timing;
     let max = timing.round_trip_max().as_millis();

@@ -25,6 +25,11 @@ pub(super) fn joins(seen: &ClusterProbe) -> Vec<Finding> {
     joins.map(|one| join(one, seen.begun_at)).collect()
 }
 
+/// Whether this node has begun to join, and is not done.
+pub(super) fn is_joining(seen: &ClusterProbe, id: NodeId) -> bool {
+    seen.details.members.iter().flat_map(|members| &members.joins).any(|join| join.id == id)
+}
+
 fn join(join: &Join, now: WallMillis) -> Finding {
     const CHECK: &str = "join";
     let id = join.id;
