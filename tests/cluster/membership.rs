@@ -7,7 +7,7 @@ use crate::{
         Cluster, LONG, Origin, SHORT, all, eventually, free_port, pass_time, program, report, run_exclusive, run_parallel,
     },
     load::Load,
-    members::{CHANGED_WITHIN, assert_same_state, create_token, delete, ids, patch, rows, settled, silent, view},
+    members::{CHANGED_WITHIN, assert_same_state, create_token, delete, ids, patch, rows, settled, view},
     pace::assert_within,
     rolling_restart::{COUNTER, queue},
     strangers::log_line,
@@ -194,12 +194,18 @@ fn a_change_that_could_end_the_service_or_makes_no_sense_is_refused() {
         let strange = Call::post("/v1/cluster/join-tokens").json(&json!({"replaces": 99}));
         client.send(&strange).await.expect_problem(404, "not_found");
 
+        // At once: the leader cannot have noticed yet.
         cluster.nodes[down].kill().await;
         let down_id = cluster.nodes[down].id;
-        silent(&client, down_id).await;
         for index in [healthy, leader] {
-            client.send(&delete(cluster.nodes[index].id)).await.expect_problem(409, "would_lose_quorum");
+            let id = cluster.nodes[index].id;
+            client.send(&delete(id)).await.expect_problem(409, "would_lose_quorum");
+            client.send(&patch(id, &json!({ "voter": false }))).await.expect_problem(409, "would_lose_quorum");
         }
+        let nowhere = json!({ "peer": format!("127.0.0.1:{}", free_port()), "force": true });
+        let lost = client.send(&patch(cluster.nodes[healthy].id, &nowhere)).await;
+        lost.expect_problem(409, "would_lose_quorum");
+        client.write(&Call::put("/v1/nodes/still-served", "x")).await;
         client.send(&delete(down_id)).await.expect_status(204);
         let left = settled(&client).await;
         assert_eq!((ids(&left, "members").len(), ids(&left, "removed")), (2, vec![down_id]));

@@ -49,7 +49,7 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 
 /// Pause before a retry after `NoLeader`, if a leader is known: it may be dead, or just elected.
 const RETRY_PAUSE: Duration = Duration::from_millis(25);
@@ -108,6 +108,8 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     /// When snapshots are due.
     pub(crate) schedule: Schedule,
     pub(crate) leader_handler: OnceLock<Arc<dyn LeaderHandler>>,
+    /// Held while the leader decides whether a node may join, until the decision is applied.
+    pub(crate) admissions: Mutex<()>,
     /// The longer election timeout, which is also the leader's lease.
     pub(crate) lease: Duration,
     /// The addresses of the members.

@@ -40,7 +40,7 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 
 impl<RT: AsyncRuntime> Replica<RT> {
     /// Starts with the newest snapshot and the log, and forms or joins the cluster in the background.
@@ -90,6 +90,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             snapshots,
             schedule: Schedule::of(&config),
             leader_handler: OnceLock::new(),
+            admissions: Mutex::new(()),
             lease,
             addresses,
             contact: Contact::new(vote.leader_id.term, config.time_scale()),

@@ -76,7 +76,7 @@ pub(super) async fn invite(api: &Api, args: &InviteArgs, remote: &RemoteArgs) ->
         "ttl": args.ttl.map(duration::format),
     });
     let (reply, created) = create(api, &body).await?;
-    deliver(&reply, &created, file, args.out.as_deref(), remote)
+    deliver(api, &reply, &created, file, args.out.as_deref(), remote).await
 }
 
 /// Creates a token. An answer with its secret that was lost cannot be had again: then that token is revoked, and another one
@@ -94,8 +94,23 @@ pub(super) async fn create(api: &Api, body: &Value) -> Result<(ApiReply, Created
     Err(Failure::Ended(why.to_owned()))
 }
 
-/// Prints the token, or writes it to its file, and says on stderr what to do with it.
-pub(super) fn deliver(
+/// Prints the token, or writes it to its file, and says on stderr what to do with it. Revokes it if nobody can have it.
+pub(super) async fn deliver(
+    api: &Api,
+    reply: &ApiReply,
+    created: &CreatedJoinToken,
+    file: Option<TokenFile>,
+    path: Option<&Path>,
+    remote: &RemoteArgs,
+) -> Result<(), Failure> {
+    let delivered = hand_out(reply, created, file, path, remote);
+    if delivered.is_err() {
+        revoke(api, created.number.0).await?;
+    }
+    delivered
+}
+
+fn hand_out(
     reply: &ApiReply,
     created: &CreatedJoinToken,
     file: Option<TokenFile>,

@@ -70,7 +70,7 @@ pub(super) async fn run(api: &Api, args: &ReplaceArgs, remote: &RemoteArgs) -> R
             }
             let file = args.out.as_deref().map(TokenFile::create).transpose()?;
             let (reply, created) = join_tokens::create(api, &json!({ "role": role, "replaces": id })).await?;
-            join_tokens::deliver(&reply, &created, file, args.out.as_deref(), remote)?;
+            join_tokens::deliver(api, &reply, &created, file, args.out.as_deref(), remote).await?;
             if let Some(warning) = other_tokens(id, created.number, &join_tokens::tokens(api).await?) {
                 note(remote, &warning);
             }
@@ -220,6 +220,13 @@ fn stage(old: NodeId, number: Option<JoinTokenNumber>, token: Option<&JoinToken>
         return Stage::Waiting;
     }
     if view.members.iter().all(|member| member.id != old) {
+        // The token outlives its use for a while.
+        if token.is_some() && used_by.is_none() {
+            return Stage::Over(format!(
+                "node {old} is no member any more, but no node has used the join token: it was removed, or replaced with another \
+                 token. To see the members: fairhold cluster members; to revoke the token: fairhold cluster tokens"
+            ));
+        }
         return Stage::Done(used_by);
     }
     match (used_by, token, number) {

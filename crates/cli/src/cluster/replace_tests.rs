@@ -71,6 +71,9 @@ fn a_replacement_that_cannot_complete_ends_with_the_next_step() {
     for why in [over(NUMBER, None), over(NUMBER, Some(&token(Some(4)))), over(None, None)] {
         assert!(why.ends_with("run fairhold cluster replace 2"), "{why}");
     }
+    let removed = view(&[1, 3], &json!([]));
+    let Stage::Over(why) = stage(2, NUMBER, Some(&token(None)), &removed) else { panic!("another administrator removed it") };
+    assert!(why.starts_with("node 2 is no member any more, but no node has used the join token"), "{why}");
     // Without the leader nobody knows.
     let unsure = MembersView { from_leader: false, ..nothing };
     assert_eq!(stage(2, NUMBER, None, &unsure), Stage::Waiting);

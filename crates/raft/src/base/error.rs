@@ -132,8 +132,9 @@ pub enum FatalReason {
     /// Another process runs with a copy of its data directory.
     #[error(
         "another process runs as node {id} with a copy of this data directory, and takes part in the cluster, as node {by} \
-         knows. Two of them could vote twice, so this one stops. Delete the copy. To use its machine as another member, start it \
-         with an empty data directory and a join token: `fairhold cluster invite`"
+         knows. Two of them could vote twice, so this one stops. If this directory is the copy, delete it; otherwise stop the \
+         other process, and start this one again. To use the machine of the copy as another member, start it with an empty data \
+         directory and a join token: `fairhold cluster invite`"
     )]
     Duplicate {
         /// This node.
@@ -214,7 +215,7 @@ pub enum FinalizeError {
     #[error("not every member supports the next cluster version: {}", .0.join("; "))]
     Blocked(Vec<String>),
     /// The version is not the next one.
-    #[error("the cluster has version {version}, and {}", next_text(*next, *to))]
+    #[error("the cluster has version {version}, and {}", next_text(*version, *next, *to))]
     NotNext {
         /// The requested version.
         to: ClusterVersion,
@@ -228,8 +229,9 @@ pub enum FinalizeError {
     NoLeader,
 }
 
-fn next_text(next: Option<ClusterVersion>, to: ClusterVersion) -> String {
+fn next_text(version: ClusterVersion, next: Option<ClusterVersion>, to: ClusterVersion) -> String {
     match next {
+        _ if to < version => format!("no version can be finalized again: version {to} is an earlier one"),
         Some(next) => format!("its next version is {next}, not {to}"),
         None => format!("the leader's program does not support version {to}: restart every node with a newer program"),
     }

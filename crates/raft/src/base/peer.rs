@@ -362,8 +362,8 @@ pub enum Refusal {
     },
     /// Another process has the same id and the same data directory. Only for nodes that speak wire version 4.
     #[error(
-        "another process runs as node {id} with a copy of its data directory, and takes part in the cluster. Two of them could \
-         vote twice: stop this one and delete its copy"
+        "another process of node {id} was in contact a moment ago. After a restart, this passes within seconds. If it does not, \
+         another process runs with a copy of the data directory, and the two could vote twice: stop the copy"
     )]
     Duplicate {
         /// The id of both.

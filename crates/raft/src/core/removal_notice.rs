@@ -121,6 +121,11 @@ impl<I: Instant> RemovalNotice<I> {
         self.reason.get().cloned()
     }
 
+    /// Whether this node was removed from its cluster.
+    pub(crate) fn is_removed(&self) -> bool {
+        matches!(self.reason.get(), Some(FatalReason::Removed { .. }))
+    }
+
     /// Waits until this node must stop. Only one task may wait.
     pub(crate) async fn noticed(&self) {
         while self.reason.get().is_none() {

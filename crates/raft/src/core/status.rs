@@ -154,8 +154,12 @@ pub(crate) fn lag_of_some_log<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>
 
 /// The time since a member's last acknowledgement; `None` if unknown, for example if it has acknowledged nothing yet.
 pub(crate) fn silent_for<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> Option<Duration> {
-    let acknowledged_at = metrics.heartbeat.as_ref().filter(|_| id != metrics.id)?.get(&id)?.as_ref()?;
-    Some(RT::Instant::now().saturating_duration_since(**acknowledged_at))
+    Some(RT::Instant::now().saturating_duration_since(acknowledged_at(metrics, id)?))
+}
+
+/// When this leader sent the newest request that another member has acknowledged; `None` if unknown.
+pub(crate) fn acknowledged_at<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> Option<RT::Instant> {
+    metrics.heartbeat.as_ref().filter(|_| id != metrics.id)?.get(&id)?.as_deref().copied()
 }
 
 pub(crate) fn is_silent<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> bool {

@@ -105,7 +105,11 @@ impl<RT: AsyncRuntime> PeerService<RT> {
 
     fn log_refusal(&self, other: NodeId, refusal: &Refusal) {
         if self.refused.should_log(self.admission.configured(), other, refusal) {
-            tracing::warn!(node = other, "refused node {other}: {refusal}");
+            match refusal {
+                // It passes after a restart. Otherwise the node ends, and says why.
+                Refusal::Duplicate { .. } => tracing::info!(node = other, "refused node {other}: {refusal}"),
+                _ => tracing::warn!(node = other, "refused node {other}: {refusal}"),
+            }
         }
     }
 }

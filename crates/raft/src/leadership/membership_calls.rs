@@ -24,7 +24,7 @@ use crate::{
     leadership::{membership_calls::ready::leading, upgrade::tells},
     queues::Queues,
 };
-use fairhold_types::duration;
+use fairhold_types::{NodeId, duration};
 use openraft::{AsyncRuntime, Instant};
 use std::time::Duration;
 
@@ -89,9 +89,15 @@ pub(crate) async fn change<RT: AsyncRuntime>(
         };
         match result {
             Err(MembershipError::NoLeader) if core.pause(deadline).await => {}
+            // The others have removed this node, and tell it so instead of answering.
+            Err(MembershipError::NoLeader) if removes(&request, core.id) && core.notice.is_removed() => return Ok(()),
             result => return result,
         }
     }
+}
+
+fn removes(request: &MemberRequest, id: NodeId) -> bool {
+    matches!(request, MemberRequest::Remove { node, .. } if *node == id)
 }
 
 /// The members as the leader knows them. Without a reachable leader, as this node knows them.

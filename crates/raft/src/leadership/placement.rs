@@ -5,7 +5,10 @@
 
 use crate::{
     core::{Core, status::lag_of},
-    leadership::{handover, reconciler::view::is_healthy},
+    leadership::{
+        handover,
+        reconciler::view::{Answered, is_healthy},
+    },
 };
 use fairhold_state::membership::Membership;
 use fairhold_types::NodeId;
@@ -72,7 +75,8 @@ fn better_voter<RT: AsyncRuntime>(core: &Core<RT>) -> Option<NodeId> {
     let better = preferred(core.shared.read().membership(), core.id, &voters);
     core.with_metrics(|metrics| {
         let is_able = |node: &NodeId| {
-            is_healthy(core.lease, metrics, *node) && lag_of(metrics, &core.links.losses, *node).is_some_and(|lag| lag <= LAG_MAX)
+            is_healthy(core.lease, metrics, *node, Answered::Lately)
+                && lag_of(metrics, &core.links.losses, *node).is_some_and(|lag| lag <= LAG_MAX)
         };
         better.into_iter().find(is_able)
     })

@@ -13,14 +13,18 @@ use crate::{
         placement::Placer,
         reconciler::{
             plan::{Phase, Step},
-            view::Sight,
+            view::{Answered, Sight},
         },
     },
     queues::Queues,
 };
 use fairhold_types::{Incarnation, NodeId};
 use openraft::{AsyncRuntime, Instant};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Pause between two looks while something is pending.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
@@ -111,7 +115,8 @@ impl<'c, RT: AsyncRuntime> Reconciler<'c, RT> {
         let now = RT::Instant::now();
         let close_behind = &mut self.close_behind;
         let abandoned = self.joint_since.is_some_and(|since| since + ABANDONED_AFTER <= now);
-        let sight = view::look(core, membership, abandoned, |node, is_close| has_caught_up(close_behind, node, is_close, now));
+        let has_caught_up = |node, is_close| has_caught_up(close_behind, node, is_close, now);
+        let mut sight = view::look(core, membership, abandoned, Answered::Lately, has_caught_up);
         self.joint_since = match sight.view.phase {
             Phase::Joint { .. } => self.joint_since.or(Some(now)),
             Phase::Uncommitted => self.joint_since,
@@ -122,6 +127,14 @@ impl<'c, RT: AsyncRuntime> Reconciler<'c, RT> {
             self.placer.look(core).await;
             return BUSY_PAUSE;
         };
+        if step.depends_on_votes(&sight.view) {
+            let answered = view::ask(core, step.new_voter()).await;
+            let caught_up: BTreeSet<NodeId> = sight.view.caught_up().collect();
+            sight = view::look(core, membership, abandoned, answered, |node, is_close| is_close && caught_up.contains(&node));
+            if plan::next_step(&sight.view) != Some(step) {
+                return BUSY_PAUSE;
+            }
+        }
         if self.failed.as_ref().is_none_or(|(failed, _)| *failed != step) {
             log_step(step, false);
         }

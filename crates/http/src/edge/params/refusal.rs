@@ -19,7 +19,7 @@ const REQUIRED: &[(&str, &str)] = &[
     ("lock", "expected the lock's name"),
     ("locks", "expected a list of objects, in a JSON body"),
     ("session", "expected the id of the session to own it"),
-    ("to", "expected the node that is to lead, as in {\"to\":2}"),
+    ("to", "expected a number, as in {\"to\":2}"),
     ("token", "expected the fencing token to check"),
     ("value", "expected the text to proclaim"),
 ];

@@ -7,7 +7,10 @@ use crate::{
         types::Member,
     },
     leadership::{
-        membership_calls::member_request::{Request, require_member},
+        membership_calls::{
+            changes::require_health,
+            member_request::{Request, require_member},
+        },
         reconciler::view::Sight,
     },
 };
@@ -44,11 +47,15 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         let member = require_member(&sight, node)?;
         if url.is_some() || peer.is_some() {
             self.check_unused(&sight, node, url.as_deref(), peer.as_deref())?;
-            if let Some(peer) = &peer {
-                self.check_answering(node, member, peer, force).await?;
-            }
+            let answers = match &peer {
+                Some(peer) => self.answers_at(node, member, peer, force).await?,
+                None => true,
+            };
             self.change_members(node, |sight| {
                 let known = require_member(sight, node)?;
+                if !answers {
+                    require_health(sight.view.health_without(node))?;
+                }
                 let mut member = known.clone();
                 member.url = url.clone().unwrap_or(member.url);
                 member.address = peer.clone().unwrap_or(member.address);
@@ -78,16 +85,16 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     }
 
     /// Greets a member at its new address, until it answers or the deadline is near: it may be starting. No other
-    /// node may answer there.
-    async fn check_answering(&self, node: NodeId, member: &Member, peer: &str, force: bool) -> Result<(), MembershipError> {
+    /// node may answer there. `false` only with `force`, if nobody answers.
+    async fn answers_at(&self, node: NodeId, member: &Member, peer: &str, force: bool) -> Result<bool, MembershipError> {
         let target = Target { id: node, address: peer.to_owned(), incarnation: Some(member.incarnation) };
         let limit = GREETING_LIMIT * self.core.time_scale;
         loop {
             let found = match RT::timeout(limit, self.core.links.peer.greet(&target)).await {
-                Ok(Ok(found)) if (found.id, found.incarnation) == (node, member.incarnation) => return Ok(()),
+                Ok(Ok(found)) if (found.id, found.incarnation) == (node, member.incarnation) => return Ok(true),
                 Ok(Ok(introduction)) => Some(introduction.id),
                 Ok(Err(PeerError::Refused(refusal))) => found_by(&refusal),
-                Ok(Err(PeerError::Unreachable(_) | PeerError::Lost(_))) | Err(_) if force => return Ok(()),
+                Ok(Err(PeerError::Unreachable(_) | PeerError::Lost(_))) | Err(_) if force => return Ok(false),
                 Ok(Err(PeerError::Unreachable(_) | PeerError::Lost(_))) | Err(_) => {
                     if RT::Instant::now() + GREETING_PAUSE + limit >= self.deadline {
                         return Err(MembershipError::NotAnswering { address: peer.to_owned() });

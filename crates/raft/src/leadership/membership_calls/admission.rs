@@ -12,7 +12,7 @@ use crate::{
         membership_calls::ready::{allows_membership, leading},
         reconciler::{
             plan::View,
-            view::{Sight, look},
+            view::{Answered, Sight, look},
         },
     },
     queues::Queues,
@@ -53,6 +53,20 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     deadline: RT::Instant,
 ) -> Result<Joined, JoinRefusal> {
     let leadership = leading(core, queues, deadline).await.ok_or(JoinRefusal::NoLeader)?;
+    // The limits count what was admitted before, so the next decision waits until this one is applied.
+    let one_at_a_time = RT::timeout_at(deadline, core.admissions.lock()).await.map_err(|_| JoinRefusal::NoLeader)?;
+    let admitted = serve_alone(core, queues, leadership, request, deadline).await;
+    drop(one_at_a_time);
+    admitted
+}
+
+async fn serve_alone<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    queues: &Queues,
+    leadership: Leadership,
+    request: JoinRequest,
+    deadline: RT::Instant,
+) -> Result<Joined, JoinRefusal> {
     let state = core.shared.read().clone();
     let version = state.cluster_version();
     let cluster = state.cluster().ok_or(JoinRefusal::NoLeader)?;
@@ -64,7 +78,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     }
     let request = with_plain_addresses(request)?;
     let membership = state.membership();
-    let sight = look(core, membership, false, |_, is_close| is_close);
+    let sight = look(core, membership, false, Answered::Lately, |_, is_close| is_close);
     let admission = Admission {
         view: &sight.view,
         nodes: sight.nodes.iter().map(|(id, member)| (*id, core.addresses.of(*id, member))).collect(),

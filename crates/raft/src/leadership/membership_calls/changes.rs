@@ -75,6 +75,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
                 return Err(in_progress(format!("node {new} is replacing node {node}")));
             }
             if sight.view.voters.contains(&node) {
+                let sight = self.sight_of_the_answering(node).await;
                 let mut voters = sight.view.voters.clone();
                 voters.retain(|voter| *voter != node && !sight.view.removals.contains(voter));
                 check_remaining(&sight, &voters, node)?;
@@ -132,7 +133,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             }
             let mut voters = view.voters.clone();
             voters.insert(node);
-            require_health(view.health(&voters))?;
+            require_health(view.health_on_the_way_to(&voters))?;
             Ok(Some(ChangeMembers::AddVoterIds(BTreeSet::from([node]))))
         })
         .await
@@ -160,7 +161,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
 
     /// The leader itself is to lose its vote: it hands over, and the next leader makes the change.
     async fn step_down(&self, node: NodeId) -> Result<(), MembershipError> {
-        let sight = self.sight();
+        let sight = self.sight_of_the_answering(node).await;
         let mut voters = sight.view.voters.clone();
         voters.remove(&node);
         check_remaining(&sight, &voters, node)?;
@@ -179,10 +180,10 @@ fn check_remaining(sight: &Sight, voters: &BTreeSet<NodeId>, node: NodeId) -> Re
     if voters.is_empty() {
         return Err(MembershipError::LastVoter { node });
     }
-    require_health(sight.view.health(voters))
+    require_health(sight.view.health_on_the_way_to(voters))
 }
 
-fn require_health(health: Health) -> Result<(), MembershipError> {
+pub(super) fn require_health(health: Health) -> Result<(), MembershipError> {
     let Health { voters, healthy, needed } = health;
     if health.is_enough() { Ok(()) } else { Err(MembershipError::WouldLoseQuorum { voters, healthy, needed }) }
 }

@@ -6,7 +6,7 @@ use crate::{
     leadership::reconciler::{
         plan::Phase,
         steps::{self, Changes, StepError},
-        view::{Sight, look},
+        view::{Answered, Sight, ask, look},
     },
     queues::Queues,
 };
@@ -28,8 +28,17 @@ pub(super) struct Request<'c, RT: AsyncRuntime> {
 
 impl<RT: AsyncRuntime> Request<'_, RT> {
     pub(super) fn sight(&self) -> Sight {
+        self.sight_with(Answered::Lately)
+    }
+
+    /// Like `sight`, after a question to the voters and this node: only those that answer it count as healthy.
+    pub(super) async fn sight_of_the_answering(&self, node: NodeId) -> Sight {
+        self.sight_with(ask(self.core, [node]).await)
+    }
+
+    fn sight_with(&self, answered: Answered<RT::Instant>) -> Sight {
         let state = self.core.shared.read().clone();
-        look(self.core, state.membership(), false, |_, is_close| is_close)
+        look(self.core, state.membership(), false, answered, |_, is_close| is_close)
     }
 
     /// Makes a change of Raft's membership that `decide` chooses, once no other change is in progress. `None` if
@@ -45,7 +54,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             if self.core.leadership() != Some(self.leadership) {
                 return Err(MembershipError::NoLeader);
             }
-            let sight = self.sight();
+            let sight = self.sight_of_the_answering(node).await;
             require_member(&sight, node)?;
             if let Some(other) = other_change(&sight, node) {
                 return Err(in_progress(other));

@@ -8,7 +8,7 @@ use crate::{
     },
     leadership::reconciler::{
         plan::{self, View},
-        view::look,
+        view::{Answered, look},
     },
 };
 use fairhold_state::membership::{Join, Membership};
@@ -20,7 +20,7 @@ pub(crate) fn own_view<RT: AsyncRuntime>(core: &Core<RT>) -> MembersView {
     let state = core.shared.read().clone();
     let membership = state.membership();
     let leads = core.leadership().is_some();
-    let sight = look(core, membership, false, |_, is_close| is_close);
+    let sight = look(core, membership, false, Answered::Lately, |_, is_close| is_close);
     let status = core.status();
     let is_joint = core.with_metrics(|metrics| metrics.membership_config.membership().get_joint_config().len() > 1);
     let view = leads.then_some(&sight.view);

@@ -119,6 +119,30 @@ impl Health {
     }
 }
 
+impl Step {
+    /// Whether a member that does not answer could make the cluster unable to decide after this step.
+    pub(crate) fn depends_on_votes(self, view: &View) -> bool {
+        match self {
+            Step::Promote { .. } | Step::Replace { .. } | Step::HandOver { .. } => true,
+            Step::RemoveMember { node } => view.voters.contains(&node),
+            Step::FlattenJoint | Step::AddLearner { .. } | Step::Settle { .. } | Step::RecordRemoval { .. } => false,
+        }
+    }
+
+    /// The learner that gets a vote.
+    pub(crate) fn new_voter(self) -> Option<NodeId> {
+        match self {
+            Step::Promote { node } | Step::Replace { new: node, .. } => Some(node),
+            Step::RemoveMember { .. }
+            | Step::HandOver { .. }
+            | Step::FlattenJoint
+            | Step::AddLearner { .. }
+            | Step::Settle { .. }
+            | Step::RecordRemoval { .. } => None,
+        }
+    }
+}
+
 impl View {
     /// Whether a node is a member.
     pub(crate) fn is_member(&self, node: NodeId) -> bool {
@@ -130,11 +154,30 @@ impl View {
         self.seen.get(&node).copied().unwrap_or_default()
     }
 
+    /// The learners that have been close behind for some time.
+    pub(crate) fn caught_up(&self) -> impl Iterator<Item = NodeId> {
+        self.seen.iter().filter(|(_, seen)| seen.caught_up).map(|(id, _)| *id)
+    }
+
     /// How healthy the cluster would be with these voters.
     pub(crate) fn health(&self, voters: &BTreeSet<NodeId>) -> Health {
         let healthy = voters.iter().filter(|voter| self.seen(**voter).healthy).count() as u64;
         let voters = voters.len() as u64;
         Health { voters, healthy, needed: voters / 2 + 1 }
+    }
+
+    /// How healthy the cluster would be while these voters take over, and after it: until then, the present ones decide
+    /// too. The worse of both.
+    pub(crate) fn health_on_the_way_to(&self, next: &BTreeSet<NodeId>) -> Health {
+        let (now, then) = (self.health(&self.voters), self.health(next));
+        if now.is_enough() { then } else { now }
+    }
+
+    /// How healthy the voters are if one of them cannot be reached.
+    pub(crate) fn health_without(&self, node: NodeId) -> Health {
+        let health = self.health(&self.voters);
+        let is_lost = self.voters.contains(&node) && self.seen(node).healthy;
+        Health { healthy: health.healthy - u64::from(is_lost), ..health }
     }
 
     /// The voter that is most likely to take over from this node.
@@ -177,7 +220,7 @@ fn leave(view: &View, node: NodeId) -> Verdict {
     if voters.is_empty() {
         return Err(format!("node {node} is the last voter"));
     }
-    view.health(&voters).require()?;
+    view.health_on_the_way_to(&voters).require()?;
     if node == view.leader { hand_over(view) } else { Ok(Step::RemoveMember { node }) }
 }
 
@@ -215,7 +258,7 @@ fn become_voter(view: &View, node: NodeId, replaces: Option<NodeId>) -> Verdict 
     if let Some(old) = old {
         voters.remove(&old);
     }
-    view.health(&voters).require()?;
+    view.health_on_the_way_to(&voters).require()?;
     match old {
         // No other voter could take over yet: the new one gets its vote first.
         Some(old) if old == view.leader && view.voters.len() == 1 => Ok(Step::Promote { node }),

@@ -7,13 +7,13 @@ use crate::{
     },
     core::{
         Core,
-        status::{lag_of_some_log, silent_for},
+        status::{acknowledged_at, lag_of_some_log, silent_for},
     },
     leadership::reconciler::plan::{PendingJoin, Phase, Seen, View},
 };
 use fairhold_state::membership::Membership;
 use fairhold_types::NodeId;
-use openraft::{AsyncRuntime, RaftMetrics};
+use openraft::{AsyncRuntime, Instant, RaftMetrics};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -38,14 +38,41 @@ impl Sight {
     }
 }
 
+/// Which members count as healthy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Answered<I> {
+    /// Those that have answered within the last leases. Enough to show, and to decide what to try.
+    Lately,
+    /// Those that have answered a question that the leader asked then, or later. A member that died a moment ago does
+    /// not count, so a change of the voters does not depend on it.
+    Since(I),
+}
+
+/// Asks all members, and waits until each voter and each of `others` has answered, at most for a lease: whatever lives
+/// answers by then.
+pub(crate) async fn ask<RT: AsyncRuntime>(core: &Core<RT>, others: impl IntoIterator<Item = NodeId>) -> Answered<RT::Instant> {
+    let others: Vec<NodeId> = others.into_iter().collect();
+    let asked_at = RT::Instant::now();
+    let answered = core.until_any_metrics(|metrics| {
+        let voters = metrics.membership_config.voter_ids();
+        let has_answered = |id| is_healthy(core.lease, metrics, id, Answered::Since(asked_at));
+        voters.chain(others.iter().copied()).all(has_answered).then_some(())
+    });
+    // If Raft has stopped, the caller finds out.
+    drop(core.raft.trigger().heartbeat().await);
+    drop(RT::timeout(core.lease, answered).await);
+    Answered::Since(asked_at)
+}
+
 /// Looks around. `has_caught_up` gets each learner, and whether it is close behind now.
 pub(crate) fn look<RT: AsyncRuntime>(
     core: &Core<RT>,
     membership: &Membership,
     abandoned: bool,
+    answered: Answered<RT::Instant>,
     mut has_caught_up: impl FnMut(NodeId, bool) -> bool,
 ) -> Sight {
-    let mut sight = core.with_metrics(|metrics| sight(core, metrics, membership, abandoned));
+    let mut sight = core.with_metrics(|metrics| sight(core, metrics, membership, abandoned, answered));
     for learner in &sight.view.learners {
         if let Some(seen) = sight.view.seen.get_mut(learner) {
             seen.caught_up = has_caught_up(*learner, seen.is_close());
@@ -54,7 +81,13 @@ pub(crate) fn look<RT: AsyncRuntime>(
     sight
 }
 
-fn sight<RT: AsyncRuntime>(core: &Core<RT>, metrics: &RaftMetrics<Types<RT>>, membership: &Membership, abandoned: bool) -> Sight {
+fn sight<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    metrics: &RaftMetrics<Types<RT>>,
+    membership: &Membership,
+    abandoned: bool,
+    answered: Answered<RT::Instant>,
+) -> Sight {
     let members = metrics.membership_config.membership();
     let configs = members.get_joint_config();
     let voters: BTreeSet<NodeId> = configs.last().cloned().unwrap_or_default();
@@ -69,7 +102,7 @@ fn sight<RT: AsyncRuntime>(core: &Core<RT>, metrics: &RaftMetrics<Types<RT>>, me
         Phase::Uniform
     };
     let seen = nodes.keys().map(|id| {
-        let healthy = is_healthy(core.lease, metrics, *id);
+        let healthy = is_healthy(core.lease, metrics, *id, answered);
         (*id, Seen { healthy, lag: lag_of_some_log(metrics, &core.links.losses, *id), caught_up: false })
     });
     let joins = membership.joins().map(|(node, join)| {
@@ -89,6 +122,15 @@ fn sight<RT: AsyncRuntime>(core: &Core<RT>, metrics: &RaftMetrics<Types<RT>>, me
 }
 
 /// Whether a member answers this leader. The leader itself always does.
-pub(crate) fn is_healthy<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> bool {
-    id == metrics.id || silent_for(metrics, id).is_some_and(|silent| silent <= lease * HEALTHY_LEASES)
+pub(crate) fn is_healthy<RT: AsyncRuntime>(
+    lease: Duration,
+    metrics: &RaftMetrics<Types<RT>>,
+    id: NodeId,
+    answered: Answered<RT::Instant>,
+) -> bool {
+    id == metrics.id
+        || match answered {
+            Answered::Lately => silent_for(metrics, id).is_some_and(|silent| silent <= lease * HEALTHY_LEASES),
+            Answered::Since(asked_at) => acknowledged_at(metrics, id).is_some_and(|at| at >= asked_at),
+        }
 }

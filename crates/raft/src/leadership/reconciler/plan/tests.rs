@@ -86,7 +86,7 @@ fn a_dead_voter_is_replaced_in_one_change_and_its_removal_is_recorded() {
     let recorded = dead(&[1, 3, 4], &[]).with_replaced_recorded();
     assert_eq!(next_step(&recorded), Some(Step::Settle { node: 4 }));
     let two_down = dead(&[1, 2, 3], &[4]).with_seen(3, DOWN).with_seen(4, UP);
-    assert_eq!(next_step(&two_down), Some(Step::Replace { new: 4, old: 2 }), "nodes 1 and 4 of 1, 3 and 4 are healthy");
+    assert_eq!(next_step(&two_down), None, "nodes 1 and 4 of 1, 3 and 4 are healthy, but only node 1 of 1, 2 and 3");
     let half_of_five = view(&[1, 2, 3, 4, 5], &[6]).with_join(6, MemberRole::Voter, Some(2));
     let half_of_five = half_of_five.with_seen(3, DOWN).with_seen(4, DOWN).with_seen(5, DOWN);
     assert_eq!(next_step(&half_of_five), None);
@@ -132,6 +132,10 @@ fn a_member_is_removed_only_if_a_majority_of_the_others_is_healthy() {
     assert_eq!(next_step(&other_down), None);
     assert_eq!(other_down.health(&BTreeSet::from([1, 2])), Health { voters: 2, healthy: 1, needed: 2 });
     assert!(removal(&other_down, 3).unwrap_err().contains("only 1 of 2 voters"));
+    assert_eq!(other_down.health_on_the_way_to(&BTreeSet::from([1, 2])), Health { voters: 2, healthy: 1, needed: 2 });
+    let both_down = other_down.clone().with_seen(3, DOWN);
+    let alone = BTreeSet::from([1]);
+    assert_eq!(both_down.health_on_the_way_to(&alone), Health { voters: 3, healthy: 1, needed: 2 }, "they decide until then");
     assert_eq!(removal(&view(&[1], &[]).with_removal(1), 1), Err("node 1 is the last voter".to_owned()));
     assert_eq!(next_step(&view(&[1, 2], &[5]).with_removal(5)), Some(Step::RemoveMember { node: 5 }));
     assert_eq!(next_step(&view(&[1, 2], &[]).with_removal(5)), Some(Step::RecordRemoval { node: 5 }));
@@ -158,4 +162,25 @@ fn nothing_begins_before_the_last_change_has_ended() {
     assert_eq!(next_step(&joining().in_phase(Phase::Uncommitted)), None);
     assert_eq!(next_step(&joining().in_phase(Phase::Joint { abandoned: false })), None);
     assert_eq!(next_step(&joining().in_phase(Phase::Joint { abandoned: true })), Some(Step::FlattenJoint));
+}
+
+#[test]
+fn a_voter_that_cannot_be_reached_does_not_count() {
+    let all = view(&[1, 2, 3], &[4]);
+    assert_eq!(all.health_without(2), Health { voters: 3, healthy: 2, needed: 2 });
+    assert_eq!(all.health_without(4), Health { voters: 3, healthy: 3, needed: 2 }, "a learner does not vote");
+    let down = all.with_seen(3, DOWN);
+    assert!(down.health_without(3).is_enough() && !down.health_without(2).is_enough());
+}
+
+#[test]
+fn only_steps_that_move_votes_ask_the_voters_again() {
+    let three = view(&[1, 2, 3], &[4]);
+    for step in [Step::Promote { node: 4 }, Step::Replace { new: 4, old: 2 }, Step::HandOver { to: 2 }] {
+        assert!(step.depends_on_votes(&three), "{step:?}");
+    }
+    assert!(Step::RemoveMember { node: 2 }.depends_on_votes(&three));
+    for step in [Step::RemoveMember { node: 4 }, Step::AddLearner { node: 5 }, Step::Settle { node: 4 }, Step::FlattenJoint] {
+        assert!(!step.depends_on_votes(&three), "{step:?}");
+    }
 }
