@@ -85,7 +85,6 @@ impl Cluster {
         }
     }
 
-    /// Waits until the leader has heard nothing from a node for a second.
     async fn remove(&self, at: NodeId, node: NodeId) -> Result<(), MembershipError> {
         self.node(at).change_member(MemberRequest::Remove { node, by: "tests".to_owned() }, soon()).await
     }
