@@ -122,9 +122,12 @@ fn hidden(name: &str) -> String {
     format!("PUT /v1/nodes/{name} HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nhidden")
 }
 
+/// The bytes of an attack, which hides the given request.
+type Shape = Box<dyn Fn(&str) -> String>;
+
 /// All attacks: each hides a request that writes the node `hidden-WHERE-NUMBER`.
 fn attacks(place: &str) -> Vec<(String, String)> {
-    let mut shapes: Vec<Box<dyn Fn(&str) -> String>> = Vec::new();
+    let mut shapes: Vec<Shape> = Vec::new();
     for headers in HEADERS {
         let head = move |length: usize| {
             let headers = headers.replace(LENGTH, &length.to_string());
