@@ -11,6 +11,8 @@ mod listing;
 mod names;
 #[path = "tidy/source.rs"]
 mod source;
+#[path = "tidy/supply.rs"]
+mod supply;
 
 use cycles::cycles;
 use names::{check_pairs, known_pairs};

@@ -198,6 +198,40 @@ fn honest_clients_do_not_notice_a_crowd_of_slow_and_idle_connections() {
     });
 }
 
+/// Begins a request and never ends it, again and again, all from one address.
+async fn begin_only(address: SocketAddr, trial: Trial) {
+    while !trial.is_over() {
+        if let Ok(mut stream) = connect(address, 0).await {
+            trial.open.fetch_add(1, SeqCst);
+            trial.connected.fetch_add(1, SeqCst);
+            if stream.write_all(b"POST /v1/locks/x?wait=10m HTTP/1.1\r\nHost: x\r\nX-Some").await.is_ok() {
+                let _ended = stay(&mut stream, &trial).await;
+            }
+            trial.open.fetch_sub(1, SeqCst);
+        }
+        // A connection over the limit is closed at once.
+        pass_time(Duration::from_secs(1)).await;
+    }
+}
+
+#[test]
+fn two_thousand_half_requests_from_one_address_do_not_hold_up_honest_clients() {
+    const HALF_REQUESTS: usize = 2_000;
+    raise_files();
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let trial = Trial::default();
+        let address: SocketAddr = cluster.nodes[leader].url.trim_start_matches("http://").parse().expect("an address");
+        let crowd: Vec<_> = (0..HALF_REQUESTS).map(|_| tokio::spawn(begin_only(address, trial.clone()))).collect();
+        eventually("the half requests are there", Duration::from_secs(60), || async {
+            (trial.connected.load(SeqCst) >= HALF_REQUESTS).then_some(())
+        })
+        .await;
+        endure(&format!("{HALF_REQUESTS} half requests from one address at the leader"), &mut cluster, trial, crowd).await;
+    });
+}
+
 /// CRC-32 as in frames and values, bit by bit.
 fn crc32(bytes: &[u8]) -> [u8; 4] {
     let mut crc = u32::MAX;

@@ -375,6 +375,10 @@ connecting, the head of a request within 5 s of its first byte, and the body wit
 two requests a connection may be idle for 120 s, or for 10 s while more than three quarters of all
 connections are in use. A client must read an answer at 1 KiB/s or faster.
 
+If another server could read a request differently, the node answers `400` and closes the
+connection. This applies to a line that ends with a bare LF, to two `Content-Length` headers, to
+`Content-Length` together with `Transfer-Encoding`, and to lengths that are not made of digits.
+
 Texts for people (`owner`, the `name` of a session, `reason` and `meta`) must not contain control
 characters, or characters that are invisible or change the text direction (U+061C, U+200B to U+200F,
 U+2028 to U+202E, U+2060 to U+2069, U+FEFF): `400`.

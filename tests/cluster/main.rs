@@ -78,6 +78,7 @@ mod replace_failpoints;
 mod rolling_restart;
 mod sessions;
 mod silent_streams;
+mod smuggling;
 mod snapshot;
 mod soak;
 mod state_full;

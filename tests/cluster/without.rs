@@ -11,6 +11,7 @@ const NAMES: &[(&str, &str)] = &[
     ("namespaces", "user, PID and mount namespaces (unshare)"),
     ("networks", "network namespaces, which only root can make"),
     ("promtool", "the program promtool of Prometheus"),
+    ("proxies", "the proxies nginx and haproxy"),
     ("tools", "programs by which a process can leave its parents, such as tmux and strace"),
     ("users", "processes of other users, which only root can start"),
 ];
@@ -24,6 +25,7 @@ pub(crate) const MOUNTS: Need = Need("mounts");
 pub(crate) const NAMESPACES: Need = Need("namespaces");
 pub(crate) const NETWORKS: Need = Need("networks");
 pub(crate) const PROMTOOL: Need = Need("promtool");
+pub(crate) const PROXIES: Need = Need("proxies");
 pub(crate) const TOOLS: Need = Need("tools");
 pub(crate) const USERS: Need = Need("users");
 
@@ -88,7 +90,7 @@ fn a_missing_requirement_fails_a_test_unless_it_is_named() {
     assert_eq!(MOUNTS.check(missing(), "users, mounts"), Ok(Err(line.to_owned())));
     let wrong = MOUNTS.check(Ok(7), "mount").expect_err("an unknown name");
     assert!(wrong.contains("names `mount`") && wrong.contains("mounts,namespaces"), "{wrong}");
-    for Need(name) in [BASELINES, MOUNTS, NAMESPACES, NETWORKS, PROMTOOL, TOOLS, USERS] {
+    for Need(name) in [BASELINES, MOUNTS, NAMESPACES, NETWORKS, PROMTOOL, PROXIES, TOOLS, USERS] {
         assert!(NAMES.iter().any(|(known, _)| *known == name), "{name}");
     }
 }

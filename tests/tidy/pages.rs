@@ -22,8 +22,10 @@ fn root() -> PathBuf {
 
 fn pages() -> Vec<Page> {
     let root = root();
-    let mut paths: Vec<PathBuf> =
-        ["README.md", "CONTRIBUTING.md", "bench/README.md", "fuzz/README.md"].iter().map(|path| root.join(path)).collect();
+    let mut paths: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md", "fuzz/README.md"]
+        .iter()
+        .map(|path| root.join(path))
+        .collect();
     paths.extend(files_under(&root.join("docs"), ".md"));
     paths.extend(files_under(&root.join("proto"), ".md"));
     let page = |path: &PathBuf| Page {

@@ -6,6 +6,7 @@
 mod calls;
 mod connection;
 mod context;
+mod framing;
 mod head;
 mod refusal;
 mod spare;
@@ -191,5 +192,7 @@ async fn turn_away(stream: TcpStream, peer: SocketAddr, cluster: ClusterHeader, 
     }
 }
 
+#[cfg(test)]
+mod smuggling_tests;
 #[cfg(test)]
 mod tests;

@@ -25,9 +25,10 @@ pub(super) fn replacement(bare: &[u8], cluster: &ClusterHeader) -> Option<Vec<u8
             ),
         )
         .status(status),
-        StatusCode::BAD_REQUEST => {
-            Problem::bad_request("this is not a valid HTTP/1.1 request: the request line or a header is malformed")
-        }
+        StatusCode::BAD_REQUEST => Problem::bad_request(
+            "this is not a valid HTTP/1.1 request: the request line or a header is malformed, a line does not end with CR \
+                 LF, or the length of the body is given twice",
+        ),
         _ => return None,
     };
     Some(bytes(problem, cluster))

@@ -14,13 +14,13 @@ use tokio::{
 /// Fails a test that would otherwise wait forever.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-struct Server {
+pub(super) struct Server {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     task: tokio::task::JoinHandle<()>,
 }
 
-fn serve(timeouts: Timeouts, router: Router) -> Server {
+pub(super) fn serve(timeouts: Timeouts, router: Router) -> Server {
     serve_at(Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap(), timeouts, router)
 }
 
@@ -35,13 +35,13 @@ async fn in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(TEST_TIMEOUT, future).await.expect("the test timed out")
 }
 
-async fn send(server: &Server, text: &str) -> TcpStream {
+pub(super) async fn send(server: &Server, text: &str) -> TcpStream {
     let mut client = TcpStream::connect(server.address).await.unwrap();
     client.write_all(text.as_bytes()).await.unwrap();
     client
 }
 
-async fn read_all(client: &mut TcpStream) -> String {
+pub(super) async fn read_all(client: &mut TcpStream) -> String {
     let mut text = Vec::new();
     in_time(client.read_to_end(&mut text)).await.unwrap();
     String::from_utf8(text).unwrap()
@@ -267,38 +267,6 @@ async fn a_late_address_gets_a_slot_from_the_address_with_the_most() {
         assert_eq!(read_all(&mut first[number]).await, "", "{number}");
     }
     assert!(first[36].try_read(&mut [0; 1]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
-}
-
-#[tokio::test]
-async fn an_ambiguous_request_head_is_refused_and_its_connection_closed() {
-    let server = serve(TIMEOUTS, Router::new().route("/", axum::routing::any(|body: String| async move { body })));
-    for (head, status) in [
-        ("GET / HTTP/1.1\r\nHost: x", 200),
-        ("GET / HTTP/1.1\r\nHost:", 200),
-        ("GET / HTTP/1.0", 200),
-        ("GET / HTTP/1.1", 400),
-        ("GET / HTTP/1.1\r\nHost: x\r\nHost: x", 400),
-        ("GET / HTTP/1.0\r\nHost: x\r\nHost: y", 400),
-        ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked", 200),
-        ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, chunked", 501),
-        ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity, chunked", 501),
-        ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: ,chunked", 501),
-        ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: x\r\nTransfer-Encoding: chunked", 501),
-        ("POST / HTTP/1.1\r\nHost: x\r\nExpect: foo", 417),
-        ("GET / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue", 200),
-        ("CONNECT x:1 HTTP/1.1\r\nHost: x:1", 405),
-    ] {
-        let body = if head.contains("ncoding") { "0\r\n\r\n" } else { "" };
-        let next = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        let answers = read_all(&mut send(&server, &format!("{head}\r\n\r\n{body}{next}")).await).await;
-        assert!(
-            answers.starts_with(&format!("HTTP/1.1 {status} ")) || answers.starts_with(&format!("HTTP/1.0 {status} ")),
-            "{head}: {answers}"
-        );
-        assert_eq!(answers.contains("\"code\":"), status >= 400, "{head}: {answers}");
-        let next_answered = status == 200 && !head.contains("HTTP/1.0");
-        assert_eq!(answers.matches("date: ").count(), 1 + usize::from(next_answered), "{head}: {answers}");
-    }
 }
 
 #[tokio::test]

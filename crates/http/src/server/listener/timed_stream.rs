@@ -4,7 +4,7 @@
 //! hyper has a single timeout for a head and the idle time before it, too long for one or too short for the other. It
 //! has none for answers.
 
-use super::{calls::ConnectionCalls, context::ConnectionContext, refusal};
+use super::{calls::ConnectionCalls, context::ConnectionContext, framing::Framing, refusal};
 use socket2::SockRef;
 use std::{
     future::Future,
@@ -29,6 +29,8 @@ pub(super) struct TimedStream {
     stream: Arc<TcpStream>,
     context: ConnectionContext,
     calls: Arc<ConnectionCalls>,
+    /// Looks at each byte before hyper does.
+    framing: Framing,
     /// The current deadline for reading.
     reading: ReadDeadline,
     /// The number of requests started when `reading` was set.
@@ -55,7 +57,8 @@ impl TimedStream {
         // A client that has just connected has something to send.
         let reading = ReadDeadline::Idle { until: Instant::now() + context.timeouts.first };
         let (read_alarm, write_alarm) = (None, None);
-        TimedStream { stream, context, calls, reading, started_before: 0, read_alarm, write_alarm, bytes_taken: 0 }
+        let framing = Framing::default();
+        TimedStream { stream, context, calls, framing, reading, started_before: 0, read_alarm, write_alarm, bytes_taken: 0 }
     }
 
     /// Whether a request runs or its answer is being written. Reading then has no deadline; afterwards the idle time starts.
@@ -154,6 +157,7 @@ impl AsyncRead for TimedStream {
         let busy = timed.is_busy();
         let before = buffer.filled().len();
         let read = poll_read(&timed.stream, &timed.calls, cx, buffer);
+        timed.framing.follow(&mut buffer.filled_mut()[before..]);
         let arrived = buffer.filled().len() - before;
         timed.context.metrics.received(arrived);
         if let Poll::Ready(Err(error)) = &read {
