@@ -375,6 +375,13 @@ connecting, the head of a request within 5 s of its first byte, and the body wit
 two requests a connection may be idle for 120 s, or for 10 s while more than three quarters of all
 connections are in use. A client must read an answer at 1 KiB/s or faster.
 
+With TLS, a handshake must be complete within 5 s. A node runs 64 handshakes at a time for each
+processor, and one address may have half of them. Further ones wait for up to 10 s, and are closed
+then. A connection beyond the limits on connections is closed without an answer, because a client
+with TLS cannot read a plain one. Beside the memory in the table below, a connection with TLS may
+have 32 KiB of encrypted bytes that wait for its socket, and a record of 18 KiB that has not arrived
+whole. The plain port of `--listen-plain` shares the limits with the port with TLS.
+
 Texts for people (`owner`, the `name` of a session, `reason` and `meta`) must not contain control
 characters, or characters that are invisible or change the text direction (U+061C, U+200B to U+200F,
 U+2028 to U+202E, U+2060 to U+2069, U+FEFF): `400`.
