@@ -124,7 +124,7 @@ fn the_exit_code_of_each_command_tells_the_kind_of_failure() {
         let cluster = Cluster::start().await;
         assert!(output_of(&at(&cluster, 0, &["node", "get", "/nothing"]).await, 1).contains("no_node"));
         assert!(output_of(&at(&cluster, 0, &["locks", "ls", "--bogus"]).await, 2).contains("--bogus"));
-        assert!(output_of(&run(&["locks", "ls", "-e", "https://a:1"]).await, 2).contains("http://HOST:PORT"));
+        assert!(output_of(&run(&["locks", "ls", "-e", "ftp://a:1"]).await, 2).contains("http://HOST:PORT"));
         let nobody = format!("http://127.0.0.1:{}", free_port());
         output_of(&run(&["watch", "-e", &nobody, "--timeout", "300ms"]).await, 69);
         let lists: [&[&str]; 4] = [&["locks", "ls"], &["sessions", "ls"], &["node", "ls"], &["cluster", "status"]];

@@ -1,5 +1,6 @@
 //! The configuration of `serve`: flag, environment, file, default, in this order, resolved once into plain values.
 
+pub(crate) mod client_tls;
 pub(crate) mod error;
 mod file;
 pub(crate) mod peer_tls;
@@ -10,8 +11,10 @@ use crate::{
     serve::{args::ServeArgs, memory},
     telemetry,
 };
+use client_tls::{ClientTlsConfig, ClientTlsInput};
 use error::ConfigError;
 use fairhold_http::Limits;
+use fairhold_trust::client_port::TlsVersion;
 use fairhold_types::{
     Timing, duration,
     limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
@@ -45,6 +48,8 @@ pub(crate) struct ServeConfig {
     pub(crate) data: PathBuf,
     /// The address at which it listens for clients.
     pub(crate) listen: String,
+    /// TLS of that address, if it has a certificate.
+    pub(crate) client_tls: Option<ClientTlsConfig>,
     /// The address at which it listens for the other nodes.
     pub(crate) peer_listen: String,
     /// The separate address for `/livez`, `/readyz` and `/metrics`.
@@ -96,6 +101,7 @@ impl ServeConfig {
     /// The same with these memory budgets.
     fn resolve_within(plan: MemoryPlan, mut args: ServeArgs) -> Result<ServeConfig, ConfigError> {
         let mut file = args.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
+        let client_tls = client_tls_input(&mut args, &mut file)?.resolve()?;
         let peer_tls = peer_tls_input(&mut args, &mut file).resolve()?;
         let no_data = ConfigError::Missing { name: "data", form: "DIR", variable: "FAIRHOLD_DATA" };
         let data = args.data.or(file.data).ok_or(no_data)?;
@@ -149,6 +155,7 @@ impl ServeConfig {
             from_directory,
             data,
             listen,
+            client_tls,
             peer_listen,
             listen_status,
             allowed_hosts,
@@ -166,9 +173,34 @@ impl ServeConfig {
     }
 }
 
+impl ServeConfig {
+    /// Whether this node has certificates, for clients or for the other nodes.
+    pub(crate) fn has_certificate(&self) -> bool {
+        self.client_tls.is_some() || self.peer_tls.is_some()
+    }
+}
+
+/// The version of TLS in the file.
+fn tls_version(text: &str) -> Result<TlsVersion, ConfigError> {
+    text.parse().map_err(|error| ConfigError::TlsMin { text: text.to_owned(), error })
+}
+
 /// Whether this is a host name without scheme, port and path.
 fn is_host(host: &str) -> bool {
     !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+}
+
+/// Takes what the configuration says about TLS of the port for clients.
+fn client_tls_input(args: &mut ServeArgs, file: &mut FileConfig) -> Result<ClientTlsInput, ConfigError> {
+    let in_file = file.tls_min.take().map(|text| tls_version(&text)).transpose()?;
+    let listen_plain = args.listen_plain.take().or(file.listen_plain.take());
+    Ok(ClientTlsInput {
+        cert: args.cert.take().or(file.cert.take()),
+        key: args.key.take().or(file.key.take()),
+        client_ca: args.client_ca.take().or(file.client_ca.take()),
+        tls_min: args.tls_min.or(in_file),
+        listen_plain: listen_plain.map(|given| address("listen-plain", Some(given), "")).transpose()?,
+    })
 }
 
 /// Takes what the configuration says about TLS between nodes.

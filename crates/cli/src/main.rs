@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let args = Args::try_parse().unwrap_or_else(|error| advice::with_tip(error, &words).exit());
     match args.command {
-        Command::Serve(args) => match ServeConfig::resolve(args) {
+        Command::Serve(args) => match ServeConfig::resolve(*args) {
             Ok(config) => serve::main(config),
             Err(error) => exit::with_error(error.exit_code(), &error),
         },

@@ -59,8 +59,9 @@ pub(super) async fn view(api: &Api) -> Result<MembersView, Failure> {
 pub(super) async fn list(api: &Api, with_removed: bool, args: &RemoteArgs) -> Result<(), Failure> {
     let requested = args.output;
     let until = Instant::now() + api.timeout();
+    let client = crate::local_http::probe_client(&args.connect, PROBE_TIMEOUT.min(api.timeout()))?;
     let seen = loop {
-        let seen = ClusterProbe::brief(&args.connect.endpoint, PROBE_TIMEOUT.min(api.timeout())).await;
+        let seen = ClusterProbe::brief(&client, &args.connect.endpoint).await;
         if !seen.nodes().is_empty() || Instant::now() >= until {
             break seen;
         }

@@ -5,7 +5,7 @@ use crate::{
     member::{AddressFault, AdvertiseError, MemberError},
 };
 use fairhold_storage::data_dir::DataDirError;
-use fairhold_trust::name::ParseNameError;
+use fairhold_trust::{client_port::ParseTlsVersionError, name::ParseNameError};
 use fairhold_types::{
     NodeId, duration,
     limits::{EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
@@ -78,6 +78,27 @@ pub(crate) enum ConfigError {
     /// An invalid listen address.
     #[error("--{name}: {fault}")]
     Listen { name: &'static str, fault: AddressFault },
+    /// A certificate without its key, or a key without its certificate.
+    #[error("--{given} is given without --{missing}: pass both --cert and --key, the files of a certificate and of its key")]
+    CertOrKey {
+        /// The option that is given.
+        given: &'static str,
+        /// The option that is missing.
+        missing: &'static str,
+    },
+    /// An option for TLS without a certificate.
+    #[error("--{name} needs --cert and --key: without a certificate, clients connect to this node without TLS")]
+    NeedsCert {
+        /// The option.
+        name: &'static str,
+    },
+    /// A version of TLS in the file that does not exist.
+    #[error("tls-min in the configuration file: `{text}`: {error}")]
+    TlsMin {
+        text: String,
+        /// What is valid.
+        error: ParseTlsVersionError,
+    },
     /// Other machines can reach the peer port, and there is no key.
     #[error(
         "other machines can reach --peer-listen {address}, and without a key anyone who reaches it can do anything \
@@ -160,6 +181,9 @@ impl ConfigError {
             | ConfigError::MemberAndJoin
             | ConfigError::IdAndJoin { .. }
             | ConfigError::Listen { .. }
+            | ConfigError::CertOrKey { .. }
+            | ConfigError::NeedsCert { .. }
+            | ConfigError::TlsMin { .. }
             | ConfigError::NoPeerKey { .. }
             | ConfigError::KeyAndInsecure
             | ConfigError::PeerTlsIncomplete { .. }

@@ -119,8 +119,9 @@ fn an_unknown_key_in_the_file_is_refused_with_a_suggestion() {
         ("peer", "did you mean `peer-listen`?"),
         (
             "replication",
-            "the valid keys are id, data, member, join-file, advertise, timing, listen, peer-listen, listen-status, \
-             allowed-host, peer-key-file, peer-cert, peer-key, peer-ca, peer-tls, cluster-name, insecure, connections-max, \
+            "the valid keys are id, data, member, join-file, advertise, timing, listen, listen-plain, cert, key, client-ca, \
+             tls-min, peer-listen, listen-status, allowed-host, peer-key-file, peer-cert, peer-key, peer-ca, peer-tls, \
+             cluster-name, insecure, connections-max, \
              connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file, upgrade",
         ),
     ] {
@@ -365,4 +366,40 @@ fn a_damaged_data_directory_is_not_a_usage_error() {
     assert!(error.to_string().contains("MEMBERS is damaged") && error.exit_code() == 1, "{error}");
     let error = ServeConfig::resolve(ServeArgs { data: None, ..flags() }).unwrap_err();
     assert_eq!(error.exit_code(), 2);
+}
+
+#[test]
+fn a_certificate_needs_its_key_and_the_options_of_tls_need_a_certificate() {
+    let with_pair = || ServeArgs { cert: Some("a.crt".into()), key: Some("a.key".into()), ..flags() };
+    let tls = |args| ServeConfig::resolve(args).unwrap().client_tls;
+    assert_eq!(tls(flags()), None);
+    let resolved = tls(with_pair()).unwrap();
+    assert_eq!((resolved.files.cert, resolved.files.key, resolved.files.ca), ("a.crt".into(), "a.key".into(), None));
+    assert_eq!((resolved.oldest, resolved.listen_plain), (TlsVersion::V1_3, None));
+
+    assert!(complaint(ServeConfig::resolve(ServeArgs { key: None, ..with_pair() })).contains("without --key"));
+    assert!(complaint(ServeConfig::resolve(ServeArgs { cert: None, ..with_pair() })).contains("without --cert"));
+    for (args, name) in [
+        (ServeArgs { client_ca: Some("ca.crt".into()), ..flags() }, "--client-ca"),
+        (ServeArgs { tls_min: Some(TlsVersion::V1_2), ..flags() }, "--tls-min"),
+        (ServeArgs { listen_plain: Some("127.0.0.1:7170".to_owned()), ..flags() }, "--listen-plain"),
+    ] {
+        let text = complaint(ServeConfig::resolve(args));
+        assert!(text.contains(&format!("{name} needs --cert and --key")), "{text}");
+    }
+    let plain = ServeArgs { listen_plain: Some("7170".to_owned()), ..with_pair() };
+    assert!(complaint(ServeConfig::resolve(plain)).starts_with("--listen-plain: `7170` is not a HOST:PORT"));
+}
+
+#[test]
+fn the_configuration_file_can_name_the_certificate() {
+    let file =
+        "cert = \"a.crt\"\nkey = \"a.key\"\nclient-ca = \"ca.crt\"\ntls-min = \"1.2\"\nlisten-plain = \"127.0.0.1:7170\"\n";
+    let tls = with_file(file, flags()).unwrap().client_tls.unwrap();
+    assert_eq!((tls.files.ca, tls.oldest), (Some("ca.crt".into()), TlsVersion::V1_2));
+    assert_eq!(tls.listen_plain.as_deref(), Some("127.0.0.1:7170"));
+    let newest = ServeArgs { tls_min: Some(TlsVersion::V1_3), ..flags() };
+    assert_eq!(with_file(file, newest).unwrap().client_tls.unwrap().oldest, TlsVersion::V1_3);
+    let text = complaint(with_file(&file.replace("1.2", "1.1"), flags()));
+    assert!(text.contains("`1.1`: expected 1.2 or 1.3"), "{text}");
 }

@@ -156,7 +156,7 @@ mod tests {
             let line =
                 std::iter::once("fairhold".into()).chain(plan.serve_args(node, Path::new("/data dir"), Path::new("/a key")));
             let Command::Serve(args) = Args::try_parse_from(line).unwrap().command else { panic!("not serve") };
-            let config = ServeConfig::resolve(args).unwrap();
+            let config = ServeConfig::resolve(*args).unwrap();
             let Start::Known(StartingNode { id, members, source: MemberSource::List, joined: false }) = config.start else {
                 panic!("{:?}", config.start)
             };

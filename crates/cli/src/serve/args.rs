@@ -2,6 +2,7 @@
 
 use crate::config::peer_tls::PeerTlsMode;
 use clap::value_parser;
+use fairhold_trust::client_port::TlsVersion;
 use fairhold_types::{NodeId, Timing, duration};
 use std::{path::PathBuf, time::Duration};
 
@@ -72,6 +73,34 @@ pub(crate) struct ServeArgs {
     /// Listen for clients at this address [default: HOST:PORT of this node's own URL]
     #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_LISTEN")]
     pub(crate) listen: Option<String>,
+
+    /// Show clients this certificate: serve https:// [default: none; http://]
+    ///
+    /// A PEM file with the certificate of this node, and after it those that lead to its authority. Needs --key. The node
+    /// reads the files again every 2 s and after a SIGHUP, and uses what is new for new connections if it works. The URL of this
+    /// node starts with https:// then. SIGHUP does not stop a node with a certificate.
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_CERT")]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// Use the private key in this file for --cert
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_KEY")]
+    pub(crate) key: Option<PathBuf>,
+
+    /// Verify the certificates of clients with the authorities in this file [default: none; not asked for]
+    ///
+    /// A client may do without a certificate. If it shows an expired one, or that of another authority, the node refuses it.
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_CLIENT_CA")]
+    pub(crate) client_ca: Option<PathBuf>,
+
+    /// Accept this version of TLS and newer ones from clients: 1.2 or 1.3 [default: 1.3]
+    #[arg(long, value_name = "VERSION", env = "FAIRHOLD_TLS_MIN")]
+    pub(crate) tls_min: Option<TlsVersion>,
+
+    /// Listen for clients without TLS at this second address [default: none]
+    ///
+    /// For tools on the same machine, such as 127.0.0.1:7170, and for clients that do not use TLS yet. Needs --cert.
+    #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_LISTEN_PLAIN")]
+    pub(crate) listen_plain: Option<String>,
 
     /// Listen for the other nodes at this address [default: this node's own address for nodes]
     #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_PEER_LISTEN")]

@@ -1,13 +1,13 @@
 //! The running node: starts its services in the order of their dependencies, and stops them in order.
 
 use super::{
-    admin_token, allocator, directory,
+    admin_token, allocator,
+    certificates::Certificates,
+    directory,
     error::ServeError,
     free_space, host,
     listeners::{ListenerTask, ended, hosts, listen_for_clients, listen_for_status, stop_requested},
-    memory, peer_key,
-    peer_tls::PeerProtection,
-    process, restart, timing_watch,
+    memory, peer_key, process, restart, timing_watch,
 };
 use crate::{
     config::{
@@ -39,8 +39,8 @@ pub(super) struct Server {
     status: Option<ListenerTask>,
     /// Reload the administrators' token and the peer key when their files change.
     secret_watches: Vec<JoinHandle<()>>,
-    /// Follows the certificate for the other nodes.
-    protection: PeerProtection,
+    /// Follows the files of the certificates.
+    certificates: Certificates,
 }
 
 /// The services on the threads of Raft and of the clock.
@@ -66,11 +66,12 @@ impl Server {
         config: &ServeConfig,
         node: &StartingNode,
         storage: Storage,
-        (admin, keys, protection): (Admin, PeerKeys, PeerProtection),
+        (admin, keys, certificates): (Admin, PeerKeys, Certificates),
         raft: &Handle,
         clock: &Handle,
     ) -> Result<Server, ServeError> {
-        let listener = listen_for_clients(&config.listen).await?.with_limits(config.limits).with_hosts(hosts(config, Some(node)));
+        let listener = listen_for_clients(config, &certificates).await?;
+        let listener = listener.with_limits(config.limits).with_hosts(hosts(config, Some(node)));
         let status = listen_for_status(config, hosts(config, Some(node))).await?;
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
@@ -79,7 +80,7 @@ impl Server {
             config.clone(),
             node.clone(),
             storage,
-            (keys.clone(), protection.security().clone()),
+            (keys.clone(), certificates.peers().clone()),
             clock.clone(),
         );
         let services = raft.spawn(starting).await.map_err(ended)??;
@@ -109,7 +110,7 @@ impl Server {
             timing = %config.timing,
             "listening"
         );
-        Ok(Server { services, http, status, secret_watches, protection })
+        Ok(Server { services, http, status, secret_watches, certificates })
     }
 
     /// Waits for a failure from which the node cannot recover.
@@ -138,7 +139,7 @@ impl Server {
     /// Shuts down in order. First another node becomes the leader: clients that waited here keep their places in the
     /// queue, and find a node that serves them. Then the node writes the answers in flight.
     pub(super) async fn stop(self) {
-        let Server { services, http, status, secret_watches, protection } = self;
+        let Server { services, http, status, secret_watches, certificates } = self;
         let NodeServices { node, replica, peer, peers, directory, free_space, memory, timing, faults: _ } = services;
         node.announce_shutdown();
         replica.transfer_leadership().await;
@@ -157,7 +158,7 @@ impl Server {
         timing.abort();
         directory.abort();
         secret_watches.iter().for_each(JoinHandle::abort);
-        drop(protection);
+        drop(certificates);
     }
 }
 
