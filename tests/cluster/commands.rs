@@ -178,7 +178,8 @@ fn the_configuration_of_a_node_is_shown_with_its_origins_and_checked() {
     run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("fairhold.toml");
-        let text = "data = \"/var/lib/fairhold\"\npeer-key-file = \"peer.key\"\nmember = [\"1=http://a:7171,a:7271\"]\n";
+        let text = "data = \"/var/lib/fairhold\"\npeer-key-file = \"peer.key\"\ninsecure = true\n\
+                    member = [\"1=http://a:7171,a:7271\"]\n";
         fs::write(&file, text).expect("a file");
         let path = file.to_str().expect("text");
         let mut command = Command::new(FAIRHOLD);

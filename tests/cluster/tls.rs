@@ -95,7 +95,7 @@ fn commands_and_curl_use_a_cluster_with_tls() {
         let members = output_of(&secure.run(&["cluster", "members", "-o", "plain"]).await, 0);
         assert!(secure.urls.iter().all(|url| members.contains(url)), "{members}");
         let checked = output_of(&secure.run(&["doctor"]).await, 0);
-        assert!(checked.contains("3 of 3 nodes answer"), "{checked}");
+        assert!(checked.contains("3 of 3 voting nodes answer"), "{checked}");
 
         let (ca, url) = (secure.ca_file(), format!("{}/livez", secure.urls[0]));
         let answer = curl(&["--cacert", &ca, &url]).await;
@@ -158,7 +158,7 @@ fn the_rust_client_uses_tls() {
         let other = CaDirectory::create(&secure.cluster.folder().join("other"), &"prod".parse().expect("a name"), 10);
         drop(other.expect("an authority"));
         let stranger = builder().ca_certificate(secure.cluster.folder().join("other/ca.crt")).build().expect("a client");
-        let error = stranger.lock("db").await.expect_err("an unknown authority");
+        let error = stranger.nodes().put("/x", "1").await.expect_err("an unknown authority");
         assert!(matches!(error, Error::Unavailable { .. }) && error.to_string().contains("--cacert"), "{error}");
         for (built, says) in [
             (builder().ca_certificate("/nowhere/ca.crt").build(), "/nowhere/ca.crt cannot be read"),

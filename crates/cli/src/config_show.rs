@@ -2,8 +2,9 @@
 
 use crate::{
     config::{
-        PeerTrust, ServeConfig,
+        ServeConfig,
         error::ConfigError,
+        peer_trust::PeerTrust,
         start::{MemberSource, Start},
     },
     exit, output,
@@ -133,8 +134,10 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
     }
     match &config.peers {
         PeerTrust::Key(path) => lines.push(("peer-key-file", quoted_path(path))),
-        PeerTrust::Insecure => lines.push(("insecure", "true".to_owned())),
-        PeerTrust::Loopback | PeerTrust::Certificates => {}
+        PeerTrust::Nothing | PeerTrust::Certificates => {}
+    }
+    if config.insecure {
+        lines.push(("insecure", "true".to_owned()));
     }
     lines.extend(peer_tls_lines(config));
     if let Some(path) = &config.admin_token_file {

@@ -130,6 +130,13 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
 /// Logs what is remarkable about the configuration.
 fn log_start(config: &ServeConfig) {
     config.notes.iter().for_each(StartNote::log);
+    if !config.exposures.is_empty() {
+        let dangers: Vec<&str> = config.exposures.iter().map(|exposure| exposure.danger()).collect();
+        tracing::warn!(
+            "--insecure: {}. Let a firewall admit only those whom you trust, or better, use certificates (`fairhold cert`)",
+            dangers.join("; ")
+        );
+    }
     if config.client_tls.is_some() && config.own.url.starts_with("http://") {
         tracing::warn!(
             url = %config.own.url,

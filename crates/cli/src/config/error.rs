@@ -1,5 +1,6 @@
 //! Why a configuration is invalid, each with what to write instead.
 
+use super::exposure::Exposure;
 use crate::{
     exit,
     member::{AddressFault, AdvertiseError, MemberError},
@@ -99,19 +100,14 @@ pub(crate) enum ConfigError {
         /// What is valid.
         error: ParseTlsVersionError,
     },
-    /// Other machines can reach the peer port, and there is no key.
-    #[error(
-        "other machines can reach --peer-listen {address}, and without a key anyone who reaches it can do anything \
-         with the cluster. Either give every node the same --peer-key-file (`openssl rand -hex 32 > peer.key; chmod 600 \
-         peer.key`) or a certificate with --peer-tls required, or pass --insecure if a firewall admits nobody but the nodes"
-    )]
-    NoPeerKey {
-        /// The peer address.
+    /// Other machines can reach a port that is not protected.
+    #[error("other machines can reach --{option} {address}, so {}. {}", exposure.danger(), exposure.advice())]
+    Exposed {
+        /// The option with the address.
+        option: &'static str,
         address: String,
+        exposure: Exposure,
     },
-    /// Both a key and `--insecure`.
-    #[error("pass either --insecure or --peer-key-file, not both")]
-    KeyAndInsecure,
     /// A part of TLS between nodes is missing.
     #[error(
         "TLS between the nodes is not complete: pass --{name}. It needs --peer-cert, --peer-key, --peer-ca and --cluster-name; \
@@ -184,8 +180,7 @@ impl ConfigError {
             | ConfigError::CertOrKey { .. }
             | ConfigError::NeedsCert { .. }
             | ConfigError::TlsMin { .. }
-            | ConfigError::NoPeerKey { .. }
-            | ConfigError::KeyAndInsecure
+            | ConfigError::Exposed { .. }
             | ConfigError::PeerTlsIncomplete { .. }
             | ConfigError::ClusterName { .. }
             | ConfigError::Connections { .. }

@@ -34,6 +34,7 @@ fn flags() -> ServeArgs {
         data: Some("from-flag".into()),
         member: vec!["1=http://a:7171,a:7271".to_owned()],
         peer_key_file: Some("peer.key".into()),
+        insecure: true,
         ..ServeArgs::default()
     }
 }
@@ -46,31 +47,27 @@ fn starting(config: &ServeConfig) -> &StartingNode {
     }
 }
 
-/// How a node with this peer address authenticates the others.
-fn peers_at(address: &str, key: Option<&str>, insecure: bool) -> Result<PeerTrust, ConfigError> {
-    let peer_listen = Some(address.to_owned());
-    let args = ServeArgs { peer_listen, peer_key_file: key.map(PathBuf::from), insecure, ..flags() };
-    ServeConfig::resolve(args).map(|config| config.peers)
+#[test]
+fn only_insecure_allows_plain_text_where_other_machines_can_reach_it() {
+    let with = |insecure, key: Option<&str>| {
+        let config = ServeConfig::resolve(ServeArgs { insecure, peer_key_file: key.map(PathBuf::from), ..flags() });
+        config.map(|config| (config.peers, config.exposures))
+    };
+    let text = complaint(ServeConfig::resolve(ServeArgs { insecure: false, ..flags() }));
+    assert!(text.starts_with("other machines can reach --peer-listen a:7271, so ") && text.contains("--peer-cert"), "{text}");
+    assert!(with(false, None).unwrap_err().to_string().contains("--peer-key-file"));
+    let (key, open) = (with(true, Some("k")).unwrap(), with(true, None).unwrap());
+    assert_eq!(key, (PeerTrust::Key("k".into()), vec![Exposure::PlainPeers, Exposure::PlainClients]));
+    assert_eq!(open, (PeerTrust::Nothing, vec![Exposure::OpenPeers, Exposure::PlainPeers, Exposure::PlainClients]));
+    let local = ServeArgs { member: vec!["1=http://127.0.0.1:1,localhost:2".to_owned()], insecure: false, ..flags() };
+    assert_eq!(ServeConfig::resolve(local).unwrap().exposures, []);
 }
 
 #[test]
-fn a_peer_address_beyond_loopback_needs_a_key_or_insecure() {
-    for address in ["a:7271", "0.0.0.0:7271", "[::]:7271", "10.0.0.1:7271", "[fe80::1]:7271", "127.0.0.1.example.org:1"] {
-        let text = peers_at(address, None, false).unwrap_err().to_string();
-        assert!(text.contains(address) && text.contains("--peer-key-file") && text.contains("--insecure"), "{text}");
-        assert_eq!(peers_at(address, None, true).unwrap(), PeerTrust::Insecure);
-        assert_eq!(peers_at(address, Some("k"), false).unwrap(), PeerTrust::Key("k".into()));
-    }
-    for address in ["127.0.0.1:1", "127.1.2.3:1", "[::1]:1", "localhost:1", "[::ffff:127.0.0.1]:1"] {
-        assert_eq!(peers_at(address, None, false).unwrap(), PeerTrust::Loopback, "{address}");
-    }
-    assert!(complaint(peers_at("a:1", Some("k"), true).map(|_| unreachable!())).contains("not both"));
-}
-
-#[test]
-fn the_configuration_file_can_name_the_peer_key() {
+fn the_configuration_file_can_name_the_peer_key_and_say_insecure() {
     let none = || ServeArgs { peer_key_file: None, ..flags() };
-    assert_eq!(with_file("insecure = true\n", none()).unwrap().peers, PeerTrust::Insecure);
+    let secure = || ServeArgs { insecure: false, ..none() };
+    assert_eq!(with_file("insecure = true\n", secure()).unwrap().peers, PeerTrust::Nothing);
     assert_eq!(with_file("peer-key-file = \"k\"\n", none()).unwrap().peers, PeerTrust::Key("k".into()));
     assert_eq!(with_file("peer-key-file = \"k\"\n", flags()).unwrap().peers, PeerTrust::Key("peer.key".into()));
 }
@@ -98,13 +95,13 @@ fn required_tls_authenticates_nodes_without_a_key_and_optional_tls_does_not() {
     let at = |mode: &str| {
         let text =
             format!("peer-cert = \"c\"\npeer-key = \"k\"\npeer-ca = \"a\"\ncluster-name = \"prod\"\npeer-tls = \"{mode}\"\n");
-        let args = ServeArgs { peer_key_file: None, peer_listen: Some("10.0.0.1:7271".to_owned()), ..flags() };
-        with_file(&text, args)
+        let listen = Some("127.0.0.1:1".to_owned());
+        with_file(&text, ServeArgs { peer_key_file: None, listen, insecure: false, ..flags() })
     };
     let required = at("required").unwrap();
     assert_eq!((required.peers, required.peer_tls.unwrap().is_required), (PeerTrust::Certificates, true));
     for mode in ["optional", "off"] {
-        assert!(matches!(at(mode), Err(ConfigError::NoPeerKey { .. })), "{mode}");
+        assert!(matches!(at(mode), Err(ConfigError::Exposed { exposure: Exposure::OpenPeers, .. })), "{mode}");
     }
     assert!(complaint(at("sometimes")).contains("unknown variant `sometimes`"));
 }
@@ -243,9 +240,9 @@ fn joined_directory(path: &Path) {
     DataDir::open_to_join(path).unwrap().set_joined(4, ClusterId(9), &members).unwrap();
 }
 
-/// Only a data directory and a key.
+/// Only a data directory, and what protects the peer port.
 fn directory_only(path: &Path) -> ServeArgs {
-    ServeArgs { data: Some(path.into()), peer_key_file: Some("peer.key".into()), ..ServeArgs::default() }
+    ServeArgs { data: Some(path.into()), peer_key_file: Some("peer.key".into()), insecure: true, ..ServeArgs::default() }
 }
 
 fn joining(path: &Path) -> ServeArgs {

@@ -127,7 +127,8 @@ mod tests {
     use crate::{
         args::{Args, Command},
         config::{
-            PeerTrust, ServeConfig,
+            ServeConfig,
+            peer_trust::PeerTrust,
             start::{MemberSource, Start, StartingNode},
         },
     };

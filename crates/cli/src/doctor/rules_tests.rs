@@ -48,6 +48,7 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
         grants: 0,
         wakeups: 0,
         defects: Vec::new(),
+        insecure: Vec::new(),
         digest: None,
         digest_revision: None,
         members: (1..=3).map(member).collect(),
@@ -352,6 +353,17 @@ fn a_slow_majority_is_judged_by_the_heartbeat_of_the_timing_profile() {
     assert_eq!(bad(&seen, "round_trip"), []);
     seen.details.timing = known(Timing::Metro);
     assert_bad(&seen, "round_trip", Grade::Warn, "near 100 ms no leader lasts");
+}
+
+#[test]
+fn a_node_that_leaves_a_port_unprotected_is_a_warning() {
+    let mut seen = three();
+    answer(&mut seen, 1).cluster.insecure = vec!["open_peers".to_owned(), "plain_clients".to_owned(), "more".to_owned()];
+    let findings = evaluate(&seen);
+    let found: Vec<&Finding> = findings.iter().filter(|finding| finding.check == "insecure").collect();
+    let [finding] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!(finding.grade, Grade::Warn);
+    assert_eq!(finding.seen, "node 2 runs with --insecure: other nodes need not authenticate, clients use plain text, more");
 }
 
 #[test]

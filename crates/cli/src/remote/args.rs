@@ -174,7 +174,7 @@ impl LongPollArgs {
 /// Completes a URL as most people type it, and checks it.
 pub(crate) fn endpoint(url: &str) -> Result<String, Failure> {
     let trimmed = url.trim().trim_end_matches('/');
-    let full = if trimmed.contains("://") { trimmed.to_owned() } else { format!("http://{trimmed}") };
+    let full = if url.contains("://") { trimmed.to_owned() } else { format!("http://{trimmed}") };
     match reqwest::Url::parse(&full) {
         Ok(parsed)
             if ["http", "https"].contains(&parsed.scheme())

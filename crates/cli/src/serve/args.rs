@@ -11,12 +11,14 @@ use std::{path::PathBuf, time::Duration};
 #[command(after_help = "Precedence: flag, environment variable, --config file, default.
 
 Examples:
-  Form a cluster; the same on every machine, except for --id:
-  fairhold serve --id 1 --data data --peer-key-file peer.key --member 1=http://a:7171,a:7271 --member 2=http://b:7171,b:7271
+  Form a cluster; the same on every machine, except for --id and the certificate, with one --member for each node:
+  fairhold serve --id 1 --data d --cert 1.crt --key 1.key --peer-ca ca.crt --cluster-name x --member 1=https://a:7171,a:7271
+  The same without TLS, in a network that you trust:
+  fairhold serve --id 1 --data data --insecure --peer-key-file peer.key --member 1=http://a:7171,a:7271
   Join a running cluster, with a token from `fairhold cluster invite`:
-  fairhold serve --data data --peer-key-file peer.key --join-file join.token --advertise http://d:7171,d:7271
+  fairhold serve --data data --insecure --peer-key-file peer.key --join-file join.token --advertise http://d:7171,d:7271
   Start a node again:
-  fairhold serve --data data --peer-key-file peer.key
+  fairhold serve --data data --insecure --peer-key-file peer.key
 
 Exit codes:
   0  stopped in good order
@@ -119,22 +121,22 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", env = "FAIRHOLD_ALLOWED_HOST", value_delimiter = ' ')]
     pub(crate) allowed_host: Vec<String>,
 
-    /// Authenticate the other nodes with the key in this file [default: none; loopback peers only]
+    /// Authenticate the other nodes with the key in this file [default: none]
     ///
     /// The file is the same on every node, readable only by its owner, with one line of at least 32 bytes. During a key
     /// rotation it has several lines: the node proves itself with the first and accepts all. The node reloads the file
-    /// when it changes. Without a key, --peer-listen must be a loopback address.
+    /// when it changes. A key encrypts nothing: certificates do.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_KEY_FILE")]
     pub(crate) peer_key_file: Option<PathBuf>,
 
-    /// Show the other nodes the certificate in this PEM file [default: none, no TLS]
+    /// Show the other nodes the certificate in this PEM file [default: --cert, if there is --peer-ca]
     ///
     /// It names this node as fairhold://CLUSTER/node/ID or fairhold://CLUSTER/node/*, and the host at which the others
     /// dial it. `fairhold cert node` makes one. The node reloads all three files when they change, and at SIGHUP.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_CERT")]
     pub(crate) peer_cert: Option<PathBuf>,
 
-    /// Read the private key of --peer-cert from this PEM file
+    /// Read the private key of --peer-cert from this PEM file [default: --key, if there is --peer-ca]
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_KEY")]
     pub(crate) peer_key: Option<PathBuf>,
 
@@ -142,7 +144,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_CA")]
     pub(crate) peer_ca: Option<PathBuf>,
 
-    /// Encrypt connections between nodes [default: required with --peer-cert, otherwise off]
+    /// Encrypt connections between nodes [default: required with --peer-ca, otherwise off]
     ///
     /// With `optional`, a connection has TLS if both nodes can have it: use it on the way from `off` to `required`. It
     /// does not protect against an attacker who can alter the traffic between nodes.
@@ -153,7 +155,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", env = "FAIRHOLD_CLUSTER_NAME")]
     pub(crate) cluster_name: Option<String>,
 
-    /// Accept other nodes without authentication; use it only behind a firewall that admits only nodes
+    /// Use plain text, and admit nodes without a key, also where other machines can reach this node
+    ///
+    /// By default, only loopback addresses may be without certificates. With this option, let a firewall admit only
+    /// those whom you trust. The log, `fairhold doctor` and /v1/cluster show what is unprotected.
     #[arg(long, env = "FAIRHOLD_INSECURE", value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) insecure: bool,
 

@@ -1,5 +1,6 @@
 //! What a node reports about its machine.
 
+use crate::config::exposure::Exposure;
 use fairhold_types::dto::Host;
 use std::{
     fs,
@@ -9,10 +10,18 @@ use std::{
 
 /// A process runs one node, so it has one data directory.
 static DATA_DIR: OnceLock<PathBuf> = OnceLock::new();
+/// What that node leaves unprotected.
+static EXPOSURES: OnceLock<Vec<String>> = OnceLock::new();
 
-/// Sets the directory whose free space `read` reports.
-pub(super) fn set_data_dir(path: &Path) {
-    DATA_DIR.get_or_init(|| path.to_owned());
+/// Sets the directory whose free space `read` reports, and what the node leaves unprotected.
+pub(super) fn set(data_dir: &Path, exposures: &[Exposure]) {
+    DATA_DIR.get_or_init(|| data_dir.to_owned());
+    EXPOSURES.get_or_init(|| exposures.iter().map(|exposure| exposure.as_str().to_owned()).collect());
+}
+
+/// What the node leaves unprotected where other machines can reach it.
+pub(super) fn exposures() -> Vec<String> {
+    EXPOSURES.get().cloned().unwrap_or_default()
 }
 
 /// Reads the state of the machine.
@@ -34,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_machine_has_a_disk_and_open_files() {
-        set_data_dir(Path::new("/"));
+        set(Path::new("/"), &[]);
         let host = read();
         assert!(host.disk_bytes > Some(0) && host.disk_free_bytes <= host.disk_bytes, "{host:?}");
         assert!(host.open_files > Some(0), "{host:?}");

@@ -88,8 +88,8 @@ impl Server {
         services.replica.register_metrics(&mut registry);
         services.node.register_metrics(&mut registry);
         let exposition = Exposition::new(registry);
-        let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::read };
-        host::set_data_dir(&config.data);
+        host::set(&config.data, &config.exposures);
+        let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::read, insecure: host::exposures };
         let (stop, stopped) = oneshot::channel();
         let listener = listener.with_metrics(exposition.http()).with_cluster(ClusterHeader::of(&services.node));
         let token_watch = config.admin_token_file.clone().map(|file| admin_token::watch(file, admin.clone()));

@@ -59,6 +59,11 @@ pub struct Cluster {
     /// Defects: commands that made this server panic. Almost always empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub defects: Vec<Defect>,
+    /// What the ports of this node leave unprotected where other machines can reach them, because of `--insecure`:
+    /// `plain_clients` (clients use plain text), `plain_peers` (connections between nodes have no TLS), `open_peers`
+    /// (other nodes need not authenticate).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub insecure: Vec<String>,
     /// The members; empty before the cluster has formed.
     pub members: Vec<Member>,
 }
