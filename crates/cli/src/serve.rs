@@ -6,6 +6,7 @@
 mod admin_token;
 mod allocator;
 pub(crate) mod args;
+mod certificate_alarm;
 pub(crate) mod certificates;
 mod directory;
 mod error;

@@ -367,6 +367,26 @@ fn a_node_that_leaves_a_port_unprotected_is_a_warning() {
 }
 
 #[test]
+fn a_certificate_is_a_warning_before_its_end_and_then_a_failure() {
+    let grade = |urgency: &str, fault: Option<&str>| {
+        let mut seen = three();
+        let status =
+            serde_json::json!({"port": "clients", "urgency": urgency, "not_after": "2027-01-01T00:00:00.000Z", "fault": fault});
+        let host = &mut answer(&mut seen, 0).readiness.as_mut().unwrap().host;
+        host.certificates = vec![serde_json::from_value(status).unwrap()];
+        let findings = evaluate(&seen);
+        let found: Vec<&Finding> = findings.iter().filter(|finding| finding.check == "certificate").collect();
+        let [finding] = found.as_slice() else { panic!("{found:?}") };
+        assert!(finding.seen.starts_with("node 1's certificate for clients is valid until 2027-01-01"), "{finding:?}");
+        finding.grade
+    };
+    assert_eq!(grade("valid", None), Grade::Ok);
+    assert_eq!(grade("renew_soon", None), Grade::Warn);
+    assert_eq!((grade("renew_now", None), grade("expired", None)), (Grade::Fail, Grade::Fail));
+    assert_eq!(grade("valid", Some("node.crt cannot be read")), Grade::Fail);
+}
+
+#[test]
 fn an_upgrade_that_is_open_for_over_a_week_is_a_warning() {
     let upgrade = |days: u64, blockers: &[&str]| {
         let mut seen = three();

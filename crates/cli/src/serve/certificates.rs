@@ -1,7 +1,7 @@
 //! The certificates of this node, one for clients and one for the other nodes: they are loaded at the start, their files are
 //! followed, and the log says whose they are.
 
-use super::error::ServeError;
+use super::{certificate_alarm::OwnCertificates, error::ServeError};
 use crate::{
     config::{ServeConfig, client_tls::ClientTlsConfig, peer_tls::PeerTlsConfig},
     signals,
@@ -64,6 +64,11 @@ impl Certificates {
         let pair = self.peers.pair().cloned();
         self.peers_watch = pair.map(|pair| self.tasks.spawn(pair.watch(self.reload_peers.clone())));
         Ok(())
+    }
+
+    /// The certificates themselves.
+    pub(super) fn own(&self) -> OwnCertificates {
+        OwnCertificates::new(self.clients.as_ref().map(ClientPortTls::pair), self.peers.pair())
     }
 
     /// TLS of the port for clients.

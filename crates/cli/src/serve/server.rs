@@ -1,7 +1,7 @@
 //! The running node: starts its services in the order of their dependencies, and stops them in order.
 
 use super::{
-    admin_token, allocator,
+    admin_token, allocator, certificate_alarm,
     certificates::Certificates,
     directory,
     error::ServeError,
@@ -37,7 +37,7 @@ pub(super) struct Server {
     http: ListenerTask,
     /// The status listener, if one is configured.
     status: Option<ListenerTask>,
-    /// Reload the administrators' token and the peer key when their files change.
+    /// Reload the administrators' token and the peer key when their files change, and warn before certificates expire.
     secret_watches: Vec<JoinHandle<()>>,
     /// Follows the files of the certificates.
     certificates: Certificates,
@@ -87,8 +87,10 @@ impl Server {
         services.peer.metrics().register(&mut registry);
         services.replica.register_metrics(&mut registry);
         services.node.register_metrics(&mut registry);
+        let own = certificates.own();
+        own.register_metrics(&mut registry);
+        host::set(&config.data, &config.exposures, own.clone());
         let exposition = Exposition::new(registry);
-        host::set(&config.data, &config.exposures);
         let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::read, insecure: host::exposures };
         let (stop, stopped) = oneshot::channel();
         let listener = listener.with_metrics(exposition.http()).with_cluster(ClusterHeader::of(&services.node));
@@ -99,7 +101,8 @@ impl Server {
             let serving = listener.with_cluster(ClusterHeader::of(&services.node)).serve(routes, stop_requested(stopped));
             ListenerTask { name: "status", stop, task: tokio::spawn(serving) }
         });
-        let secret_watches = token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).collect();
+        let alarm = config.has_certificate().then(|| tokio::spawn(certificate_alarm::watch(own, services.node.clone())));
+        let secret_watches = token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).chain(alarm).collect();
         let serving = listener.serve(router(services.node.clone(), info, admin, exposition), stop_requested(stopped));
         let http = ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) };
         let status_port = config.listen_status.as_deref();
