@@ -2,6 +2,7 @@
 //! lock is held.
 
 use crate::{
+    client::Call,
     commands::output_of,
     harness::{Cluster, LONG, SHORT, eventually, free_port, program, run_parallel, signal_pid},
 };
@@ -96,6 +97,8 @@ fn commands_and_curl_use_a_cluster_with_tls() {
         assert!(secure.urls.iter().all(|url| members.contains(url)), "{members}");
         let checked = output_of(&secure.run(&["doctor"]).await, 0);
         assert!(checked.contains("3 of 3 voting nodes answer"), "{checked}");
+        assert!(checked.contains("node 1's certificate for clients is valid until"), "{checked}");
+        assert!(!checked.contains("--insecure"), "{checked}");
 
         let (ca, url) = (secure.ca_file(), format!("{}/livez", secure.urls[0]));
         let answer = curl(&["--cacert", &ca, &url]).await;
@@ -204,6 +207,40 @@ fn certificates_change_while_a_lock_is_held() {
         assert_eq!(said.next_line().await.expect("a line").as_deref(), Some("released"));
         let ended = holder.wait_with_output().await.expect("it ends");
         assert!(ended.status.success(), "{ended:?}");
+    });
+}
+
+#[test]
+fn one_certificate_serves_clients_and_nodes_and_plain_text_beyond_loopback_is_told() {
+    run_parallel(SHORT, async {
+        let mut cluster = Cluster::plan();
+        let folder = cluster.folder().to_owned();
+        let ca = CaDirectory::create(&folder.join("ca"), &"prod".parse().expect("a name"), 10).expect("an authority");
+        for node in &mut cluster.nodes {
+            let (cert, key) = issue(&ca, &folder, &format!("n{}", node.id));
+            let text = |path: &Path| path.display().to_string();
+            let plain = node.url.trim_start_matches("http://127.0.0.1:").to_owned();
+            let files =
+                ["--cert", &text(&cert), "--key", &text(&key), "--peer-ca", &text(&folder.join("ca.crt"))].map(str::to_owned);
+            let ports =
+                ["--listen", "127.0.0.1:0", "--listen-plain", &format!("0.0.0.0:{plain}"), "--insecure"].map(str::to_owned);
+            node.flags = files.into_iter().chain(ports).chain(["--cluster-name", "prod"].map(str::to_owned)).collect();
+            node.peer_key_file = None;
+            node.start();
+        }
+        cluster.ready().await;
+        let answer = cluster.client(0).send_to(0, &Call::get("/v1/cluster")).await.expect("it answers").expect_status(200);
+        assert!(answer.text.contains("\"insecure\":[\"plain_clients\"]"), "{}", answer.text);
+        let metrics = cluster.client(0).send_to(0, &Call::get("/metrics")).await.expect("it answers").expect_status(200);
+        let ends = |port: &str| {
+            let series = format!("fairhold_certificate_not_after_seconds{{port=\"{port}\"}} ");
+            metrics.text.lines().find_map(|line| line.strip_prefix(&series)).map(str::to_owned)
+        };
+        assert!(ends("clients").is_some_and(|end| end != "0") && ends("clients") == ends("nodes"), "{}", metrics.text);
+        let checked = program().args(["doctor", "-e", &cluster.nodes[0].url]).output().await.expect("the program runs");
+        let checked = output_of(&checked, 0);
+        assert!(checked.contains("node 1 runs with --insecure: clients use plain text"), "{checked}");
+        assert!(cluster.nodes[0].log_text().contains("--insecure: anyone on the network of the clients can read and alter"));
     });
 }
 

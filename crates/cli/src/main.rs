@@ -57,7 +57,7 @@ fn main() -> ExitCode {
             Err(error) => exit::with_error(error.exit_code(), &error),
         },
         Command::Dev(args) => match dev::DevPlan::new(args.nodes, args.port) {
-            Ok(plan) => exit::from_result(dev::run(plan, args)),
+            Ok(plan) => exit::from_result(dev::run(if args.secure { plan.with_tls() } else { plan }, args)),
             Err(error) => exit::with_error(exit::USAGE, &error),
         },
         Command::Lock(args) | Command::Sem(args) => lock::main(&args),
