@@ -196,8 +196,8 @@ async fn follow_events(dev: &Dev<'_>, running: &mut RunningDev, events: &mut mps
                 }
                 if args.demo {
                     let tls = certificates.as_ref().map(DevCertificates::client);
-                    let demo = demo::Demo::new(plan.urls(), running.pids.subscribe(), data.path(), !args.no_restart).with_tls(tls);
-                    running.demo = Some(tokio::spawn(demo.run(running.stop.subscribe())));
+                    let demo = demo::Demo::new(plan.urls(), running.pids.subscribe(), data.path(), !args.no_restart);
+                    running.demo = Some(tokio::spawn(demo.with_tls(tls).run(running.stop.subscribe())));
                 }
             }
             ended = finished(&mut running.demo) => return ended_demo(ended),
