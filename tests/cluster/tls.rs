@@ -223,7 +223,8 @@ fn one_certificate_serves_clients_and_nodes_and_plain_text_beyond_loopback_is_to
             let files =
                 ["--cert", &text(&cert), "--key", &text(&key), "--peer-ca", &text(&folder.join("ca.crt"))].map(str::to_owned);
             let ports =
-                ["--listen", "127.0.0.1:0", "--listen-plain", &format!("0.0.0.0:{plain}"), "--insecure"].map(str::to_owned);
+                ["--listen", &format!("127.0.0.1:{}", free_port()), "--listen-plain", &format!("0.0.0.0:{plain}"), "--insecure"]
+                    .map(str::to_owned);
             node.flags = files.into_iter().chain(ports).chain(["--cluster-name", "prod"].map(str::to_owned)).collect();
             node.peer_key_file = None;
             node.start();
