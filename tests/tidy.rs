@@ -38,7 +38,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-storage", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-types"]),
     ("fairhold-peer", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-trust", "fairhold-types"]),
     ("fairhold-node", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-state", "fairhold-types"]),
-    ("fairhold-http", &["fairhold-metrics", "fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-types"]),
+    // Its listener takes the transport of trust, and names no library of TLS.
+    (
+        "fairhold-http",
+        &["fairhold-metrics", "fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-trust", "fairhold-types"],
+    ),
     ("fairhold-client", &["fairhold-types"]),
     ("fairhold-jepsen", &[]),
     ("fairhold-mutants", &[]),

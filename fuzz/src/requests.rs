@@ -67,7 +67,7 @@ impl Server {
     fn start() -> Server {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime can be had");
         let (node, replica) = runtime.block_on(start_node());
-        let info = ServerInfo { version: "fuzz", host: Host::default };
+        let info = ServerInfo { version: "fuzz", host: Host::default, insecure: Vec::new };
         let api = router(node, info, Admin::open(), Exposition::default());
         Server { runtime, api, replica, served: 0, values: VecDeque::new() }
     }

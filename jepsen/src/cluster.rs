@@ -79,6 +79,8 @@ pub(crate) struct ChaosCluster {
     addresses: Vec<(String, String)>,
     members: Vec<String>,
     peer_key_file: PathBuf,
+    /// The program of this version.
+    program: PathBuf,
     /// The timing profile that the nodes are started with.
     pub(crate) timing: Option<&'static str>,
 }
@@ -137,6 +139,7 @@ impl ChaosCluster {
             addresses,
             members: listed,
             peer_key_file,
+            program: program.to_owned(),
             timing: None,
         })
     }
@@ -165,6 +168,10 @@ impl ChaosCluster {
             command.args(["--timing", timing]);
         }
         command.arg("--peer-key-file").arg(&self.peer_key_file);
+        // The program of the cluster version before wants either a key or this.
+        if node.program == self.program {
+            command.arg("--insecure");
+        }
         command.args(["--event-ring-bytes", EVENT_RING_BYTES, "--exit-with-parent"]);
         command.envs(node.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(log.try_clone().map_err(|error| error.to_string())?).stderr(log);

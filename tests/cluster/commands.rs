@@ -124,7 +124,7 @@ fn the_exit_code_of_each_command_tells_the_kind_of_failure() {
         let cluster = Cluster::start().await;
         assert!(output_of(&at(&cluster, 0, &["node", "get", "/nothing"]).await, 1).contains("no_node"));
         assert!(output_of(&at(&cluster, 0, &["locks", "ls", "--bogus"]).await, 2).contains("--bogus"));
-        assert!(output_of(&run(&["locks", "ls", "-e", "https://a:1"]).await, 2).contains("http://HOST:PORT"));
+        assert!(output_of(&run(&["locks", "ls", "-e", "ftp://a:1"]).await, 2).contains("http://HOST:PORT"));
         let nobody = format!("http://127.0.0.1:{}", free_port());
         output_of(&run(&["watch", "-e", &nobody, "--timeout", "300ms"]).await, 69);
         let lists: [&[&str]; 4] = [&["locks", "ls"], &["sessions", "ls"], &["node", "ls"], &["cluster", "status"]];
@@ -178,7 +178,8 @@ fn the_configuration_of_a_node_is_shown_with_its_origins_and_checked() {
     run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("fairhold.toml");
-        let text = "data = \"/var/lib/fairhold\"\npeer-key-file = \"peer.key\"\nmember = [\"1=http://a:7171,a:7271\"]\n";
+        let text = "data = \"/var/lib/fairhold\"\npeer-key-file = \"peer.key\"\ninsecure = true\n\
+                    member = [\"1=http://a:7171,a:7271\"]\n";
         fs::write(&file, text).expect("a file");
         let path = file.to_str().expect("text");
         let mut command = Command::new(FAIRHOLD);

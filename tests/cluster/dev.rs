@@ -139,3 +139,44 @@ fn ctrl_c_ends_dev_and_all_of_its_nodes() {
         dev.end_by(Signal::INT).await;
     });
 }
+
+#[test]
+fn a_secure_dev_cluster_prints_what_commands_need() {
+    run_exclusive(SHORT, async {
+        let folder = tempfile::Builder::new().prefix("fairhold it's dev-").tempdir().expect("a temporary folder");
+        let port = free_ports(&[0, 100]);
+        let log = folder.path().join("log");
+        let mut command = program();
+        command.args(["dev", "--secure", "--nodes", "1", "--port", &port.to_string(), "--dir"]).arg(folder.path().join("data"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(fs::File::create(&log).expect("a log file"));
+        let mut child = command.kill_on_drop(true).spawn().expect("fairhold dev starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let url = format!("https://127.0.0.1:{port}");
+        let ready = async {
+            while let Some(line) = lines.next_line().await.expect("its output can be read") {
+                if line == format!("ready {url}") {
+                    return;
+                }
+            }
+            panic!("it ended: {}", fs::read_to_string(&log).unwrap_or_default());
+        };
+        tokio::time::timeout(Duration::from_secs(60), ready).await.expect("it is ready within a minute");
+        let printed = eventually("the next steps", Duration::from_secs(10), || async {
+            let text = fs::read_to_string(&log).expect("its log");
+            text.contains("dev: then: ").then_some(text)
+        })
+        .await;
+        let exports: String = printed
+            .lines()
+            .filter_map(|line| line.strip_prefix("dev:   export "))
+            .map(|line| format!("export {line}\n"))
+            .collect();
+        let mut shell = tokio::process::Command::new("sh");
+        shell.args(["-c", &format!("{exports}\"$0\" cluster members -o plain && \"$0\" doctor"), env!("CARGO_BIN_EXE_fairhold")]);
+        let output = shell.env("no_proxy", "*").kill_on_drop(true).output().await.expect("the commands run");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains(&url) && text.contains("certificate for nodes is valid"), "{output:?}");
+        signal_pid(child.id().expect("it runs"), Signal::INT);
+        child.wait().await.expect("it can be waited for");
+    });
+}

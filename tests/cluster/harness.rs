@@ -217,7 +217,7 @@ impl NodeProcess {
         command.arg("--data").arg(&self.data);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(listen) = &self.listen {
-            command.args(["--listen", listen]);
+            command.args(["--listen", listen, "--insecure"]);
         }
         if let Some(file) = &self.peer_key_file {
             command.arg("--peer-key-file").arg(file);

@@ -379,6 +379,13 @@ If another server could read a request differently, the node answers `400` and c
 connection. This applies to a line that ends with a bare LF, to two `Content-Length` headers, to
 `Content-Length` together with `Transfer-Encoding`, and to lengths that are not made of digits.
 
+With TLS, a handshake must be complete within 5 s. A node runs 64 handshakes at a time for each
+processor, and one address may have half of them. Further ones wait for up to 10 s, and are closed
+then. A connection beyond the limits on connections is closed without an answer, because a client
+with TLS cannot read a plain one. Beside the memory in the table below, a connection with TLS may
+have 32 KiB of encrypted bytes that wait for its socket, and a record of 18 KiB that has not arrived
+whole. The plain port of `--listen-plain` shares the limits with the port with TLS.
+
 Texts for people (`owner`, the `name` of a session, `reason` and `meta`) must not contain control
 characters, or characters that are invisible or change the text direction (U+061C, U+200B to U+200F,
 U+2028 to U+202E, U+2060 to U+2069, U+FEFF): `400`.

@@ -85,6 +85,7 @@ mod state_full;
 mod stopping;
 mod strangers;
 mod streams;
+mod tls;
 mod tree;
 mod truth;
 mod upgrade;

@@ -266,6 +266,8 @@ fn an_unsafe_start_or_a_start_with_few_descriptors_is_refused_with_advice() {
         let (code, stderr) = refused_start(&format!("{flags} --peer-listen 0.0.0.0:2"), 4_096).await;
         assert_eq!(code, Some(2), "{stderr}");
         assert!(stderr.contains("--peer-key-file") && stderr.contains("--insecure"), "{stderr}");
+        let (code, stderr) = refused_start(&format!("{flags} --listen [::]:1"), 4_096).await;
+        assert!(code == Some(2) && stderr.contains("--cert") && stderr.contains("--insecure"), "{code:?} {stderr}");
         let key = folder.path().join("peer.key");
         std::fs::write(&key, PEER_KEY).expect("a key");
         let (code, stderr) = refused_start(&format!("{flags} --peer-key-file {}", key.display()), 4_096).await;

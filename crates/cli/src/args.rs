@@ -32,7 +32,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one node, which forms a cluster with the nodes in --member, or joins one with a join token
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Run a trial cluster of real processes on this machine
     Dev(DevArgs),
     /// Run a command while holding a lock

@@ -208,7 +208,9 @@ async fn print(api: &Api, request: &ApiRequest, args: &ClusterArgs) -> Result<()
         return format::write_line(&cluster);
     }
     if matches!(args.command, ClusterCommand::Status { .. }) && OutputFormat::resolve(requested) == OutputFormat::Table {
-        let seen = ClusterProbe::brief(&args.remote.connect.endpoint, PROBE_TIMEOUT.min(api.timeout())).await;
+        let connect = &args.remote.connect;
+        let client = crate::local_http::probe_client(connect, PROBE_TIMEOUT.min(api.timeout()))?;
+        let seen = ClusterProbe::brief(&client, &connect.endpoint).await;
         format::write(&format!("{}\n\n", seen.summary()))?;
     }
     let mut table = Table::new(&["FIELD", "VALUE"]);

@@ -1,8 +1,12 @@
 //! The configuration of `serve`: flag, environment, file, default, in this order, resolved once into plain values.
 
+pub(crate) mod client_tls;
 pub(crate) mod error;
+pub(crate) mod exposure;
 mod file;
 pub(crate) mod peer_tls;
+pub(crate) mod peer_trust;
+mod ports;
 pub(crate) mod start;
 
 use crate::{
@@ -10,8 +14,11 @@ use crate::{
     serve::{args::ServeArgs, memory},
     telemetry,
 };
+use client_tls::{ClientTlsConfig, ClientTlsInput};
 use error::ConfigError;
+use exposure::Exposure;
 use fairhold_http::Limits;
+use fairhold_trust::client_port::TlsVersion;
 use fairhold_types::{
     Timing, duration,
     limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
@@ -19,8 +26,10 @@ use fairhold_types::{
 };
 use file::{FileConfig, read_file};
 use peer_tls::{PeerTlsConfig, PeerTlsInput};
+use peer_trust::PeerTrust;
+use ports::Ports;
 use start::{ResolvedStart, Start, StartInput, StartNote};
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 /// The default log filter. openraft warns twenty times a second while a node is down.
 const LOG_DEFAULT: &str = "info,openraft=error";
@@ -45,6 +54,8 @@ pub(crate) struct ServeConfig {
     pub(crate) data: PathBuf,
     /// The address at which it listens for clients.
     pub(crate) listen: String,
+    /// TLS of that address, if it has a certificate.
+    pub(crate) client_tls: Option<ClientTlsConfig>,
     /// The address at which it listens for the other nodes.
     pub(crate) peer_listen: String,
     /// The separate address for `/livez`, `/readyz` and `/metrics`.
@@ -55,6 +66,10 @@ pub(crate) struct ServeConfig {
     pub(crate) peers: PeerTrust,
     /// TLS of the connections to the other nodes; `None` if they have no TLS.
     pub(crate) peer_tls: Option<PeerTlsConfig>,
+    /// Whether its ports may be unprotected where other machines can reach them.
+    pub(crate) insecure: bool,
+    /// What of them is unprotected there.
+    pub(crate) exposures: Vec<Exposure>,
     /// The limits on client connections and their memory.
     pub(crate) limits: Limits,
     /// How many bytes of events it keeps for watches.
@@ -74,19 +89,6 @@ pub(crate) struct ServeConfig {
     pub(crate) exit_with_parent: bool,
 }
 
-/// How a node authenticates the other nodes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum PeerTrust {
-    /// With the key in this file.
-    Key(PathBuf),
-    /// With certificates alone: every connection has TLS.
-    Certificates,
-    /// Not at all: its peer address is a loopback address.
-    Loopback,
-    /// Not at all: its operator passed `--insecure`.
-    Insecure,
-}
-
 impl ServeConfig {
     /// Reads the file, if there is one, and resolves every value. `args` already has the flags and the environment.
     pub(crate) fn resolve(args: ServeArgs) -> Result<ServeConfig, ConfigError> {
@@ -96,7 +98,8 @@ impl ServeConfig {
     /// The same with these memory budgets.
     fn resolve_within(plan: MemoryPlan, mut args: ServeArgs) -> Result<ServeConfig, ConfigError> {
         let mut file = args.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
-        let peer_tls = peer_tls_input(&mut args, &mut file).resolve()?;
+        let client_tls = client_tls_input(&mut args, &mut file)?.resolve()?;
+        let peer_tls = peer_tls_input(&mut args, &mut file).resolve(client_tls.as_ref().map(|tls| &tls.files))?;
         let no_data = ConfigError::Missing { name: "data", form: "DIR", variable: "FAIRHOLD_DATA" };
         let data = args.data.or(file.data).ok_or(no_data)?;
         let input = StartInput {
@@ -111,34 +114,29 @@ impl ServeConfig {
         let peer_listen = address("peer-listen", args.peer_listen.or(file.peer_listen), &own.peer)?;
         let listen_status = args.listen_status.or(file.listen_status);
         let listen_status = listen_status.map(|given| address("listen-status", Some(given), "")).transpose()?;
-        let allowed_hosts = if args.allowed_host.is_empty() { file.allowed_host } else { args.allowed_host };
-        if let Some(host) = allowed_hosts.iter().find(|host| !is_host(host)) {
-            return Err(ConfigError::AllowedHost { host: host.clone() });
-        }
-        let event_ring_bytes = args.event_ring_bytes.or(file.event_ring_bytes).unwrap_or(plan.event_ring_bytes);
-        if event_ring_bytes < EVENT_RING_BYTES_MIN {
-            return Err(ConfigError::RingTooSmall { bytes: event_ring_bytes });
-        }
-        let state_bytes_max = args.state_bytes_max.or(file.state_bytes_max);
-        if let Some(bytes) = state_bytes_max.filter(|bytes| *bytes < STATE_BYTES_MIN) {
-            return Err(ConfigError::StateTooSmall { bytes });
-        }
-        let state_bytes_max = state_bytes_max.unwrap_or(plan.state_bytes);
+        let allowed_hosts = hosts(if args.allowed_host.is_empty() { file.allowed_host } else { args.allowed_host })?;
+        let event_ring_bytes = event_ring_bytes(plan, args.event_ring_bytes.or(file.event_ring_bytes))?;
+        let state_bytes_max = state_bytes_max(plan, args.state_bytes_max.or(file.state_bytes_max))?;
         let finalize_after = args.finalize_after.or(file.upgrade.finalize_after()?);
         if let Some(given) = finalize_after.filter(|given| *given < FINALIZE_AFTER_MIN) {
             return Err(ConfigError::FinalizeTooSoon { given: duration::format(given) });
         }
-        let log = args.log.or(file.log).unwrap_or_else(|| LOG_DEFAULT.to_owned());
-        if let Err(reason) = telemetry::filter(&log) {
-            return Err(ConfigError::Log { filter: log, reason });
-        }
+        let log = log_filter(args.log.or(file.log))?;
         let limits = limits(
             plan,
             args.connections_max.or(file.connections_max),
             args.connections_per_address_max.or(file.connections_per_address_max),
         )?;
         let insecure = args.insecure || file.insecure;
-        let peers = peer_trust(args.peer_key_file.or(file.peer_key_file), peer_tls.as_ref(), insecure, &peer_listen)?;
+        let peers = PeerTrust::new(args.peer_key_file.or(file.peer_key_file), peer_tls.as_ref());
+        let ports = Ports {
+            listen: &listen,
+            client_tls: client_tls.as_ref(),
+            peer_listen: &peer_listen,
+            peers: &peers,
+            peer_tls: peer_tls.as_ref(),
+        };
+        let exposures = ports.exposures(insecure)?;
         let admin_token_file = args.admin_token_file.or(file.admin_token_file);
         let exit_with_parent = args.exit_with_parent;
         Ok(ServeConfig {
@@ -149,11 +147,14 @@ impl ServeConfig {
             from_directory,
             data,
             listen,
+            client_tls,
             peer_listen,
             listen_status,
             allowed_hosts,
             peers,
             peer_tls,
+            insecure,
+            exposures,
             limits,
             event_ring_bytes,
             state_bytes_max,
@@ -166,9 +167,65 @@ impl ServeConfig {
     }
 }
 
+impl ServeConfig {
+    /// Whether this node has certificates, for clients or for the other nodes.
+    pub(crate) fn has_certificate(&self) -> bool {
+        self.client_tls.is_some() || self.peer_tls.is_some()
+    }
+}
+
+/// The version of TLS in the file.
+fn tls_version(text: &str) -> Result<TlsVersion, ConfigError> {
+    text.parse().map_err(|error| ConfigError::TlsMin { text: text.to_owned(), error })
+}
+
+/// Checks the host names of `allowed-host`.
+fn hosts(given: Vec<String>) -> Result<Vec<String>, ConfigError> {
+    match given.iter().find(|host| !is_host(host)) {
+        Some(host) => Err(ConfigError::AllowedHost { host: host.clone() }),
+        None => Ok(given),
+    }
+}
+
+fn event_ring_bytes(plan: MemoryPlan, given: Option<u64>) -> Result<u64, ConfigError> {
+    match given.unwrap_or(plan.event_ring_bytes) {
+        bytes if bytes < EVENT_RING_BYTES_MIN => Err(ConfigError::RingTooSmall { bytes }),
+        bytes => Ok(bytes),
+    }
+}
+
+fn state_bytes_max(plan: MemoryPlan, given: Option<u64>) -> Result<u64, ConfigError> {
+    match given {
+        Some(bytes) if bytes < STATE_BYTES_MIN => Err(ConfigError::StateTooSmall { bytes }),
+        Some(bytes) => Ok(bytes),
+        None => Ok(plan.state_bytes),
+    }
+}
+
+fn log_filter(given: Option<String>) -> Result<String, ConfigError> {
+    let filter = given.unwrap_or_else(|| LOG_DEFAULT.to_owned());
+    match telemetry::filter(&filter) {
+        Ok(_) => Ok(filter),
+        Err(reason) => Err(ConfigError::Log { filter, reason }),
+    }
+}
+
 /// Whether this is a host name without scheme, port and path.
 fn is_host(host: &str) -> bool {
     !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+}
+
+/// Takes what the configuration says about TLS of the port for clients.
+fn client_tls_input(args: &mut ServeArgs, file: &mut FileConfig) -> Result<ClientTlsInput, ConfigError> {
+    let in_file = file.tls_min.take().map(|text| tls_version(&text)).transpose()?;
+    let listen_plain = args.listen_plain.take().or(file.listen_plain.take());
+    Ok(ClientTlsInput {
+        cert: args.cert.take().or(file.cert.take()),
+        key: args.key.take().or(file.key.take()),
+        client_ca: args.client_ca.take().or(file.client_ca.take()),
+        tls_min: args.tls_min.or(in_file),
+        listen_plain: listen_plain.map(|given| address("listen-plain", Some(given), "")).transpose()?,
+    })
 }
 
 /// Takes what the configuration says about TLS between nodes.
@@ -180,29 +237,6 @@ fn peer_tls_input(args: &mut ServeArgs, file: &mut FileConfig) -> PeerTlsInput {
         mode: args.peer_tls.or(file.peer_tls),
         cluster: args.cluster_name.take().or(file.cluster_name.take()),
     }
-}
-
-fn peer_trust(
-    key_file: Option<PathBuf>,
-    peer_tls: Option<&PeerTlsConfig>,
-    insecure: bool,
-    peer_listen: &str,
-) -> Result<PeerTrust, ConfigError> {
-    match key_file {
-        Some(_) if insecure => Err(ConfigError::KeyAndInsecure),
-        Some(file) => Ok(PeerTrust::Key(file)),
-        None if peer_tls.is_some_and(|tls| tls.is_required) => Ok(PeerTrust::Certificates),
-        None if insecure => Ok(PeerTrust::Insecure),
-        None if is_loopback(peer_listen) => Ok(PeerTrust::Loopback),
-        None => Err(ConfigError::NoPeerKey { address: peer_listen.to_owned() }),
-    }
-}
-
-/// Whether only this machine can reach an address. Names are not resolved; only `localhost` counts as loopback.
-fn is_loopback(address: &str) -> bool {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 fn limits(plan: MemoryPlan, all: Option<u32>, per_address: Option<u32>) -> Result<Limits, ConfigError> {

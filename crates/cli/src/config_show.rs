@@ -2,12 +2,13 @@
 
 use crate::{
     config::{
-        PeerTrust, ServeConfig,
+        ServeConfig,
         error::ConfigError,
+        peer_trust::PeerTrust,
         start::{MemberSource, Start},
     },
     exit, output,
-    serve::{args::ServeArgs, join_token, peer_tls},
+    serve::{args::ServeArgs, certificates, join_token},
 };
 use clap::Subcommand;
 use fairhold_types::duration;
@@ -60,9 +61,9 @@ fn fail(error: &ConfigError) -> ExitCode {
     exit::with_error(error.exit_code(), error)
 }
 
-/// Checks the certificate, and the file that only the first start of a node that joins reads.
+/// Checks the certificates, and the file that only the first start of a node that joins reads.
 fn checked(config: &ServeConfig) -> ExitCode {
-    if let Err(error) = peer_tls::check(config) {
+    if let Err(error) = certificates::check(config) {
         return exit::with_error(exit::USAGE, &error);
     }
     let Start::Join { token_file } = &config.start else { return ExitCode::SUCCESS };
@@ -123,6 +124,7 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         ("state-bytes-max", config.state_bytes_max.to_string()),
         ("log", quoted(&config.log)),
     ]);
+    lines.extend(client_tls_lines(config));
     if let Some(address) = &config.listen_status {
         lines.push(("listen-status", quoted(address)));
     }
@@ -131,22 +133,15 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         lines.push(("allowed-host", format!("[{}]", hosts.join(", "))));
     }
     match &config.peers {
-        PeerTrust::Key(path) => lines.push(("peer-key-file", quoted(&path.to_string_lossy()))),
-        PeerTrust::Insecure => lines.push(("insecure", "true".to_owned())),
-        PeerTrust::Loopback | PeerTrust::Certificates => {}
+        PeerTrust::Key(path) => lines.push(("peer-key-file", quoted_path(path))),
+        PeerTrust::Nothing | PeerTrust::Certificates => {}
     }
-    if let Some(tls) = &config.peer_tls {
-        let file = |path: &Path| quoted(&path.to_string_lossy());
-        lines.extend([
-            ("cluster-name", quoted(tls.cluster.as_str())),
-            ("peer-tls", quoted(tls.mode())),
-            ("peer-cert", file(&tls.files.cert)),
-            ("peer-key", file(&tls.files.key)),
-        ]);
-        lines.extend(tls.files.ca.as_deref().map(|ca| ("peer-ca", file(ca))));
+    if config.insecure {
+        lines.push(("insecure", "true".to_owned()));
     }
+    lines.extend(peer_tls_lines(config));
     if let Some(path) = &config.admin_token_file {
-        lines.push(("admin-token-file", quoted(&path.to_string_lossy())));
+        lines.push(("admin-token-file", quoted_path(path)));
     }
     let line = |(name, value): (&str, String)| match origins {
         Some(origins) => format!("{name} = {value}  # {}\n", origins.of(name)),
@@ -158,12 +153,35 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
     lines + &known_members(config) + &upgrade
 }
 
+/// The lines about TLS of the port for clients.
+fn client_tls_lines(config: &ServeConfig) -> Vec<(&'static str, String)> {
+    let Some(tls) = &config.client_tls else { return Vec::new() };
+    let mut lines = vec![("cert", quoted_path(&tls.files.cert)), ("key", quoted_path(&tls.files.key))];
+    lines.extend(tls.files.ca.as_deref().map(|path| ("client-ca", quoted_path(path))));
+    lines.push(("tls-min", quoted(tls.oldest.as_str())));
+    lines.extend(tls.listen_plain.as_ref().map(|address| ("listen-plain", quoted(address))));
+    lines
+}
+
+/// The lines about TLS between nodes.
+fn peer_tls_lines(config: &ServeConfig) -> Vec<(&'static str, String)> {
+    let Some(tls) = &config.peer_tls else { return Vec::new() };
+    let mut lines = vec![
+        ("cluster-name", quoted(tls.cluster.as_str())),
+        ("peer-tls", quoted(tls.mode())),
+        ("peer-cert", quoted_path(&tls.files.cert)),
+        ("peer-key", quoted_path(&tls.files.key)),
+    ];
+    lines.extend(tls.files.ca.as_deref().map(|path| ("peer-ca", quoted_path(path))));
+    lines
+}
+
 /// The lines about the node, its directory and its addresses.
 fn start_lines(config: &ServeConfig) -> Vec<(&'static str, String)> {
-    let data = ("data", quoted(&config.data.to_string_lossy()));
+    let data = ("data", quoted_path(&config.data));
     let advertise = ("advertise", quoted(&config.own.to_string()));
     match &config.start {
-        Start::Join { token_file } => vec![data, ("join-file", quoted(&token_file.to_string_lossy())), advertise],
+        Start::Join { token_file } => vec![data, ("join-file", quoted_path(token_file)), advertise],
         Start::Known(node) => {
             let id = ("id", node.id.to_string());
             match node.source {
@@ -188,6 +206,10 @@ fn known_members(config: &ServeConfig) -> String {
     }
 }
 
+fn quoted_path(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
+}
+
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
@@ -201,6 +223,7 @@ mod tests {
         known_members::{KnownAddresses, KnownMembers},
         timing_file,
     };
+    use fairhold_trust::client_port::TlsVersion;
     use fairhold_types::{ClusterId, Timing};
     use std::time::Duration;
 
@@ -217,6 +240,11 @@ mod tests {
             peer_ca: Some("ca.crt".into()),
             peer_tls: Some(PeerTlsMode::Optional),
             cluster_name: Some("prod".to_owned()),
+            cert: Some("a.crt".into()),
+            key: Some("a.key".into()),
+            client_ca: Some("clients.crt".into()),
+            tls_min: Some(TlsVersion::V1_2),
+            listen_plain: Some("127.0.0.1:7170".to_owned()),
             ..ServeArgs::default()
         };
         let config = ServeConfig::resolve(args()).unwrap();
@@ -271,7 +299,7 @@ mod tests {
         };
         let config = ServeConfig::resolve(args).unwrap();
         let shown = text(&config, None);
-        assert!(shown.contains(&format!("join-file = {}\n", quoted(&token_file.to_string_lossy()))), "{shown}");
+        assert!(shown.contains(&format!("join-file = {}\n", quoted_path(&token_file))), "{shown}");
         assert!(shown.contains("advertise = \"http://d:7171,d:7271\"\n") && !shown.contains("id = "), "{shown}");
         assert_eq!(checked(&config), ExitCode::from(exit::USAGE), "there is no such file");
         fs::write(&token_file, "fhj1.damaged\n").unwrap();

@@ -14,7 +14,7 @@ use self::{
     frame::{DemoFrame, Pids},
     names::{CLIENTS, LOCKS},
 };
-use crate::{keys, output::write_stdout};
+use crate::{keys, output::write_stdout, remote::TlsArgs};
 use fairhold_client::{Client, Error};
 use fairhold_types::NodeId;
 use ratatui::{DefaultTerminal, backend::Backend as _};
@@ -44,12 +44,18 @@ pub(crate) struct Demo {
     pids: watch::Receiver<Pids>,
     data: PathBuf,
     restarts: bool,
+    tls: TlsArgs,
 }
 
 impl Demo {
     /// A demo with these nodes.
     pub(crate) fn new(urls: Vec<(NodeId, String)>, pids: watch::Receiver<Pids>, data: &Path, restarts: bool) -> Demo {
-        Demo { urls, pids, data: data.to_owned(), restarts }
+        Demo { urls, pids, data: data.to_owned(), restarts, tls: TlsArgs::default() }
+    }
+
+    /// The same with these certificates, if the nodes have TLS.
+    pub(crate) fn with_tls(self, tls: Option<TlsArgs>) -> Demo {
+        Demo { tls: tls.unwrap_or_default(), ..self }
     }
 
     /// Runs until `stop`, until the user quits, or until stdout is closed.
@@ -83,6 +89,7 @@ impl Demo {
     /// A client that may use every node.
     fn client(&self, timeout: Duration) -> io::Result<Client> {
         let builder = self.urls.iter().fold(Client::builder(), |builder, (_, url)| builder.endpoint(url));
+        let builder = self.tls.cacert.iter().fold(builder, |builder, ca| builder.ca_certificate(ca));
         builder.timeout(timeout).build().map_err(|error: Error| io::Error::other(error))
     }
 

@@ -11,6 +11,7 @@
 use self::error::{ended_how, is_final};
 
 pub(crate) mod args;
+mod certificates;
 mod data;
 mod error;
 mod plan;
@@ -23,10 +24,14 @@ pub(crate) use plan::DevPlan;
 use crate::{
     demo::{self, frame::Pids},
     dev::args::DevArgs,
+    local_http::{client_for, http_client},
     output::write_stdout,
     signals::StopSignals,
 };
+use certificates::DevCertificates;
 use data::Data;
+use readiness::ANSWER_TIMEOUT;
+use reqwest::Client;
 use std::{
     io::{self, IsTerminal},
     net::TcpListener,
@@ -55,7 +60,11 @@ pub(crate) fn run(plan: DevPlan, args: DevArgs) -> Result<(), DevError> {
     if data.is_temporary() {
         eprintln!("dev: data in {} (removed at the end; --dir keeps it)", data.path().display());
     }
-    let result = runtime.block_on(supervise(&plan, &args, &data, &mut signals));
+    let certificates = args.secure.then(|| DevCertificates::prepare(data.path(), &plan)).transpose();
+    let result = certificates.and_then(|certificates| {
+        let dev = Dev { plan: &plan, args: &args, data: &data, certificates };
+        runtime.block_on(supervise(&dev, &mut signals))
+    });
     data.remove_if_temporary();
     result
 }
@@ -68,6 +77,34 @@ fn check_ports(plan: &DevPlan) -> Result<(), DevError> {
     Ok(())
 }
 
+/// What all parts of a development cluster need to know.
+struct Dev<'a> {
+    plan: &'a DevPlan,
+    args: &'a DevArgs,
+    data: &'a Data,
+    /// With `--secure`.
+    certificates: Option<DevCertificates>,
+}
+
+impl Dev<'_> {
+    /// A client that asks whether the nodes are ready.
+    fn readiness_client(&self) -> Result<Client, DevError> {
+        match &self.certificates {
+            None => Ok(http_client(ANSWER_TIMEOUT)),
+            Some(certificates) => {
+                client_for(&[], ANSWER_TIMEOUT, &certificates.client()).map_err(|failure| DevError::Client(failure.to_string()))
+            }
+        }
+    }
+
+    fn next_steps(&self) -> String {
+        match &self.certificates {
+            None => self.plan.next_steps(),
+            Some(certificates) => self.plan.next_steps_with_tls(&certificates.variables()),
+        }
+    }
+}
+
 /// The supervisors and other tasks. All of them end when `stop` becomes true, or when this is dropped.
 struct RunningDev {
     supervisors: JoinSet<()>,
@@ -76,9 +113,9 @@ struct RunningDev {
     demo: Option<JoinHandle<io::Result<()>>>,
 }
 
-async fn supervise(plan: &DevPlan, args: &DevArgs, data: &Data, signals: &mut StopSignals) -> Result<(), DevError> {
+async fn supervise(dev: &Dev<'_>, signals: &mut StopSignals) -> Result<(), DevError> {
     let (events_in, mut events) = mpsc::channel(EVENTS_MAX);
-    let mut running = start(plan, args, data, &events_in)?;
+    let mut running = start(dev, &events_in)?;
     drop(events_in);
     let result = tokio::select! {
         biased;
@@ -86,7 +123,7 @@ async fn supervise(plan: &DevPlan, args: &DevArgs, data: &Data, signals: &mut St
             eprintln!("dev: {signal}: stopping all nodes");
             Ok(())
         }
-        ended = follow_events(plan, args, data, &mut running, &mut events) => ended,
+        ended = follow_events(dev, &mut running, &mut events) => ended,
     };
     // A supervisor may be waiting to send an event that nobody reads any more.
     drop(events);
@@ -117,7 +154,8 @@ async fn all_ended(supervisors: &mut JoinSet<()>) {
     while supervisors.join_next().await.is_some() {}
 }
 
-fn start(plan: &DevPlan, args: &DevArgs, data: &Data, events: &mpsc::Sender<ChildEvent>) -> Result<RunningDev, DevError> {
+fn start(dev: &Dev<'_>, events: &mpsc::Sender<ChildEvent>) -> Result<RunningDev, DevError> {
+    let Dev { plan, args, data, certificates } = dev;
     let (stop, stopped) = watch::channel(false);
     let mut supervisors = JoinSet::new();
     let peer_key = data.peer_key_file()?;
@@ -131,6 +169,7 @@ fn start(plan: &DevPlan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Chil
         if let Some(file) = &args.admin_token_file {
             serve_args.extend(["--admin-token-file".into(), file.clone().into_os_string()]);
         }
+        serve_args.extend(certificates.iter().flat_map(|certificates| certificates.serve_args(node.id())));
         let supervisor = ChildSupervisor::new(node.id(), serve_args, logs, (!args.no_restart).then_some(RESTART_PAUSE))?;
         supervisors.spawn(supervisor.run(events.clone(), stopped.clone()));
     }
@@ -140,14 +179,10 @@ fn start(plan: &DevPlan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Chil
 
 /// Reports events: on stdout until the cluster is ready, then on stderr. Returns when the demo ends, when stdout is
 /// closed, or when the cluster cannot run.
-async fn follow_events(
-    plan: &DevPlan,
-    args: &DevArgs,
-    data: &Data,
-    running: &mut RunningDev,
-    events: &mut mpsc::Receiver<ChildEvent>,
-) -> Result<(), DevError> {
-    let mut waiting = std::pin::pin!(readiness::all_ready(plan));
+async fn follow_events(dev: &Dev<'_>, running: &mut RunningDev, events: &mut mpsc::Receiver<ChildEvent>) -> Result<(), DevError> {
+    let Dev { plan, args, data, certificates } = dev;
+    let client = dev.readiness_client()?;
+    let mut waiting = std::pin::pin!(readiness::all_ready(plan, &client));
     let mut ready = false;
     loop {
         tokio::select! {
@@ -157,11 +192,12 @@ async fn follow_events(
                 ready = true;
                 write_stdout(&plan.ready_line())?;
                 if !args.demo {
-                    eprint!("{}", plan.next_steps());
+                    eprint!("{}", dev.next_steps());
                 }
                 if args.demo {
+                    let tls = certificates.as_ref().map(DevCertificates::client);
                     let demo = demo::Demo::new(plan.urls(), running.pids.subscribe(), data.path(), !args.no_restart);
-                    running.demo = Some(tokio::spawn(demo.run(running.stop.subscribe())));
+                    running.demo = Some(tokio::spawn(demo.with_tls(tls).run(running.stop.subscribe())));
                 }
             }
             ended = finished(&mut running.demo) => return ended_demo(ended),

@@ -11,6 +11,7 @@ mod rules;
 use crate::{
     doctor::args::{DoctorArgs, DoctorOutput},
     exit,
+    local_http::client_for,
     probe::ClusterProbe,
 };
 use finding::{Grade, worst};
@@ -22,7 +23,11 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return exit::with_error(exit::FAILURE, &error),
     };
-    let seen = runtime.block_on(ClusterProbe::full(&args.endpoint, args.timeout));
+    let client = match client_for(&args.endpoint, args.timeout, &args.tls) {
+        Ok(client) => client,
+        Err(failure) => return failure.exit(false),
+    };
+    let seen = runtime.block_on(ClusterProbe::full(&client, &args.endpoint, args.timeout));
     runtime.shutdown_background();
     let findings = rules::evaluate(&seen);
     let text = match args.output {

@@ -1,12 +1,51 @@
-//! A plain HTTP client for single requests to one node.
+//! An HTTP client for single requests to one node, without retries.
 
-use std::{error::Error, time::Duration};
+use crate::remote::{ConnectArgs, Failure, TlsArgs};
+use reqwest::{Certificate, Client, ClientBuilder, Identity};
+use std::{error::Error, fs, path::Path, time::Duration};
 
-/// A client that ignores the proxies in the environment.
-pub(crate) fn http_client(timeout: Duration) -> reqwest::Client {
-    let built = reqwest::Client::builder().no_proxy().timeout(timeout).connect_timeout(timeout).build();
-    // Without TLS and proxies, building cannot fail. The default client works too, with longer timeouts.
+/// A client for servers without TLS, which ignores the proxies in the environment.
+pub(crate) fn http_client(timeout: Duration) -> Client {
+    // The authorities of the operating system take a while to read, and some containers have none.
+    let built = builder(timeout).tls_certs_only([]).build();
+    // Without certificates and proxies, building cannot fail. The default client works too, with longer timeouts.
     built.unwrap_or_default()
+}
+
+/// A client for the nodes of a command, which may have TLS.
+pub(crate) fn probe_client(connect: &ConnectArgs, timeout: Duration) -> Result<Client, Failure> {
+    client_for(&connect.endpoint, timeout, &connect.tls)
+}
+
+/// A client for these nodes, which may have TLS.
+pub(crate) fn client_for(urls: &[String], timeout: Duration, tls: &TlsArgs) -> Result<Client, Failure> {
+    let mut builder = builder(timeout);
+    if let Some(path) = &tls.cacert {
+        let authorities =
+            Certificate::from_pem_bundle(&read("cacert", path)?).map_err(|error| unusable("cacert", path, &error))?;
+        builder = builder.tls_certs_only(authorities);
+    } else if !urls.iter().any(|url| url.trim().starts_with("https:")) {
+        builder = builder.tls_certs_only([]);
+    }
+    if let Some((cert, key)) = tls.pair()? {
+        let pem = [read("cert", cert)?, read("key", key)?].join(&b'\n');
+        builder = builder.identity(Identity::from_pem(&pem).map_err(|error| unusable("cert", cert, &error))?);
+    }
+    let failed =
+        |error| Failure::Usage(format!("{}: if this machine knows no certificate authority, pass --cacert", cause(&error)));
+    builder.build().map_err(failed)
+}
+
+fn builder(timeout: Duration) -> ClientBuilder {
+    Client::builder().no_proxy().timeout(timeout).connect_timeout(timeout)
+}
+
+fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| Failure::Usage(format!("--{flag} {}: {error}", path.display())))
+}
+
+fn unusable(flag: &str, path: &Path, error: &reqwest::Error) -> Failure {
+    Failure::Usage(format!("--{flag} {}: {}", path.display(), cause(error)))
 }
 
 /// The innermost cause of an error, which is what a person needs.
@@ -18,5 +57,6 @@ pub(crate) fn cause(error: &reqwest::Error) -> String {
     while let Some(source) = innermost.source() {
         innermost = source;
     }
-    innermost.to_string()
+    let text = innermost.to_string();
+    fairhold_client::tls_advice(&text).map_or(text, str::to_owned)
 }

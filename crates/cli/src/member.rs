@@ -4,14 +4,14 @@
 use fairhold_storage::known_members::KnownAddresses;
 use fairhold_types::{
     NodeId,
-    call::{NodeUrl, ParseAddressError, PeerAddress},
+    call::{NodeUrl, ParseAddressError, PeerAddress, split_url},
 };
 use std::{collections::BTreeMap, fmt};
 
 /// The addresses of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServeMember {
-    /// For clients: `http://HOST:PORT`.
+    /// For clients: `http://HOST:PORT` or `https://HOST:PORT`.
     pub(crate) url: String,
     /// For the other nodes: `HOST:PORT`.
     pub(crate) peer: String,
@@ -85,8 +85,8 @@ pub(crate) enum MemberFault {
     /// No comma.
     #[error("it has one address but needs two, separated by a comma")]
     OneAddress,
-    /// Not `http://`.
-    #[error("its URL does not start with http:// (fairhold itself does not support TLS)")]
+    /// Neither `http://` nor `https://`.
+    #[error("its URL does not start with http:// or https://")]
     Scheme,
     /// More than scheme, host and port.
     #[error("its URL contains more than http://HOST:PORT")]
@@ -159,21 +159,21 @@ fn advertised(text: &str) -> Result<ServeMember, AdvertiseFault> {
 
 /// `HOST:PORT` of the member's URL.
 pub(crate) fn client_address(member: &ServeMember) -> &str {
-    member.url.strip_prefix("http://").unwrap_or(&member.url)
+    split_url(&member.url).map_or(&member.url, |(_, address)| address)
 }
 
 fn parse_member(entry: &str) -> Result<(NodeId, ServeMember), MemberFault> {
     let (id, addresses) = entry.split_once('=').ok_or(MemberFault::Number)?;
     let id: NodeId = id.parse().ok().filter(|id| *id > 0).ok_or(MemberFault::Number)?;
     let (url, peer) = addresses.split_once(',').ok_or(MemberFault::OneAddress)?;
-    let client = url.strip_prefix("http://").ok_or(MemberFault::Scheme)?;
+    let (scheme, client) = split_url(url).ok_or(MemberFault::Scheme)?;
     let client = client.strip_suffix('/').unwrap_or(client);
     if client.contains(['/', '?', '#', '@']) {
         return Err(MemberFault::UrlTail);
     }
     check_address(client)?;
     check_address(peer)?;
-    Ok((id, ServeMember { url: format!("http://{client}"), peer: peer.to_owned() }))
+    Ok((id, ServeMember { url: format!("{scheme}{client}"), peer: peer.to_owned() }))
 }
 
 /// Checks the syntax of `HOST:PORT`. Does not resolve the host.
@@ -205,6 +205,8 @@ mod tests {
     #[test]
     fn several_flags_and_one_variable_give_the_same_list() {
         let flags = parse(2, &["1=http://a:7171,a:7271", "2=http://[::1]:7171/,[::1]:7271"]).unwrap();
+        let secure = parse(1, &["1=https://a:7171/,a:7271"]).unwrap();
+        assert_eq!((secure[&1].url.as_str(), client_address(&secure[&1])), ("https://a:7171", "a:7171"));
         let variable = parse(2, &["1=http://a:7171,a:7271  2=http://[::1]:7171,[::1]:7271\n"]).unwrap();
         assert_eq!(flags, variable);
         assert_eq!(flags[&2], ServeMember { url: "http://[::1]:7171".to_owned(), peer: "[::1]:7271".to_owned() });
@@ -250,7 +252,7 @@ mod tests {
             ("-1=http://a:1,a:2", "start with a number"),
             ("x=http://a:1,a:2", "start with a number"),
             ("1=http://a:1", "one address"),
-            ("1=https://a:1,a:2", "not support TLS"),
+            ("1=ftp://a:1,a:2", "http:// or https://"),
             ("1=a:1,a:2", "http://"),
             ("1=http://a:1/x,a:2", "contains more than http://HOST:PORT"),
             ("1=http://u@a:1,a:2", "contains more than http://HOST:PORT"),

@@ -14,6 +14,7 @@ pub(crate) use answer::{ClusterDetails, Endpoint, NodeAnswer};
 use fairhold_types::{NodeId, dto::Cluster, time::WallMillis};
 use futures_util::future::join_all;
 use request::Depth;
+use reqwest::Client;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
@@ -59,17 +60,17 @@ pub(crate) struct Row {
 
 impl ClusterProbe {
     /// Requests only each node's view of the cluster: cheap enough for once a second.
-    pub(crate) async fn brief(urls: &[String], limit: Duration) -> ClusterProbe {
-        ClusterProbe::request(urls, limit, Depth::Cluster).await
+    pub(crate) async fn brief(client: &Client, urls: &[String]) -> ClusterProbe {
+        ClusterProbe::request(client, urls, None).await
     }
 
-    /// Requests everything. No request takes longer than `limit`.
-    pub(crate) async fn full(urls: &[String], limit: Duration) -> ClusterProbe {
-        ClusterProbe::request(urls, limit, Depth::All).await
+    /// Requests everything. No connection to a peer port takes longer than `limit`.
+    pub(crate) async fn full(client: &Client, urls: &[String], limit: Duration) -> ClusterProbe {
+        ClusterProbe::request(client, urls, Some(limit)).await
     }
 
-    async fn request(urls: &[String], limit: Duration, depth: Depth) -> ClusterProbe {
-        let client = crate::local_http::http_client(limit);
+    async fn request(client: &Client, urls: &[String], all_within: Option<Duration>) -> ClusterProbe {
+        let depth = if all_within.is_some() { Depth::All } else { Depth::Cluster };
         let begun_at = request::now();
         let mut given: Vec<String> = Vec::new();
         for url in urls.iter().map(|url| normalize(url)) {
@@ -77,21 +78,21 @@ impl ClusterProbe {
                 given.push(url);
             }
         }
-        let endpoints = request::nodes(&client, &given, true, depth).await;
+        let endpoints = request::nodes(client, &given, true, depth).await;
         let mut seen = ClusterProbe { endpoints, begun_at, ..ClusterProbe::default() };
         for _ in 0..ROUNDS_MAX {
             let missing = seen.unasked();
             if missing.is_empty() {
                 break;
             }
-            seen.endpoints.extend(request::nodes(&client, &missing, false, depth).await);
+            seen.endpoints.extend(request::nodes(client, &missing, false, depth).await);
         }
-        if depth == Depth::All {
+        if let Some(limit) = all_within {
             let peers = seen.members().into_values().map(|(_, peer)| request::peer_port(peer, limit));
             let best = seen.best_urls().into_iter().next();
             let details = async {
                 match best {
-                    Some(url) => request::details(&client, &url).await,
+                    Some(url) => request::details(client, &url).await,
                     None => ClusterDetails::default(),
                 }
             };

@@ -6,6 +6,8 @@
 mod admin_token;
 mod allocator;
 pub(crate) mod args;
+mod certificate_alarm;
+pub(crate) mod certificates;
 mod directory;
 mod error;
 mod exit_code;
@@ -19,7 +21,6 @@ pub(crate) mod memory;
 mod open_files;
 mod parent;
 mod peer_key;
-pub(crate) mod peer_tls;
 mod process;
 mod restart;
 mod secret_file;
@@ -33,17 +34,14 @@ use crate::{
         start::{MemberSource, Start, StartNote},
     },
     exit,
-    signals::{self, StopSignals},
+    signals::StopSignals,
     telemetry,
 };
+use certificates::Certificates;
 use error::ServeError;
-use peer_tls::PeerProtection;
 use server::Server;
-use std::{io, process::ExitCode, sync::Arc, time::Duration};
-use tokio::{
-    runtime::{Builder, Runtime},
-    sync::Notify,
-};
+use std::{io, process::ExitCode, time::Duration};
+use tokio::runtime::{Builder, Runtime};
 
 /// Threads of Raft and the peer connections. A log entry passes through about twenty tasks, each of which wakes the
 /// next. With a second thread, waking it would cost more than it gains.
@@ -78,7 +76,7 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     let mut signals = {
         let _context = http.enter();
         // With certificates to reload, SIGHUP does that, as in other servers.
-        if config.peer_tls.is_some() { StopSignals::without_hangup() } else { StopSignals::new() }.map_err(ServeError::Runtime)?
+        if config.has_certificate() { StopSignals::without_hangup() } else { StopSignals::new() }.map_err(ServeError::Runtime)?
     };
     tracing::info!(node = config.start.id(), version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
     hardening::harden(config.exit_with_parent);
@@ -88,19 +86,15 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     let keys = peer_key::load(&config.peers)?;
 
     let result = http.block_on(async {
-        let reload = Arc::new(Notify::new());
-        let _hangups =
-            config.peer_tls.is_some().then(|| signals::on_hangup(reload.clone())).transpose().map_err(ServeError::Runtime)?;
-        let mut protection = PeerProtection::load(&config, config.start.id(), &reload)?;
-        peer_tls::log(&config, &protection);
+        let mut certificates = Certificates::load(&config)?;
         let starting = async {
-            let node = join::starting_node(&mut config, &keys, protection.security()).await?;
+            let node = join::starting_node(&mut config, &keys, &certificates).await?;
             if config.start.id().is_none() {
                 // Only now is it known which node the certificate must name.
-                protection = PeerProtection::load(&config, Some(node.id), &reload)?;
+                certificates.load_for_peers(&config, Some(node.id))?;
             }
-            let storage = free_space::open_storage(&config, &node).await?;
-            Server::start(&config, &node, storage, (admin, keys, protection), raft.handle(), clock.handle()).await
+            let storage = free_space::open_storage(&config, &node, &certificates).await?;
+            Server::start(&config, &node, storage, (admin, keys, certificates), raft.handle(), clock.handle()).await
         };
         let mut server = tokio::select! {
             biased;
@@ -137,6 +131,20 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
 /// Logs what is remarkable about the configuration.
 fn log_start(config: &ServeConfig) {
     config.notes.iter().for_each(StartNote::log);
+    if !config.exposures.is_empty() {
+        let dangers: Vec<&str> = config.exposures.iter().map(|exposure| exposure.danger()).collect();
+        tracing::warn!(
+            "--insecure: {}. Let a firewall admit only those whom you trust, or better, use certificates (`fairhold cert`)",
+            dangers.join("; ")
+        );
+    }
+    if config.client_tls.is_some() && config.own.url.starts_with("http://") {
+        tracing::warn!(
+            url = %config.own.url,
+            "this node has a certificate, and tells clients an http:// URL, which works only at --listen-plain: give it an \
+             https:// URL"
+        );
+    }
     if let Start::Known(node) = &config.start
         && node.source == MemberSource::List
         && node.members.len().is_multiple_of(2)

@@ -4,7 +4,6 @@ use std::{io, sync::Arc};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::Notify,
-    task::JoinHandle,
 };
 
 /// Receives the stop signals, which no longer terminate the process by themselves.
@@ -44,12 +43,14 @@ impl StopSignals {
     }
 }
 
-/// Notifies at each SIGHUP, until the task is aborted. Needs a runtime.
-pub(crate) fn on_hangup(notify: Arc<Notify>) -> io::Result<JoinHandle<()>> {
+/// Installs the handler of SIGHUP, and returns a task that asks at each one for certificates to be read again. Needs a
+/// runtime.
+pub(crate) fn on_hangup(reloads: Vec<Arc<Notify>>) -> io::Result<impl Future<Output = ()>> {
     let mut hangup = signal(SignalKind::hangup())?;
-    Ok(tokio::spawn(async move {
+    Ok(async move {
         while hangup.recv().await.is_some() {
-            notify.notify_one();
+            tracing::info!("SIGHUP: reading the certificates again");
+            reloads.iter().for_each(|reload| reload.notify_one());
         }
-    }))
+    })
 }

@@ -50,7 +50,7 @@ fn show(args: &TopArgs) -> Result<(), Failure> {
     let mut signals = runtime.block_on(async { StopSignals::new() })?;
     let (publish, frames) = watch::channel(TopFrame::default());
     let selection = watch::Sender::new(None);
-    runtime.spawn(Poller::new(api, &args.connect.endpoint).run(publish, selection.subscribe()));
+    runtime.spawn(Poller::new(api, &args.connect)?.run(publish, selection.subscribe()));
     // Takes over the terminal; a panic restores it too.
     let mut terminal = ratatui::try_init()?;
     let shown = (|| {

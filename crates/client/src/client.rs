@@ -11,10 +11,11 @@ use crate::{
         ids::Ids,
         reply::Reply,
         retry::{RetryBudget, Transport},
+        tls::{TlsFiles, TlsSettings},
     },
 };
 use fairhold_types::{ClusterId, limits::TIMEOUT_MAX};
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::{runtime::Handle, sync::Semaphore};
 
 /// The default time for a call that does not wait.
@@ -56,12 +57,14 @@ pub struct ClientBuilder {
     owner: Option<String>,
     auth_token: Option<AuthToken>,
     user_agent: Option<String>,
+    tls: TlsFiles,
     discover: bool,
     cluster: Option<ClusterId>,
 }
 
 impl ClientBuilder {
-    /// Adds a node's address for clients, like `http://10.0.0.1:7171`, or several, separated by commas.
+    /// Adds a node's address for clients, like `http://10.0.0.1:7171`, or several, separated by commas. A node with TLS has an
+    /// `https://` address.
     pub fn endpoint(mut self, url: impl AsRef<str>) -> ClientBuilder {
         self.endpoints.extend(url.as_ref().split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned));
         self
@@ -80,6 +83,20 @@ impl ClientBuilder {
     /// Sends this token with every request, as `Authorization: Bearer`.
     pub fn auth_token(self, token: impl Into<String>) -> ClientBuilder {
         ClientBuilder { auth_token: Some(AuthToken(token.into())), ..self }
+    }
+
+    /// Trusts only the servers whose certificates come from an authority in this PEM file. Without it, the client trusts the
+    /// authorities of the operating system. Needs the feature `tls`.
+    pub fn ca_certificate(mut self, file: impl Into<PathBuf>) -> ClientBuilder {
+        self.tls.ca = Some(file.into());
+        self
+    }
+
+    /// Shows this certificate to servers with TLS: the PEM file of the certificate, and that of its private key. Needs the
+    /// feature `tls`.
+    pub fn client_certificate(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> ClientBuilder {
+        self.tls.pair = Some((cert.into(), key.into()));
+        self
     }
 
     /// The `User-Agent` of every request. By default it is the program's file name.
@@ -104,7 +121,8 @@ impl ClientBuilder {
     /// the renewals and the release of dropped guards.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if an address or the timeout is not usable, if there is no address, or outside a runtime.
+    /// [`Error::Invalid`] if an address, the timeout or a file of a certificate is not usable, if there is no address, or outside
+    /// a runtime.
     pub fn build(self) -> Result<Client, Error> {
         if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {
             return Err(Error::Invalid(format!("the timeout must be over 0 and up to {TIMEOUT_MAX:?}")));
@@ -115,7 +133,8 @@ impl ClientBuilder {
         let given = self.endpoints.iter().map(|url| Endpoint::parse(url)).collect::<Result<Vec<_>, _>>()?;
         let program = program();
         let user_agent = self.user_agent.unwrap_or_else(|| program.clone());
-        let caller = Caller { program: user_agent, auth_token: self.auth_token };
+        let tls = TlsSettings::load(&self.tls, given.iter().any(Endpoint::has_tls))?;
+        let caller = Caller { program: user_agent, auth_token: self.auth_token, tls };
         let endpoints = Arc::new(Endpoints::new(given, self.discover)?);
         let identity = Identity::new(self.cluster);
         let calls = Transport::new(Arc::clone(&endpoints), &identity, &caller, runtime.clone())?;
@@ -159,6 +178,7 @@ impl Client {
             owner: None,
             auth_token: None,
             user_agent: None,
+            tls: TlsFiles::default(),
             discover: true,
             cluster: None,
         }

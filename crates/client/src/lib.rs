@@ -80,6 +80,13 @@
 //!   another cluster: it neither keeps a guard alive nor ends it, and fails no call. The own cluster is the first one
 //!   that answers, or the one that [`ClientBuilder::cluster_id`] names.
 //!
+//! # TLS
+//!
+//! With the feature `tls`, which is on by default, endpoints may be `https://` URLs. [`ClientBuilder::ca_certificate`] names
+//! the authority of the servers, and [`ClientBuilder::client_certificate`] the client's own certificate. The client reads
+//! the files when it is built. If all endpoints of the program have TLS, the client uses no `http://` address that the
+//! cluster reports.
+//!
 //! # Many guards
 //!
 //! Each guard without a session is renewed separately; renewals that are due at the same time share a request. This
@@ -133,3 +140,4 @@ pub use watch::{Watch, WatchEvent, Watching};
 pub use wire::at::At;
 pub use wire::clock::{CLOCK_RATE_BOUND_PERCENT, MARGIN_MIN, margin};
 pub use wire::identity::Contact;
+pub use wire::tls::advice as tls_advice;

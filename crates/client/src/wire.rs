@@ -12,4 +12,5 @@ pub(crate) mod identity;
 pub(crate) mod ids;
 pub(crate) mod reply;
 pub(crate) mod retry;
+pub(crate) mod tls;
 pub(crate) mod url;

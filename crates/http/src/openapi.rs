@@ -208,8 +208,10 @@ mod tests {
 
     #[test]
     fn every_route_is_described_and_nothing_else() {
-        let routes =
-            routes::<TokioRuntime>(ServerInfo { version: "", host: fairhold_types::dto::Host::default }, Exposition::default());
+        let routes = routes::<TokioRuntime>(
+            ServerInfo { version: "", host: fairhold_types::dto::Host::default, insecure: Vec::new },
+            Exposition::default(),
+        );
         let routed: BTreeSet<(String, String)> = routes
             .list()
             .iter()

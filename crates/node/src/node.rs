@@ -77,6 +77,8 @@ pub enum Concern {
     Disk,
     /// The memory of the process.
     Memory,
+    /// The certificates of the node.
+    Certificate,
 }
 
 /// A warning if the state is nearly full.

@@ -1,6 +1,7 @@
 //! TLS of the port for clients: the server shows its certificate, and a client may show one that names its user.
 
 use crate::{
+    accept::accept,
     certificate::Certificate,
     fault::TlsFault,
     files::{self, CertificateFiles},
@@ -22,9 +23,12 @@ use std::{
     sync::Arc,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::TlsConnector;
 
-pub use crate::tls_config::TlsVersion;
+pub use crate::tls_config::{ParseTlsVersionError, TlsVersion};
+
+/// Bytes that a connection of a client may have encrypted and not yet sent.
+pub const UNSENT_BYTES_MAX: usize = 32 * 1024;
 
 /// Where a client's certificate has the name of its user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub enum UserRule {
     Uri(ClusterName),
     /// In the common name of its subject.
     CommonName,
+    /// Nowhere: a certificate is verified and names no user.
+    Nowhere,
 }
 
 impl UserRule {
@@ -47,6 +53,7 @@ impl UserRule {
                 };
                 names.filter_map(|name| user(name.role)).collect()
             }
+            UserRule::Nowhere => return None,
             UserRule::CommonName => certificate.common_name.iter().filter_map(|name| name.parse().ok()).collect(),
         };
         let user = users.pop()?;
@@ -96,10 +103,10 @@ impl ClientPortTls {
             None => WebPkiClientVerifier::no_client_auth(),
         };
         let config = tls_config::server(pair.key.clone(), clients, self.oldest, HTTP_PROTOCOL);
-        let acceptor = TlsAcceptor::from(config.map_err(|error| TlsFault::of_rustls(&error))?);
-        let accepted = acceptor.accept(socket).await;
+        let accepted = accept(config.map_err(|error| TlsFault::of_rustls(&error))?, socket).await;
         let seen = verifier.and_then(|verifier| verifier.take_seen()).transpose()?;
-        let stream = accepted.map_err(|error| TlsFault::of_handshake(&error))?;
+        let mut stream = accepted.map_err(|error| TlsFault::of_handshake(&error))?;
+        stream.get_mut().1.set_buffer_limit(Some(UNSENT_BYTES_MAX));
         let not_after = seen.iter().map(|certificate| certificate.not_after).fold(pair.not_after(), WallMillis::min);
         let user = seen.and_then(|certificate| self.users.user(&certificate));
         Ok((TlsStream::from_accepted(stream), ClientConnection { user, not_after }))

@@ -17,6 +17,7 @@
 //!
 //! `fairhold cert` is the command line of the authority.
 
+mod accept;
 pub mod ca_directory;
 pub mod certificate;
 pub mod client_port;

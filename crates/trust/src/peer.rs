@@ -1,6 +1,7 @@
 //! TLS between nodes: 1.3 alone, and both sides show a certificate of the same authority that names a node of the cluster.
 
 use crate::{
+    accept::accept,
     certificate::Certificate,
     fault::{FaultReason, TlsFault},
     live_pair::LivePair,
@@ -12,24 +13,15 @@ use crate::{
 };
 use fairhold_types::{NodeId, time::WallMillis};
 use rustls_pki_types::ServerName;
-use std::{sync::Arc, time::Duration};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy, sink},
-    time::timeout,
-};
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
 
 /// The first byte of a TLS connection: a handshake record. Fairhold's own preamble begins with `F`.
 pub const TLS_FIRST_BYTE: u8 = 22;
 
 /// The first byte of a TLS alert, with which a port that requires TLS answers plain text.
 pub const TLS_ALERT_BYTE: u8 = 21;
-
-/// How long a refused side may take to close its connection.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The most bytes that are read from a refused side.
-const CLOSE_BYTES_MAX: u64 = 64 * 1024;
 
 /// TLS of the port between nodes.
 #[derive(Debug, Clone)]
@@ -86,14 +78,7 @@ impl PeerTls {
         let pair = self.pair.current();
         let verifier = self.verifier(&pair, None)?;
         let config = tls_config::server(pair.key.clone(), verifier.clone(), TlsVersion::V1_3, PEER_PROTOCOL);
-        let acceptor = TlsAcceptor::from(config.map_err(|error| TlsFault::of_rustls(&error))?);
-        let accepted = match acceptor.accept(socket).into_fallible().await {
-            Ok(stream) => Ok(stream),
-            Err((error, socket)) => {
-                close_after_alert(socket).await;
-                Err(error)
-            }
-        };
+        let accepted = accept(config.map_err(|error| TlsFault::of_rustls(&error))?, socket).await;
         let certificate = self.certificate(&verifier, &pair, accepted.as_ref().err())?;
         let stream = accepted.map_err(|error| TlsFault::of_handshake(&error))?;
         expect_peer_protocol(stream.get_ref().1.alpn_protocol())?;
@@ -141,17 +126,6 @@ impl PeerTls {
             (None, None) => Err(TlsFault::new(FaultReason::NoCertificate, "the other side has shown no certificate")),
         }
     }
-}
-
-/// Closes a socket whose last bytes are an alert. A socket that is closed with unread bytes sends a reset, which can
-/// overtake the alert. A side that does not close is not waited for.
-async fn close_after_alert<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) {
-    let closing = async {
-        socket.shutdown().await?;
-        copy(&mut (&mut socket).take(CLOSE_BYTES_MAX), &mut sink()).await
-    };
-    // Whether the other side got the alert is its own concern.
-    drop(timeout(CLOSE_TIMEOUT, closing).await);
 }
 
 /// The name of a host as TLS wants it. Brackets of an IPv6 address are allowed.

@@ -8,7 +8,10 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
     version::{TLS12, TLS13},
 };
-use std::sync::{Arc, LazyLock};
+use std::{
+    str::FromStr,
+    sync::{Arc, LazyLock},
+};
 
 /// The protocol between nodes, as ALPN names it.
 pub(crate) const PEER_PROTOCOL: &[u8] = b"fairhold-peer";
@@ -26,7 +29,29 @@ pub enum TlsVersion {
     V1_3,
 }
 
+/// Not a version of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected 1.2 or 1.3")]
+pub struct ParseTlsVersionError;
+
+impl FromStr for TlsVersion {
+    type Err = ParseTlsVersionError;
+
+    fn from_str(text: &str) -> Result<TlsVersion, ParseTlsVersionError> {
+        [TlsVersion::V1_2, TlsVersion::V1_3].into_iter().find(|version| version.as_str() == text).ok_or(ParseTlsVersionError)
+    }
+}
+
 impl TlsVersion {
+    /// The version as people write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TlsVersion::V1_2 => "1.2",
+            TlsVersion::V1_3 => "1.3",
+        }
+    }
+
     fn accepted(self) -> &'static [&'static SupportedProtocolVersion] {
         static NEW: [&SupportedProtocolVersion; 1] = [&TLS13];
         static NEW_AND_OLD: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];

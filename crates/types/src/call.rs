@@ -21,7 +21,7 @@ mod session;
 mod watch;
 
 pub use acquire::{Acquire, AcquireMany, BatchAcquire, HoldMode, Stand};
-pub use address::{NodeUrl, ParseAddressError, PeerAddress};
+pub use address::{NodeUrl, ParseAddressError, PeerAddress, split_url};
 pub use batch::{BatchCall, BatchCalls, BatchRelease, BatchRenew};
 pub use bounded::{
     BoundedCount, BoundedDuration, BoundedInteger, BoundedList, BoundedText, INTEGER_MAX, ListItem, LockList, MetaPairs,

@@ -10,7 +10,10 @@ mod membership;
 mod sessions;
 mod tree;
 
-pub use cluster::{Cluster, ClusterUpgrade, Defect, Host, Leader, Member, Readiness, SnapshotTaken, UpgradeMember, Version};
+pub use cluster::{
+    CertificateStatus, CertificateUrgency, Cluster, ClusterUpgrade, Defect, Host, Leader, Member, Readiness, SnapshotTaken,
+    UpgradeMember, Version,
+};
 pub use history::{Holding, LockStatistics, Spans};
 pub use membership::{
     ClusterTiming, CreatedJoinToken, Join, JoinPhase, JoinToken, JoinTokens, MemberEntry, MemberTiming, Members, RemovedMember,

@@ -26,6 +26,10 @@ pub const CONNECTIONS_MAX: usize = 10_000;
 pub const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 8;
 /// An address with fewer connections than this may use the reserve that other addresses cannot use.
 pub const FEW_CONNECTIONS: usize = 8;
+/// TLS handshakes with clients that run at once, for each processor. One address may have half of them; the rest wait.
+pub const HANDSHAKES_PER_CORE_MAX: usize = 64;
+/// How long a TLS handshake with a client may take.
+pub const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// Connections to the status listener.
 pub const STATUS_CONNECTIONS_MAX: usize = 64;
 /// Bytes received on one connection and not yet read.

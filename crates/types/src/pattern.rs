@@ -40,8 +40,9 @@ pub const HISTORY_CURSOR: &str = "^[0-9]{1,20}-[0-9]{1,20}$";
 /// A cursor that is written as hexadecimal digits.
 pub const HEX_CURSOR: &str = "^([0-9a-f]{2})+$";
 
-/// The address of a node for clients: `http://HOST:PORT`, with a host that other machines can reach.
-pub const NODE_URL: &str = "^http://(?!0\\.0\\.0\\.0:|\\[::\\]:)([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])\
+/// The address of a node for clients: `http://HOST:PORT` or `https://HOST:PORT`, with a host that other machines can
+/// reach.
+pub const NODE_URL: &str = "^https?://(?!0\\.0\\.0\\.0:|\\[::\\]:)([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])\
     :(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})/?$";
 
 /// The address of a node for the other nodes: `HOST:PORT`.

@@ -32,7 +32,13 @@ pub(crate) struct Hosts {
 impl Hosts {
     /// The hosts of these endpoints.
     pub(crate) fn new(endpoints: &[String], token: Option<&str>) -> Result<Hosts, Failure> {
-        let hosts = endpoints.iter().map(|url| Ok(crate::remote::endpoint(url)?.trim_start_matches("http://").to_owned()));
+        let host = |url: &String| match crate::remote::endpoint(url)?.strip_prefix("http://") {
+            Some(host) => Ok(host.to_owned()),
+            None => Err(Failure::Usage(format!(
+                "--endpoint {url}: bench sends its load without TLS: pass http:// URLs, such as those of --listen-plain"
+            ))),
+        };
+        let hosts = endpoints.iter().map(host);
         let authorization = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
         Ok(Hosts { hosts: hosts.collect::<Result<_, Failure>>()?, now: 0, authorization })
     }

@@ -56,7 +56,8 @@ pub(super) async fn view(api: &Api) -> Result<MembersView, Failure> {
 /// Asks every member: what one node reports about another may be stale. The joins and removals are the leader's.
 pub(super) async fn list(api: &Api, with_removed: bool, args: &RemoteArgs) -> Result<(), Failure> {
     let requested = args.output;
-    let probe = async || ClusterProbe::brief(&args.connect.endpoint, PROBE_TIMEOUT.min(api.timeout())).await;
+    let client = crate::local_http::probe_client(&args.connect, PROBE_TIMEOUT.min(api.timeout()))?;
+    let probe = async || ClusterProbe::brief(&client, &args.connect.endpoint).await;
     let mut seen = probe().await;
     if seen.nodes().is_empty() {
         // Waits until a node answers, or fails with the reason.

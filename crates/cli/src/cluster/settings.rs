@@ -58,7 +58,8 @@ pub(super) async fn set(api: &Api, setting: Setting, args: &RemoteArgs) -> Resul
 /// Prints the timing profile, the one that fits, and the round trips.
 pub(super) async fn timing(api: &Api, args: &RemoteArgs) -> Result<(), Failure> {
     // Only the leader knows the round trips.
-    let seen = ClusterProbe::brief(&args.connect.endpoint, PROBE_TIMEOUT.min(api.timeout())).await;
+    let client = crate::local_http::probe_client(&args.connect, PROBE_TIMEOUT.min(api.timeout()))?;
+    let seen = ClusterProbe::brief(&client, &args.connect.endpoint).await;
     let best = seen.best_urls();
     let api = if best.is_empty() { api.clone() } else { api.at(best) };
     let reply = api.call(&ApiRequest::get("/v1/cluster/timing")).await.map_err(explain)?;

@@ -1,11 +1,12 @@
 //! Why a configuration is invalid, each with what to write instead.
 
+use super::exposure::Exposure;
 use crate::{
     exit,
     member::{AddressFault, AdvertiseError, MemberError},
 };
 use fairhold_storage::data_dir::DataDirError;
-use fairhold_trust::name::ParseNameError;
+use fairhold_trust::{client_port::ParseTlsVersionError, name::ParseNameError};
 use fairhold_types::{
     NodeId, duration,
     limits::{EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
@@ -78,19 +79,35 @@ pub(crate) enum ConfigError {
     /// An invalid listen address.
     #[error("--{name}: {fault}")]
     Listen { name: &'static str, fault: AddressFault },
-    /// Other machines can reach the peer port, and there is no key.
-    #[error(
-        "other machines can reach --peer-listen {address}, and without a key anyone who reaches it can do anything \
-         with the cluster. Either give every node the same --peer-key-file (`openssl rand -hex 32 > peer.key; chmod 600 \
-         peer.key`) or a certificate with --peer-tls required, or pass --insecure if a firewall admits nobody but the nodes"
-    )]
-    NoPeerKey {
-        /// The peer address.
-        address: String,
+    /// A certificate without its key, or a key without its certificate.
+    #[error("--{given} is given without --{missing}: pass both --cert and --key, the files of a certificate and of its key")]
+    CertOrKey {
+        /// The option that is given.
+        given: &'static str,
+        /// The option that is missing.
+        missing: &'static str,
     },
-    /// Both a key and `--insecure`.
-    #[error("pass either --insecure or --peer-key-file, not both")]
-    KeyAndInsecure,
+    /// An option for TLS without a certificate.
+    #[error("--{name} needs --cert and --key: without a certificate, clients connect to this node without TLS")]
+    NeedsCert {
+        /// The option.
+        name: &'static str,
+    },
+    /// A version of TLS in the file that does not exist.
+    #[error("tls-min in the configuration file: `{text}`: {error}")]
+    TlsMin {
+        text: String,
+        /// What is valid.
+        error: ParseTlsVersionError,
+    },
+    /// Other machines can reach a port that is not protected.
+    #[error("other machines can reach --{option} {address}, so {}. {}", exposure.danger(), exposure.advice())]
+    Exposed {
+        /// The option with the address.
+        option: &'static str,
+        address: String,
+        exposure: Exposure,
+    },
     /// A part of TLS between nodes is missing.
     #[error(
         "TLS between the nodes is not complete: pass --{name}. It needs --peer-cert, --peer-key, --peer-ca and --cluster-name; \
@@ -167,8 +184,10 @@ impl ConfigError {
             | ConfigError::MemberAndJoin
             | ConfigError::IdAndJoin { .. }
             | ConfigError::Listen { .. }
-            | ConfigError::NoPeerKey { .. }
-            | ConfigError::KeyAndInsecure
+            | ConfigError::CertOrKey { .. }
+            | ConfigError::NeedsCert { .. }
+            | ConfigError::TlsMin { .. }
+            | ConfigError::Exposed { .. }
             | ConfigError::PeerTlsIncomplete { .. }
             | ConfigError::ClusterName { .. }
             | ConfigError::Connections { .. }

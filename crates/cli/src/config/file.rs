@@ -11,7 +11,7 @@ use std::{
 use strsim::levenshtein;
 
 /// The valid keys of the file outside its tables: the names of the flags.
-const FILE_KEYS: [&str; 23] = [
+const FILE_KEYS: [&str; 28] = [
     "id",
     "data",
     "member",
@@ -19,6 +19,11 @@ const FILE_KEYS: [&str; 23] = [
     "advertise",
     "timing",
     "listen",
+    "listen-plain",
+    "cert",
+    "key",
+    "client-ca",
+    "tls-min",
     "peer-listen",
     "listen-status",
     "allowed-host",
@@ -54,6 +59,11 @@ pub(super) struct FileConfig {
     pub(super) advertise: Option<String>,
     pub(super) timing: Option<Timing>,
     pub(super) listen: Option<String>,
+    pub(super) listen_plain: Option<String>,
+    pub(super) cert: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
+    pub(super) client_ca: Option<PathBuf>,
+    pub(super) tls_min: Option<String>,
     pub(super) peer_listen: Option<String>,
     pub(super) listen_status: Option<String>,
     pub(super) allowed_host: Vec<String>,

@@ -57,9 +57,17 @@ impl PeerTlsConfig {
 }
 
 impl PeerTlsInput {
-    /// With a certificate and without a mode, TLS is required. If it is off, the files may be there already.
-    pub(super) fn resolve(self) -> Result<Option<PeerTlsConfig>, ConfigError> {
-        let PeerTlsInput { cert, key, ca, mode, cluster } = self;
+    /// With a certificate and without a mode, TLS is required. If it is off, the files may be there already. Without its
+    /// own certificate for the other nodes, a node uses the one for clients.
+    pub(super) fn resolve(self, for_clients: Option<&CertificateFiles>) -> Result<Option<PeerTlsConfig>, ConfigError> {
+        let PeerTlsInput { mut cert, mut key, ca, mode, cluster } = self;
+        if let Some(files) = for_clients
+            && cert.is_none()
+            && key.is_none()
+            && (ca.is_some() || mode.is_some())
+        {
+            (cert, key) = (Some(files.cert.clone()), Some(files.key.clone()));
+        }
         let cluster = cluster.map(|name| name.parse::<ClusterName>().map_err(|fault| ConfigError::ClusterName { name, fault }));
         let cluster = cluster.transpose()?;
         let has_files = cert.is_some() || key.is_some() || ca.is_some();
@@ -98,14 +106,31 @@ mod tests {
 
     #[test]
     fn without_options_there_is_no_tls_and_with_a_certificate_it_is_required() {
-        assert_eq!(PeerTlsInput::default().resolve().unwrap(), None);
-        assert_eq!(PeerTlsInput { cluster: Some("prod".to_owned()), ..PeerTlsInput::default() }.resolve().unwrap(), None);
+        assert_eq!(PeerTlsInput::default().resolve(None).unwrap(), None);
+        assert_eq!(PeerTlsInput { cluster: Some("prod".to_owned()), ..PeerTlsInput::default() }.resolve(None).unwrap(), None);
         for (mode, required) in [(None, true), (Some(PeerTlsMode::Required), true), (Some(PeerTlsMode::Optional), false)] {
-            let config = PeerTlsInput { mode, ..input() }.resolve().unwrap().unwrap();
+            let config = PeerTlsInput { mode, ..input() }.resolve(None).unwrap().unwrap();
             assert_eq!((config.is_required, config.cluster.as_str()), (required, "prod"), "{mode:?}");
         }
         let off = PeerTlsInput { mode: Some(PeerTlsMode::Off), ..input() };
-        assert_eq!(off.resolve().unwrap(), None, "the files may be there before they are used");
+        assert_eq!(off.resolve(None).unwrap(), None, "the files may be there before they are used");
+    }
+
+    #[test]
+    fn the_certificate_for_clients_is_also_the_one_for_nodes_unless_these_have_their_own() {
+        let for_clients = CertificateFiles { cert: "client.crt".into(), key: "client.key".into(), ca: None };
+        let resolved = |input: PeerTlsInput| input.resolve(Some(&for_clients));
+        let shared = resolved(PeerTlsInput { cert: None, key: None, ..input() }).unwrap().unwrap();
+        assert_eq!((shared.files.cert, shared.files.key), (for_clients.cert.clone(), for_clients.key.clone()));
+        assert_eq!(shared.files.ca, Some("a".into()));
+        assert_eq!(resolved(input()).unwrap().unwrap().files.cert, PathBuf::from("c"));
+        assert_eq!(
+            resolved(PeerTlsInput::default()).unwrap(),
+            None,
+            "a certificate for clients alone means no TLS between nodes"
+        );
+        let half = resolved(PeerTlsInput { cert: None, ..input() }).unwrap_err();
+        assert!(half.to_string().contains("--peer-cert FILE"), "a key alone is a mistake: {half}");
     }
 
     #[test]
@@ -118,7 +143,7 @@ mod tests {
             (PeerTlsInput { mode: Some(PeerTlsMode::Optional), ..PeerTlsInput::default() }, "pass --peer-cert FILE"),
             (PeerTlsInput { cluster: Some("Prod".to_owned()), ..input() }, "--cluster-name Prod: a cluster name has"),
         ] {
-            let error = incomplete.resolve().unwrap_err();
+            let error = incomplete.resolve(None).unwrap_err();
             assert!(error.to_string().contains(named), "{named}: {error}");
             assert_eq!(error.exit_code(), 2);
         }

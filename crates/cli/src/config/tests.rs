@@ -34,6 +34,7 @@ fn flags() -> ServeArgs {
         data: Some("from-flag".into()),
         member: vec!["1=http://a:7171,a:7271".to_owned()],
         peer_key_file: Some("peer.key".into()),
+        insecure: true,
         ..ServeArgs::default()
     }
 }
@@ -46,31 +47,27 @@ fn starting(config: &ServeConfig) -> &StartingNode {
     }
 }
 
-/// How a node with this peer address authenticates the others.
-fn peers_at(address: &str, key: Option<&str>, insecure: bool) -> Result<PeerTrust, ConfigError> {
-    let peer_listen = Some(address.to_owned());
-    let args = ServeArgs { peer_listen, peer_key_file: key.map(PathBuf::from), insecure, ..flags() };
-    ServeConfig::resolve(args).map(|config| config.peers)
+#[test]
+fn only_insecure_allows_plain_text_where_other_machines_can_reach_it() {
+    let with = |insecure, key: Option<&str>| {
+        let config = ServeConfig::resolve(ServeArgs { insecure, peer_key_file: key.map(PathBuf::from), ..flags() });
+        config.map(|config| (config.peers, config.exposures))
+    };
+    let text = complaint(ServeConfig::resolve(ServeArgs { insecure: false, ..flags() }));
+    assert!(text.starts_with("other machines can reach --peer-listen a:7271, so ") && text.contains("--peer-cert"), "{text}");
+    assert!(with(false, None).unwrap_err().to_string().contains("--peer-key-file"));
+    let (key, open) = (with(true, Some("k")).unwrap(), with(true, None).unwrap());
+    assert_eq!(key, (PeerTrust::Key("k".into()), vec![Exposure::PlainPeers, Exposure::PlainClients]));
+    assert_eq!(open, (PeerTrust::Nothing, vec![Exposure::OpenPeers, Exposure::PlainPeers, Exposure::PlainClients]));
+    let local = ServeArgs { member: vec!["1=http://127.0.0.1:1,localhost:2".to_owned()], insecure: false, ..flags() };
+    assert_eq!(ServeConfig::resolve(local).unwrap().exposures, []);
 }
 
 #[test]
-fn a_peer_address_beyond_loopback_needs_a_key_or_insecure() {
-    for address in ["a:7271", "0.0.0.0:7271", "[::]:7271", "10.0.0.1:7271", "[fe80::1]:7271", "127.0.0.1.example.org:1"] {
-        let text = peers_at(address, None, false).unwrap_err().to_string();
-        assert!(text.contains(address) && text.contains("--peer-key-file") && text.contains("--insecure"), "{text}");
-        assert_eq!(peers_at(address, None, true).unwrap(), PeerTrust::Insecure);
-        assert_eq!(peers_at(address, Some("k"), false).unwrap(), PeerTrust::Key("k".into()));
-    }
-    for address in ["127.0.0.1:1", "127.1.2.3:1", "[::1]:1", "localhost:1", "[::ffff:127.0.0.1]:1"] {
-        assert_eq!(peers_at(address, None, false).unwrap(), PeerTrust::Loopback, "{address}");
-    }
-    assert!(complaint(peers_at("a:1", Some("k"), true).map(|_| unreachable!())).contains("not both"));
-}
-
-#[test]
-fn the_configuration_file_can_name_the_peer_key() {
+fn the_configuration_file_can_name_the_peer_key_and_say_insecure() {
     let none = || ServeArgs { peer_key_file: None, ..flags() };
-    assert_eq!(with_file("insecure = true\n", none()).unwrap().peers, PeerTrust::Insecure);
+    let secure = || ServeArgs { insecure: false, ..none() };
+    assert_eq!(with_file("insecure = true\n", secure()).unwrap().peers, PeerTrust::Nothing);
     assert_eq!(with_file("peer-key-file = \"k\"\n", none()).unwrap().peers, PeerTrust::Key("k".into()));
     assert_eq!(with_file("peer-key-file = \"k\"\n", flags()).unwrap().peers, PeerTrust::Key("peer.key".into()));
 }
@@ -98,13 +95,13 @@ fn required_tls_authenticates_nodes_without_a_key_and_optional_tls_does_not() {
     let at = |mode: &str| {
         let text =
             format!("peer-cert = \"c\"\npeer-key = \"k\"\npeer-ca = \"a\"\ncluster-name = \"prod\"\npeer-tls = \"{mode}\"\n");
-        let args = ServeArgs { peer_key_file: None, peer_listen: Some("10.0.0.1:7271".to_owned()), ..flags() };
-        with_file(&text, args)
+        let listen = Some("127.0.0.1:1".to_owned());
+        with_file(&text, ServeArgs { peer_key_file: None, listen, insecure: false, ..flags() })
     };
     let required = at("required").unwrap();
     assert_eq!((required.peers, required.peer_tls.unwrap().is_required), (PeerTrust::Certificates, true));
     for mode in ["optional", "off"] {
-        assert!(matches!(at(mode), Err(ConfigError::NoPeerKey { .. })), "{mode}");
+        assert!(matches!(at(mode), Err(ConfigError::Exposed { exposure: Exposure::OpenPeers, .. })), "{mode}");
     }
     assert!(complaint(at("sometimes")).contains("unknown variant `sometimes`"));
 }
@@ -119,8 +116,9 @@ fn an_unknown_key_in_the_file_is_refused_with_a_suggestion() {
         ("peer", "did you mean `peer-listen`?"),
         (
             "replication",
-            "the valid keys are id, data, member, join-file, advertise, timing, listen, peer-listen, listen-status, \
-             allowed-host, peer-key-file, peer-cert, peer-key, peer-ca, peer-tls, cluster-name, insecure, connections-max, \
+            "the valid keys are id, data, member, join-file, advertise, timing, listen, listen-plain, cert, key, client-ca, \
+             tls-min, peer-listen, listen-status, allowed-host, peer-key-file, peer-cert, peer-key, peer-ca, peer-tls, \
+             cluster-name, insecure, connections-max, \
              connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file, upgrade",
         ),
     ] {
@@ -242,9 +240,9 @@ fn joined_directory(path: &Path) {
     DataDir::open_to_join(path).unwrap().set_joined(4, ClusterId(9), &members).unwrap();
 }
 
-/// Only a data directory and a key.
+/// Only a data directory, and what protects the peer port.
 fn directory_only(path: &Path) -> ServeArgs {
-    ServeArgs { data: Some(path.into()), peer_key_file: Some("peer.key".into()), ..ServeArgs::default() }
+    ServeArgs { data: Some(path.into()), peer_key_file: Some("peer.key".into()), insecure: true, ..ServeArgs::default() }
 }
 
 fn joining(path: &Path) -> ServeArgs {
@@ -371,4 +369,40 @@ fn a_damaged_data_directory_is_not_a_usage_error() {
     assert!(error.to_string().contains("MEMBERS is damaged") && error.exit_code() == 1, "{error}");
     let error = ServeConfig::resolve(ServeArgs { data: None, ..flags() }).unwrap_err();
     assert_eq!(error.exit_code(), 2);
+}
+
+#[test]
+fn a_certificate_needs_its_key_and_the_options_of_tls_need_a_certificate() {
+    let with_pair = || ServeArgs { cert: Some("a.crt".into()), key: Some("a.key".into()), ..flags() };
+    let tls = |args| ServeConfig::resolve(args).unwrap().client_tls;
+    assert_eq!(tls(flags()), None);
+    let resolved = tls(with_pair()).unwrap();
+    assert_eq!((resolved.files.cert, resolved.files.key, resolved.files.ca), ("a.crt".into(), "a.key".into(), None));
+    assert_eq!((resolved.oldest, resolved.listen_plain), (TlsVersion::V1_3, None));
+
+    assert!(complaint(ServeConfig::resolve(ServeArgs { key: None, ..with_pair() })).contains("without --key"));
+    assert!(complaint(ServeConfig::resolve(ServeArgs { cert: None, ..with_pair() })).contains("without --cert"));
+    for (args, name) in [
+        (ServeArgs { client_ca: Some("ca.crt".into()), ..flags() }, "--client-ca"),
+        (ServeArgs { tls_min: Some(TlsVersion::V1_2), ..flags() }, "--tls-min"),
+        (ServeArgs { listen_plain: Some("127.0.0.1:7170".to_owned()), ..flags() }, "--listen-plain"),
+    ] {
+        let text = complaint(ServeConfig::resolve(args));
+        assert!(text.contains(&format!("{name} needs --cert and --key")), "{text}");
+    }
+    let plain = ServeArgs { listen_plain: Some("7170".to_owned()), ..with_pair() };
+    assert!(complaint(ServeConfig::resolve(plain)).starts_with("--listen-plain: `7170` is not a HOST:PORT"));
+}
+
+#[test]
+fn the_configuration_file_can_name_the_certificate() {
+    let file =
+        "cert = \"a.crt\"\nkey = \"a.key\"\nclient-ca = \"ca.crt\"\ntls-min = \"1.2\"\nlisten-plain = \"127.0.0.1:7170\"\n";
+    let tls = with_file(file, flags()).unwrap().client_tls.unwrap();
+    assert_eq!((tls.files.ca, tls.oldest), (Some("ca.crt".into()), TlsVersion::V1_2));
+    assert_eq!(tls.listen_plain.as_deref(), Some("127.0.0.1:7170"));
+    let newest = ServeArgs { tls_min: Some(TlsVersion::V1_3), ..flags() };
+    assert_eq!(with_file(file, newest).unwrap().client_tls.unwrap().oldest, TlsVersion::V1_3);
+    let text = complaint(with_file(&file.replace("1.2", "1.1"), flags()));
+    assert!(text.contains("`1.1`: expected 1.2 or 1.3"), "{text}");
 }

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fairhold dev                            three nodes on ports 7171 to 7173
-  fairhold dev --nodes 5 --dir ./data --demo")]
+  fairhold dev --nodes 5 --dir ./data --demo
+  fairhold dev --secure                   with TLS; prints what to export for commands")]
 pub(crate) struct DevArgs {
     /// Start this many nodes, 1 to 5
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u16).range(1..=5))]
@@ -23,6 +24,10 @@ pub(crate) struct DevArgs {
     /// Give every node the administrators' token in this file
     #[arg(long, value_name = "FILE")]
     pub(crate) admin_token_file: Option<PathBuf>,
+
+    /// Use TLS: make certificates for the nodes and for clients in the data directory
+    #[arg(long)]
+    pub(crate) secure: bool,
 
     /// Run a few clients that queue for locks, and show them live
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! Why a development cluster cannot run.
 
 use crate::exit::CANNOT_TAKE_PART;
+use fairhold_trust::{ca_directory::CaError, name::ParseNameError};
 use fairhold_types::NodeId;
 use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus};
 
@@ -13,6 +14,15 @@ pub(crate) enum DevError {
     /// The data directory.
     #[error("the data directory {path} cannot be used: {error}")]
     Data { path: String, error: io::Error },
+    /// The certificates.
+    #[error(transparent)]
+    Certificates(#[from] CaError),
+    /// A name in the certificates.
+    #[error(transparent)]
+    CertificateName(#[from] ParseNameError),
+    /// A client cannot use the certificates.
+    #[error("{0}")]
+    Client(String),
     /// A port is in use.
     #[error("cannot listen at {address}: {error}. Stop the process that uses it, or choose other ports with --port")]
     Port { address: String, error: io::Error },

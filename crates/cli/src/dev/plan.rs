@@ -22,6 +22,7 @@ pub(crate) struct PlannedNode {
     id: NodeId,
     client_port: u16,
     peer_port: u16,
+    has_tls: bool,
 }
 
 /// A port would exceed 65535.
@@ -44,8 +45,15 @@ impl DevPlan {
             id: NodeId::from(index) + 1,
             client_port: port + index,
             peer_port: port + index + PEER_PORT_OFFSET,
+            has_tls: false,
         };
         Ok(DevPlan { nodes: (0..nodes).map(node).collect() })
+    }
+
+    /// The same nodes with TLS.
+    pub(crate) fn with_tls(mut self) -> DevPlan {
+        self.nodes.iter_mut().for_each(|node| node.has_tls = true);
+        self
     }
 
     /// All nodes, by number.
@@ -75,6 +83,24 @@ impl DevPlan {
     pub(crate) fn node_line(&self, id: NodeId, pid: u32) -> String {
         let url = self.nodes.iter().find(|node| node.id == id).map(PlannedNode::url).unwrap_or_default();
         format!("node {id} pid {pid} {url}\n")
+    }
+
+    /// What to try next with TLS. These variables tell commands how to connect.
+    pub(crate) fn next_steps_with_tls(&self, variables: &[(&str, String)]) -> String {
+        let urls: Vec<String> = self.nodes.iter().map(PlannedNode::url).collect();
+        let quote = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+        let export = |(name, value): &(&str, String)| format!("dev:   export {name}={}\n", quote(value));
+        let exports: String = variables.iter().map(export).collect();
+        let first = &urls[0];
+        format!(
+            "dev: ready. In another terminal:\n\
+             dev:   export FAIRHOLD_ENDPOINT={}\n\
+             {exports}\
+             dev:   fairhold lock deploy -- echo hello          # run a command under a lock\n\
+             dev:   curl --cacert \"$FAIRHOLD_CACERT\" {first}/v1/locks\n\
+             dev: then: fairhold top; fairhold doctor; kill -9 the pid of a node\n",
+            urls.join(",")
+        )
     }
 
     /// What to try next, for a person: printed once, when all nodes are ready.
@@ -107,7 +133,7 @@ impl PlannedNode {
 
     /// Its URL for clients.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.client_address())
+        format!("{}://{}", if self.has_tls { "https" } else { "http" }, self.client_address())
     }
 
     /// The address at which it listens for clients.
@@ -127,7 +153,8 @@ mod tests {
     use crate::{
         args::{Args, Command},
         config::{
-            PeerTrust, ServeConfig,
+            ServeConfig,
+            peer_trust::PeerTrust,
             start::{MemberSource, Start, StartingNode},
         },
     };
@@ -147,6 +174,11 @@ mod tests {
         let steps = DevPlan::new(1, 7571).unwrap().next_steps();
         assert!(steps.contains("fairhold top -e http://127.0.0.1:7571"), "{steps}");
         assert!(steps.lines().all(|line| line.starts_with("dev: ")), "{steps}");
+        let plan = DevPlan::new(2, 7171).unwrap().with_tls();
+        let steps = plan.next_steps_with_tls(&[("FAIRHOLD_CACERT", "/it's here/ca.crt".to_owned())]);
+        assert!(steps.contains("export FAIRHOLD_ENDPOINT=https://127.0.0.1:7171,https://127.0.0.1:7172\n"), "{steps}");
+        assert!(steps.contains("export FAIRHOLD_CACERT='/it'\\''s here/ca.crt'\n"), "{steps}");
+        assert!(steps.lines().all(|line| line.starts_with("dev: ")), "{steps}");
     }
 
     #[test]
@@ -156,7 +188,7 @@ mod tests {
             let line =
                 std::iter::once("fairhold".into()).chain(plan.serve_args(node, Path::new("/data dir"), Path::new("/a key")));
             let Command::Serve(args) = Args::try_parse_from(line).unwrap().command else { panic!("not serve") };
-            let config = ServeConfig::resolve(args).unwrap();
+            let config = ServeConfig::resolve(*args).unwrap();
             let Start::Known(StartingNode { id, members, source: MemberSource::List, joined: false }) = config.start else {
                 panic!("{:?}", config.start)
             };

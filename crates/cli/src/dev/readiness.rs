@@ -2,19 +2,19 @@
 
 use super::DevPlan;
 use fairhold_types::text::terminal_safe;
+use reqwest::Client;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// The polling interval.
 const POLL_EVERY: Duration = Duration::from_millis(50);
 /// How long one answer may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often `dev` repeats which nodes are not ready.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Waits until `/readyz` of every node answers 200 in one round.
-pub(super) async fn all_ready(plan: &DevPlan) {
-    let client = crate::local_http::http_client(ANSWER_TIMEOUT);
+pub(super) async fn all_ready(plan: &DevPlan, client: &Client) {
     let mut reported = Instant::now();
     loop {
         let polls = plan.nodes().map(|node| {

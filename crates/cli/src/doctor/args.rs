@@ -1,5 +1,7 @@
 //! The options of `doctor`.
 
+use crate::remote::TlsArgs;
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 69 nothing answered.
 
@@ -20,6 +22,9 @@ pub(crate) struct DoctorArgs {
     /// Wait at most this long for each node
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fairhold_types::duration::parse)]
     pub(crate) timeout: std::time::Duration,
+
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
 
     /// Print in this format
     #[arg(short, long, value_enum, default_value_t = DoctorOutput::Table)]

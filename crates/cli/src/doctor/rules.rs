@@ -4,6 +4,7 @@ use super::finding::{Finding, fail, ok, warn};
 
 mod links;
 mod membership;
+mod security;
 mod upgrade;
 
 use crate::probe::{ClusterProbe, Endpoint, NodeAnswer, majority};
@@ -59,6 +60,8 @@ pub(super) fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
         findings.extend(open_files(id, answer));
         findings.extend(state(id, answer));
         findings.extend(defects(id, answer));
+        findings.extend(security::exposed(id, answer));
+        findings.extend(security::certificates(id, answer));
     }
     findings.push(versions(seen));
     findings.extend(upgrade::open(seen));

@@ -48,6 +48,7 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
         grants: 0,
         wakeups: 0,
         defects: Vec::new(),
+        insecure: Vec::new(),
         digest: None,
         digest_revision: None,
         members: (1..=3).map(member).collect(),
@@ -355,6 +356,37 @@ fn a_slow_majority_is_judged_by_the_heartbeat_of_the_timing_profile() {
     assert_eq!(bad(&seen, "round_trip"), []);
     seen.details.timing = known(Timing::Metro);
     assert_bad(&seen, "round_trip", Grade::Warn, "near 100 ms no leader lasts");
+}
+
+#[test]
+fn a_node_that_leaves_a_port_unprotected_is_a_warning() {
+    let mut seen = three();
+    answer(&mut seen, 1).cluster.insecure = vec!["open_peers".to_owned(), "plain_clients".to_owned(), "more".to_owned()];
+    let findings = evaluate(&seen);
+    let found: Vec<&Finding> = findings.iter().filter(|finding| finding.check == "insecure").collect();
+    let [finding] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!(finding.grade, Grade::Warn);
+    assert_eq!(finding.seen, "node 2 runs with --insecure: other nodes need not authenticate, clients use plain text, more");
+}
+
+#[test]
+fn a_certificate_is_a_warning_before_its_end_and_then_a_failure() {
+    let grade = |urgency: &str, fault: Option<&str>| {
+        let mut seen = three();
+        let status =
+            serde_json::json!({"port": "clients", "urgency": urgency, "not_after": "2027-01-01T00:00:00.000Z", "fault": fault});
+        let host = &mut answer(&mut seen, 0).readiness.as_mut().unwrap().host;
+        host.certificates = vec![serde_json::from_value(status).unwrap()];
+        let findings = evaluate(&seen);
+        let found: Vec<&Finding> = findings.iter().filter(|finding| finding.check == "certificate").collect();
+        let [finding] = found.as_slice() else { panic!("{found:?}") };
+        assert!(finding.seen.starts_with("node 1's certificate for clients is valid until 2027-01-01"), "{finding:?}");
+        finding.grade
+    };
+    assert_eq!(grade("valid", None), Grade::Ok);
+    assert_eq!(grade("renew_soon", None), Grade::Warn);
+    assert_eq!((grade("renew_now", None), grade("expired", None)), (Grade::Fail, Grade::Fail));
+    assert_eq!(grade("valid", Some("node.crt cannot be read")), Grade::Fail);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Calls to scripted servers: what is retried, and the messages at the end.
 
 use super::*;
+use crate::remote::TlsArgs;
 use fairhold_client::Method;
 use fairhold_types::{ClusterId, Code};
 use std::{
@@ -78,7 +79,15 @@ async fn answer(mut stream: TcpStream, answers: &[&str], heads: &Mutex<Vec<Strin
 }
 
 fn connect(endpoint: Vec<String>, timeout: Duration) -> ConnectArgs {
-    ConnectArgs { endpoint, cluster_id: None, timeout, auth_token_file: None, quiet: false, verbose: false }
+    ConnectArgs {
+        endpoint,
+        cluster_id: None,
+        timeout,
+        auth_token_file: None,
+        tls: TlsArgs::default(),
+        quiet: false,
+        verbose: false,
+    }
 }
 
 fn api(url: &str, timeout: Duration) -> Api {

@@ -3,7 +3,11 @@
 use super::{failure::Failure, format::OutputFormat, request::ApiRequest};
 use fairhold_client::{Client, ClientBuilder};
 use fairhold_types::ClusterId;
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// The node of `fairhold dev` and of a node on this machine with the usual port.
 pub(super) const DEFAULT_ENDPOINT: &str = "http://127.0.0.1:7171";
@@ -36,6 +40,9 @@ pub(crate) struct ConnectArgs {
     #[arg(long, global = true, value_name = "FILE", env = "FAIRHOLD_AUTH_TOKEN_FILE")]
     pub(crate) auth_token_file: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+
     /// Print only errors on stderr
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
@@ -43,6 +50,34 @@ pub(crate) struct ConnectArgs {
     /// Print more details on stderr
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
+}
+
+/// TLS to nodes with https:// URLs.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct TlsArgs {
+    /// Trust only servers with certificates from an authority in this file [default: the system's]
+    #[arg(long, global = true, value_name = "FILE", env = "FAIRHOLD_CACERT")]
+    pub(crate) cacert: Option<PathBuf>,
+
+    /// Show this certificate to servers with TLS; needs --key
+    #[arg(long, global = true, value_name = "FILE", env = "FAIRHOLD_CERT")]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// Use the private key in this file for --cert
+    #[arg(long, global = true, value_name = "FILE", env = "FAIRHOLD_KEY")]
+    pub(crate) key: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// The certificate and its key.
+    pub(crate) fn pair(&self) -> Result<Option<(&Path, &Path)>, Failure> {
+        match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Ok(Some((cert, key))),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(Failure::Usage("--cert is given without --key: pass the file of its private key".to_owned())),
+            (None, Some(_)) => Err(Failure::Usage("--key is given without --cert: pass the file of its certificate".to_owned())),
+        }
+    }
 }
 
 impl ConnectArgs {
@@ -57,6 +92,12 @@ impl ConnectArgs {
         }
         if let Some(token) = self.auth_token()? {
             builder = builder.auth_token(token);
+        }
+        if let Some(ca) = &self.tls.cacert {
+            builder = builder.ca_certificate(ca);
+        }
+        if let Some((cert, key)) = self.tls.pair()? {
+            builder = builder.client_certificate(cert, key);
         }
         Ok(builder)
     }
@@ -136,10 +177,19 @@ impl LongPollArgs {
 /// Completes a URL as most people type it, and checks it.
 pub(crate) fn endpoint(url: &str) -> Result<String, Failure> {
     let trimmed = url.trim().trim_end_matches('/');
-    let full = if trimmed.contains("://") { trimmed.to_owned() } else { format!("http://{trimmed}") };
+    let full = if url.contains("://") { trimmed.to_owned() } else { format!("http://{trimmed}") };
     match reqwest::Url::parse(&full) {
-        Ok(parsed) if parsed.scheme() == "http" && parsed.has_host() && parsed.path() == "/" && !full.contains('#') => Ok(full),
-        Ok(_) | Err(_) => Err(Failure::Usage(format!("--endpoint {url}: expected http://HOST:PORT, without TLS or a path"))),
+        Ok(parsed)
+            if ["http", "https"].contains(&parsed.scheme())
+                && parsed.has_host()
+                && parsed.path() == "/"
+                && !full.contains('#') =>
+        {
+            Ok(full)
+        }
+        Ok(_) | Err(_) => {
+            Err(Failure::Usage(format!("--endpoint {url}: expected http://HOST:PORT or https://HOST:PORT, without a path")))
+        }
     }
 }
 
@@ -160,7 +210,8 @@ mod tests {
         for url in ["http://a:1", "http://a:1/", "a:1", " a:1 "] {
             assert_eq!(endpoint(url).unwrap(), "http://a:1", "{url}");
         }
-        for url in ["", "https://a:1", "http://a:1/x", "ftp://a"] {
+        assert_eq!(endpoint("https://a:1/").unwrap(), "https://a:1");
+        for url in ["", "https://", "http://a:1/x", "ftp://a"] {
             assert_eq!(endpoint(url).unwrap_err().code(), 2, "{url}");
         }
     }

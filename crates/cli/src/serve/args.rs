@@ -2,6 +2,7 @@
 
 use crate::config::peer_tls::PeerTlsMode;
 use clap::value_parser;
+use fairhold_trust::client_port::TlsVersion;
 use fairhold_types::{NodeId, Timing, duration};
 use std::{path::PathBuf, time::Duration};
 
@@ -10,12 +11,14 @@ use std::{path::PathBuf, time::Duration};
 #[command(after_help = "Precedence: flag, environment variable, --config file, default.
 
 Examples:
-  Form a cluster; the same on every machine, except for --id:
-  fairhold serve --id 1 --data data --peer-key-file peer.key --member 1=http://a:7171,a:7271 --member 2=http://b:7171,b:7271
+  Form a cluster; the same on every machine, except for --id and the certificate, with one --member for each node:
+  fairhold serve --id 1 --data d --cert 1.crt --key 1.key --peer-ca ca.crt --cluster-name x --member 1=https://a:7171,a:7271
+  The same without TLS, in a network that you trust:
+  fairhold serve --id 1 --data data --insecure --peer-key-file peer.key --member 1=http://a:7171,a:7271
   Join a running cluster, with a token from `fairhold cluster invite`:
-  fairhold serve --data data --peer-key-file peer.key --join-file join.token --advertise http://d:7171,d:7271
+  fairhold serve --data data --insecure --peer-key-file peer.key --join-file join.token --advertise http://d:7171,d:7271
   Start a node again:
-  fairhold serve --data data --peer-key-file peer.key
+  fairhold serve --data data --insecure --peer-key-file peer.key
 
 Exit codes:
   0  stopped in good order
@@ -73,6 +76,34 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_LISTEN")]
     pub(crate) listen: Option<String>,
 
+    /// Show clients this certificate: serve https:// [default: none; http://]
+    ///
+    /// A PEM file with the certificate of this node, and after it those that lead to its authority. Needs --key. The node
+    /// reads the files again every 2 s and after a SIGHUP, and uses what is new for new connections if it works. The URL of this
+    /// node starts with https:// then. SIGHUP does not stop a node with a certificate.
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_CERT")]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// Use the private key in this file for --cert
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_KEY")]
+    pub(crate) key: Option<PathBuf>,
+
+    /// Verify the certificates of clients with the authorities in this file [default: none; not asked for]
+    ///
+    /// A client may do without a certificate. If it shows an expired one, or that of another authority, the node refuses it.
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_CLIENT_CA")]
+    pub(crate) client_ca: Option<PathBuf>,
+
+    /// Accept this version of TLS and newer ones from clients: 1.2 or 1.3 [default: 1.3]
+    #[arg(long, value_name = "VERSION", env = "FAIRHOLD_TLS_MIN")]
+    pub(crate) tls_min: Option<TlsVersion>,
+
+    /// Listen for clients without TLS at this second address [default: none]
+    ///
+    /// For tools on the same machine, such as 127.0.0.1:7170, and for clients that do not use TLS yet. Needs --cert.
+    #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_LISTEN_PLAIN")]
+    pub(crate) listen_plain: Option<String>,
+
     /// Listen for the other nodes at this address [default: this node's own address for nodes]
     #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_PEER_LISTEN")]
     pub(crate) peer_listen: Option<String>,
@@ -90,22 +121,22 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", env = "FAIRHOLD_ALLOWED_HOST", value_delimiter = ' ')]
     pub(crate) allowed_host: Vec<String>,
 
-    /// Authenticate the other nodes with the key in this file [default: none; loopback peers only]
+    /// Authenticate the other nodes with the key in this file [default: none]
     ///
     /// The file is the same on every node, readable only by its owner, with one line of at least 32 bytes. During a key
     /// rotation it has several lines: the node proves itself with the first and accepts all. The node reloads the file
-    /// when it changes. Without a key, --peer-listen must be a loopback address.
+    /// when it changes. A key encrypts nothing: certificates do.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_KEY_FILE")]
     pub(crate) peer_key_file: Option<PathBuf>,
 
-    /// Show the other nodes the certificate in this PEM file [default: none, no TLS]
+    /// Show the other nodes the certificate in this PEM file [default: --cert, if there is --peer-ca]
     ///
     /// It names this node as fairhold://CLUSTER/node/ID or fairhold://CLUSTER/node/*, and the host at which the others
     /// dial it. `fairhold cert node` makes one. The node reloads all three files when they change, and at SIGHUP.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_CERT")]
     pub(crate) peer_cert: Option<PathBuf>,
 
-    /// Read the private key of --peer-cert from this PEM file
+    /// Read the private key of --peer-cert from this PEM file [default: --key, if there is --peer-ca]
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_KEY")]
     pub(crate) peer_key: Option<PathBuf>,
 
@@ -113,7 +144,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_CA")]
     pub(crate) peer_ca: Option<PathBuf>,
 
-    /// Encrypt connections between nodes [default: required with --peer-cert, otherwise off]
+    /// Encrypt connections between nodes [default: required with --peer-ca, otherwise off]
     ///
     /// With `optional`, a connection has TLS if both nodes can have it: use it on the way from `off` to `required`. It
     /// does not protect against an attacker who can alter the traffic between nodes.
@@ -124,7 +155,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", env = "FAIRHOLD_CLUSTER_NAME")]
     pub(crate) cluster_name: Option<String>,
 
-    /// Accept other nodes without authentication; use it only behind a firewall that admits only nodes
+    /// Use plain text, and admit nodes without a key, also where other machines can reach this node
+    ///
+    /// By default, only loopback addresses may be without certificates. With this option, let a firewall admit only
+    /// those whom you trust. The log, `fairhold doctor` and /v1/cluster show what is unprotected.
     #[arg(long, env = "FAIRHOLD_INSECURE", value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) insecure: bool,
 

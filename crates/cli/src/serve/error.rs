@@ -24,12 +24,16 @@ pub(crate) enum ServeError {
     /// The administrators' token.
     #[error(transparent)]
     AdminToken(#[from] AdminTokenError),
+    /// The certificate for clients, or the one for the other nodes.
+    #[error("{options}: {error}")]
+    Certificate {
+        /// The options with its files.
+        options: &'static str,
+        error: PairError,
+    },
     /// The key of the cluster.
     #[error(transparent)]
     PeerKey(#[from] PeerKeyError),
-    /// The certificate for the other nodes.
-    #[error("--peer-cert, --peer-key or --peer-ca: {0}")]
-    PeerTls(#[from] PairError),
     /// The file with the join token.
     #[error(transparent)]
     JoinToken(#[from] JoinTokenError),
@@ -89,7 +93,7 @@ impl ServeError {
     /// The exit code of the process.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            ServeError::JoinToken(_) | ServeError::PeerTls(_) => exit::USAGE,
+            ServeError::JoinToken(_) | ServeError::Certificate { .. } => exit::USAGE,
             ServeError::Join(refusal) => exit_code::of_join(refusal),
             ServeError::Storage(error) => exit_code::of_storage(error),
             ServeError::DataDir(error) => exit_code::of_data_dir(error),

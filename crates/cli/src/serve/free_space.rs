@@ -4,7 +4,7 @@
 //! A node whose disk is full stops (`ServeError::Stopped`). After a restart it is alive but not ready, and says why. It
 //! takes part by itself once there is enough space.
 
-use super::{error::ServeError, waiting::WaitingListeners};
+use super::{certificates::Certificates, error::ServeError, waiting::WaitingListeners};
 use crate::config::{ServeConfig, start::StartingNode};
 use fairhold_node::{Node, node::Concern};
 use fairhold_raft::Replica;
@@ -34,11 +34,15 @@ const RECOVERED_FACTOR: u64 = 2;
 const MIB: u64 = 1024 * 1024;
 
 /// Opens the storage of a node, and records the members that it knows. If the disk is full, first waits for space.
-pub(super) async fn open_storage(config: &ServeConfig, node: &StartingNode) -> Result<Storage, ServeError> {
+pub(super) async fn open_storage(
+    config: &ServeConfig,
+    node: &StartingNode,
+    certificates: &Certificates,
+) -> Result<Storage, ServeError> {
     let data = config.data.clone();
     let id = node.id;
     let members = node.known_members();
-    when_there_is_space(config, move |is_first| {
+    when_there_is_space(config, certificates, move |is_first| {
         if is_first && is_short(&data) {
             free_log(&data, id)?;
         }
@@ -52,15 +56,16 @@ pub(super) async fn open_storage(config: &ServeConfig, node: &StartingNode) -> R
 }
 
 /// Opens the data directory of a node that joins a cluster. If the disk is full, first waits for space.
-pub(super) async fn open_to_join(config: &ServeConfig) -> Result<DataDir, ServeError> {
+pub(super) async fn open_to_join(config: &ServeConfig, certificates: &Certificates) -> Result<DataDir, ServeError> {
     let data = config.data.clone();
-    when_there_is_space(config, move |_| if_there_is_space(&data, || Ok(DataDir::open_to_join(&data)?))).await
+    when_there_is_space(config, certificates, move |_| if_there_is_space(&data, || Ok(DataDir::open_to_join(&data)?))).await
 }
 
 /// Repeats an attempt until there is enough space, and meanwhile answers requests with the reason. An attempt blocks.
 /// It learns whether it is the first one, and returns what it opened, or a message that says what is missing.
 async fn when_there_is_space<T: Send + 'static>(
     config: &ServeConfig,
+    certificates: &Certificates,
     attempt: impl Fn(bool) -> Result<Result<T, String>, ServeError> + Clone + Send + 'static,
 ) -> Result<T, ServeError> {
     let mut waiting = None;
@@ -82,7 +87,7 @@ async fn when_there_is_space<T: Send + 'static>(
             let reason = format!("{shortage}. This node does not take part; it starts automatically when there is enough space");
             tracing::error!("{reason}");
             let cluster = recorded_cluster(config.data.clone()).await?;
-            waiting = Some(WaitingListeners::start(config, &reason, cluster).await?);
+            waiting = Some(WaitingListeners::start(config, certificates, &reason, cluster).await?);
         }
         is_first = false;
         sleep(WAITING_CHECK_EVERY).await;

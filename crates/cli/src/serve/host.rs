@@ -1,5 +1,7 @@
 //! What a node reports about its machine.
 
+use super::certificate_alarm::OwnCertificates;
+use crate::config::exposure::Exposure;
 use fairhold_types::dto::Host;
 use std::{
     fs,
@@ -9,10 +11,21 @@ use std::{
 
 /// A process runs one node, so it has one data directory.
 static DATA_DIR: OnceLock<PathBuf> = OnceLock::new();
+/// Its certificates.
+static CERTIFICATES: OnceLock<OwnCertificates> = OnceLock::new();
+/// What that node leaves unprotected.
+static EXPOSURES: OnceLock<Vec<String>> = OnceLock::new();
 
-/// Sets the directory whose free space `read` reports.
-pub(super) fn set_data_dir(path: &Path) {
-    DATA_DIR.get_or_init(|| path.to_owned());
+/// Sets the directory whose free space `read` reports, what the node leaves unprotected, and its certificates.
+pub(super) fn set(data_dir: &Path, exposures: &[Exposure], certificates: OwnCertificates) {
+    DATA_DIR.get_or_init(|| data_dir.to_owned());
+    CERTIFICATES.get_or_init(|| certificates);
+    EXPOSURES.get_or_init(|| exposures.iter().map(|exposure| exposure.as_str().to_owned()).collect());
+}
+
+/// What the node leaves unprotected where other machines can reach it.
+pub(super) fn exposures() -> Vec<String> {
+    EXPOSURES.get().cloned().unwrap_or_default()
 }
 
 /// Reads the state of the machine.
@@ -24,6 +37,7 @@ pub(super) fn read() -> Host {
         disk_bytes: disk.as_ref().map(|disk| disk.f_blocks.saturating_mul(disk.f_frsize)),
         // Only Linux has this directory. The handle that reads it is one of the entries.
         open_files: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count().saturating_sub(1) as u64),
+        certificates: CERTIFICATES.get().map(OwnCertificates::statuses).unwrap_or_default(),
         open_files_max: rustix::process::getrlimit(rustix::process::Resource::Nofile).current,
     }
 }
@@ -34,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_machine_has_a_disk_and_open_files() {
-        set_data_dir(Path::new("/"));
+        set(Path::new("/"), &[], OwnCertificates::default());
         let host = read();
         assert!(host.disk_bytes > Some(0) && host.disk_free_bytes <= host.disk_bytes, "{host:?}");
         assert!(host.open_files > Some(0), "{host:?}");

@@ -5,6 +5,7 @@
 //! gives the same incarnation the same id. So a lost answer or a crash costs nothing.
 
 use super::{
+    certificates::Certificates,
     error::ServeError,
     free_space, join_token,
     listeners::{ended, hosts, listen_for_clients, listen_for_status},
@@ -17,7 +18,7 @@ use crate::{
     },
     member::ServeMember,
 };
-use fairhold_peer::{join, key::PeerKeys, security::PeerSecurity, server::PeerServer};
+use fairhold_peer::{join, key::PeerKeys, server::PeerServer};
 use fairhold_raft::{
     JoinToken, Program,
     peer::{JoinRequest, Joined},
@@ -38,13 +39,13 @@ const ROUND_PAUSE: Duration = Duration::from_secs(1);
 pub(super) async fn starting_node(
     config: &mut ServeConfig,
     keys: &PeerKeys,
-    security: &PeerSecurity,
+    certificates: &Certificates,
 ) -> Result<StartingNode, ServeError> {
     let token_file = match &config.start {
         Start::Known(node) => return Ok(node.clone()),
         Start::Join { token_file } => token_file.clone(),
     };
-    let (node, timing) = joining_node(config, &token_file, (keys, security)).await?;
+    let (node, timing) = joining_node(config, &token_file, (keys, certificates)).await?;
     if config.timing != timing && config.timing != Timing::default() {
         StartNote::TimingIgnored { given: config.timing, recorded: timing }.log();
     }
@@ -55,11 +56,11 @@ pub(super) async fn starting_node(
 async fn joining_node(
     config: &ServeConfig,
     token_file: &Path,
-    protection: (&PeerKeys, &PeerSecurity),
+    protection: (&PeerKeys, &Certificates),
 ) -> Result<(StartingNode, Timing), ServeError> {
     let token = join_token::read(token_file)?;
-    let directory = free_space::open_to_join(config).await?;
-    check_ports(config).await?;
+    let directory = free_space::open_to_join(config, protection.1).await?;
+    check_ports(config, protection.1).await?;
     tracing::info!(cluster = %token.cluster, token = %token.number, members = token.addresses.join(" "), "joining the cluster");
     let joined = admitted(config, &token, &request(&token, &directory, &config.own), protection).await?;
     let node = admitted_node(&joined, &config.own);
@@ -76,9 +77,9 @@ async fn joining_node(
 }
 
 /// Binds the ports once: a node that cannot listen must not become a member.
-async fn check_ports(config: &ServeConfig) -> Result<(), ServeError> {
+async fn check_ports(config: &ServeConfig, certificates: &Certificates) -> Result<(), ServeError> {
     drop(PeerServer::bind(&config.peer_listen).await.map_err(|error| ServeError::peer_port(&config.peer_listen, error))?);
-    drop(listen_for_clients(&config.listen).await?);
+    drop(listen_for_clients(config, certificates).await?);
     drop(listen_for_status(config, hosts(config, None)).await?);
     Ok(())
 }
@@ -125,13 +126,13 @@ async fn admitted(
     config: &ServeConfig,
     token: &JoinToken,
     request: &JoinRequest,
-    (keys, security): (&PeerKeys, &PeerSecurity),
+    (keys, certificates): (&PeerKeys, &Certificates),
 ) -> Result<Joined, ServeError> {
     let mut obstacles = Obstacles::default();
     let mut waiting = None;
     loop {
         for address in &token.addresses {
-            let obstacle = match join::join(address, request.clone(), keys, security).await {
+            let obstacle = match join::join(address, request.clone(), keys, certificates.peers()).await {
                 Ok(Ok(joined)) => {
                     if let Some(listeners) = waiting {
                         WaitingListeners::stop(listeners).await;
@@ -147,7 +148,7 @@ async fn admitted(
             }
         }
         if waiting.is_none() {
-            waiting = Some(WaitingListeners::start(config, &obstacles.reason(), Some(token.cluster)).await?);
+            waiting = Some(WaitingListeners::start(config, certificates, &obstacles.reason(), Some(token.cluster)).await?);
         }
         sleep(ROUND_PAUSE).await;
     }

@@ -1,13 +1,13 @@
 //! The listeners for clients and operators: binds their ports and stops their tasks.
 
-use super::error::ServeError;
+use super::{certificates::Certificates, error::ServeError};
 use crate::{
     config::{ServeConfig, start::StartingNode},
     member::client_address,
 };
 use fairhold_http::{Hosts, Limits, Listener};
 use fairhold_types::limits::STATUS_CONNECTIONS_MAX;
-use std::{io, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 use tokio::{
     net::lookup_host,
     sync::oneshot,
@@ -52,9 +52,16 @@ pub(super) fn hosts(config: &ServeConfig, node: Option<&StartingNode>) -> Hosts 
     Hosts::new(members.map(|member| client_address(member).to_owned()), config.allowed_hosts.iter().cloned())
 }
 
-/// The port for clients.
-pub(super) async fn listen_for_clients(listen: &str) -> Result<Listener, ServeError> {
-    bind(listen, "clients", "--listen").await
+/// The port for clients, with TLS if this node has a certificate, and the plain port beside it.
+pub(super) async fn listen_for_clients(config: &ServeConfig, certificates: &Certificates) -> Result<Listener, ServeError> {
+    let listener = bind(&config.listen, "clients", "--listen").await?;
+    let Some(tls) = certificates.clients() else { return Ok(listener) };
+    let mut listener = listener.with_tls(tls.clone());
+    if let Some(address) = config.client_tls.as_ref().and_then(|tls| tls.listen_plain.as_ref()) {
+        let bind_plain = |address| listener.listen_plain(address);
+        bind_first(address, "clients without TLS", "--listen-plain", bind_plain).await?;
+    }
+    Ok(listener)
 }
 
 /// The status port for operators, if configured.
@@ -68,11 +75,20 @@ pub(super) async fn listen_for_status(config: &ServeConfig, hosts: Hosts) -> Res
 
 /// Binds the first address of the name that is available.
 async fn bind(listen: &str, whom: &'static str, flag: &'static str) -> Result<Listener, ServeError> {
+    bind_first(listen, whom, flag, Listener::bind).await
+}
+
+async fn bind_first<T>(
+    listen: &str,
+    whom: &'static str,
+    flag: &'static str,
+    mut bind: impl FnMut(SocketAddr) -> io::Result<T>,
+) -> Result<T, ServeError> {
     let failed = |error| ServeError::Listen { address: listen.to_owned(), whom, flag, error };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in lookup_host(listen).await.map_err(failed)? {
-        match Listener::bind(address) {
-            Ok(listener) => return Ok(listener),
+        match bind(address) {
+            Ok(bound) => return Ok(bound),
             Err(error) => last = error,
         }
     }

@@ -1,7 +1,7 @@
 //! The peer key of the cluster: read from a file at startup, and reloaded when the file changes. It is never logged.
 
 use super::secret_file;
-use crate::config::PeerTrust;
+use crate::config::peer_trust::PeerTrust;
 use fairhold_peer::key::{KEY_BYTES_MIN, KeyError, PeerKeys};
 use std::{
     io,
@@ -45,14 +45,7 @@ pub(super) fn load(trust: &PeerTrust) -> Result<PeerKeys, PeerKeyError> {
             tracing::info!(file = %file.display(), "the nodes of this cluster authenticate each other with the peer key");
             Ok(keys)
         }
-        PeerTrust::Loopback | PeerTrust::Certificates => Ok(PeerKeys::none()),
-        PeerTrust::Insecure => {
-            tracing::warn!(
-                "--insecure: anyone who can reach the peer port can read, change and destroy all data of this cluster. Let a \
-                 firewall admit only the nodes, or better, give every node the same --peer-key-file"
-            );
-            Ok(PeerKeys::none())
-        }
+        PeerTrust::Nothing | PeerTrust::Certificates => Ok(PeerKeys::none()),
     }
 }
 
@@ -60,7 +53,7 @@ pub(super) fn load(trust: &PeerTrust) -> Result<PeerKeys, PeerKeyError> {
 pub(super) fn watch(trust: &PeerTrust, keys: PeerKeys) -> Option<JoinHandle<()>> {
     let file = match trust {
         PeerTrust::Key(file) => file.clone(),
-        PeerTrust::Loopback | PeerTrust::Certificates | PeerTrust::Insecure => return None,
+        PeerTrust::Nothing | PeerTrust::Certificates => return None,
     };
     Some(tokio::spawn(reload(file, keys)))
 }

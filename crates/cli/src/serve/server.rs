@@ -1,13 +1,13 @@
 //! The running node: starts its services in the order of their dependencies, and stops them in order.
 
 use super::{
-    admin_token, allocator, directory,
+    admin_token, allocator, certificate_alarm,
+    certificates::Certificates,
+    directory,
     error::ServeError,
     free_space, host,
     listeners::{ListenerTask, ended, hosts, listen_for_clients, listen_for_status, stop_requested},
-    memory, peer_key,
-    peer_tls::PeerProtection,
-    process, restart, timing_watch,
+    memory, peer_key, process, restart, timing_watch,
 };
 use crate::{
     config::{
@@ -37,10 +37,10 @@ pub(super) struct Server {
     http: ListenerTask,
     /// The status listener, if one is configured.
     status: Option<ListenerTask>,
-    /// Reload the administrators' token and the peer key when their files change.
+    /// Reload the administrators' token and the peer key when their files change, and warn before certificates expire.
     secret_watches: Vec<JoinHandle<()>>,
-    /// Follows the certificate for the other nodes.
-    protection: PeerProtection,
+    /// Follows the files of the certificates.
+    certificates: Certificates,
 }
 
 /// The services on the threads of Raft and of the clock.
@@ -66,11 +66,12 @@ impl Server {
         config: &ServeConfig,
         node: &StartingNode,
         storage: Storage,
-        (admin, keys, protection): (Admin, PeerKeys, PeerProtection),
+        (admin, keys, certificates): (Admin, PeerKeys, Certificates),
         raft: &Handle,
         clock: &Handle,
     ) -> Result<Server, ServeError> {
-        let listener = listen_for_clients(&config.listen).await?.with_limits(config.limits).with_hosts(hosts(config, Some(node)));
+        let listener = listen_for_clients(config, &certificates).await?;
+        let listener = listener.with_limits(config.limits).with_hosts(hosts(config, Some(node)));
         let status = listen_for_status(config, hosts(config, Some(node))).await?;
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
@@ -79,16 +80,18 @@ impl Server {
             config.clone(),
             node.clone(),
             storage,
-            (keys.clone(), protection.security().clone()),
+            (keys.clone(), certificates.peers().clone()),
             clock.clone(),
         );
         let services = raft.spawn(starting).await.map_err(ended)??;
         services.peer.metrics().register(&mut registry);
         services.replica.register_metrics(&mut registry);
         services.node.register_metrics(&mut registry);
+        let own = certificates.own();
+        own.register_metrics(&mut registry);
+        host::set(&config.data, &config.exposures, own.clone());
         let exposition = Exposition::new(registry);
-        let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::read };
-        host::set_data_dir(&config.data);
+        let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::read, insecure: host::exposures };
         let (stop, stopped) = oneshot::channel();
         let listener = listener.with_metrics(exposition.http()).with_cluster(ClusterHeader::of(&services.node));
         let token_watch = config.admin_token_file.clone().map(|file| admin_token::watch(file, admin.clone()));
@@ -98,7 +101,8 @@ impl Server {
             let serving = listener.with_cluster(ClusterHeader::of(&services.node)).serve(routes, stop_requested(stopped));
             ListenerTask { name: "status", stop, task: tokio::spawn(serving) }
         });
-        let secret_watches = token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).collect();
+        let alarm = config.has_certificate().then(|| tokio::spawn(certificate_alarm::watch(own, services.node.clone())));
+        let secret_watches = token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).chain(alarm).collect();
         let serving = listener.serve(router(services.node.clone(), info, admin, exposition), stop_requested(stopped));
         let http = ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) };
         let status_port = config.listen_status.as_deref();
@@ -109,7 +113,7 @@ impl Server {
             timing = %config.timing,
             "listening"
         );
-        Ok(Server { services, http, status, secret_watches, protection })
+        Ok(Server { services, http, status, secret_watches, certificates })
     }
 
     /// Waits for a failure from which the node cannot recover.
@@ -138,7 +142,7 @@ impl Server {
     /// Shuts down in order. First another node becomes the leader: clients that waited here keep their places in the
     /// queue, and find a node that serves them. Then the node writes the answers in flight.
     pub(super) async fn stop(self) {
-        let Server { services, http, status, secret_watches, protection } = self;
+        let Server { services, http, status, secret_watches, certificates } = self;
         let NodeServices { node, replica, peer, peers, directory, free_space, memory, timing, faults: _ } = services;
         node.announce_shutdown();
         replica.transfer_leadership().await;
@@ -157,7 +161,7 @@ impl Server {
         timing.abort();
         directory.abort();
         secret_watches.iter().for_each(JoinHandle::abort);
-        drop(protection);
+        drop(certificates);
     }
 }
 

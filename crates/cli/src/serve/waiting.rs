@@ -1,6 +1,7 @@
 //! The listeners of a node that cannot take part yet: it is alive but not ready, and says why.
 
 use super::{
+    certificates::Certificates,
     error::ServeError,
     listeners::{ListenerTask, hosts, listen_for_clients, listen_for_status, stop_requested},
 };
@@ -20,11 +21,12 @@ impl WaitingListeners {
     /// Listens for clients, and for operators if configured. `cluster` is the cluster of this node, if it is known.
     pub(super) async fn start(
         config: &ServeConfig,
+        certificates: &Certificates,
         reason: &str,
         cluster: Option<ClusterId>,
     ) -> Result<WaitingListeners, ServeError> {
         let cluster = ClusterHeader::known(cluster);
-        let clients = listen_for_clients(&config.listen).await?;
+        let clients = listen_for_clients(config, certificates).await?;
         let status = listen_for_status(config, hosts(config, None)).await?;
         let mut tasks = Vec::new();
         for listener in [Some(clients), status].into_iter().flatten() {

@@ -6,9 +6,10 @@
 
 use crate::{
     probe::{ClusterProbe, Row, normalize},
-    remote::{Api, ApiRequest, Failure, request::encode},
+    remote::{Api, ApiRequest, ConnectArgs, Failure, request::encode},
 };
 use fairhold_types::dto::{Join, JoinPhase, Members};
+use reqwest::Client;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use tokio::{sync::watch, time::sleep};
@@ -45,6 +46,7 @@ pub(super) struct TopFrame {
 #[derive(Debug)]
 pub(super) struct Poller {
     api: Api,
+    client: Client,
     /// The given endpoints.
     given: Vec<String>,
     /// The members of the last result: all given nodes may have been replaced.
@@ -53,9 +55,10 @@ pub(super) struct Poller {
 }
 
 impl Poller {
-    pub(super) fn new(api: Api, urls: &[String]) -> Poller {
-        let given = urls.iter().map(|url| normalize(url)).collect();
-        Poller { api: api.for_screen(ANSWER_WITHIN), given, learned: Vec::new(), frame: TopFrame::default() }
+    pub(super) fn new(api: Api, connect: &ConnectArgs) -> Result<Poller, Failure> {
+        let client = crate::local_http::probe_client(connect, ANSWER_WITHIN)?;
+        let given = connect.endpoint.iter().map(|url| normalize(url)).collect();
+        Ok(Poller { api: api.for_screen(ANSWER_WITHIN), client, given, learned: Vec::new(), frame: TopFrame::default() })
     }
 
     /// Publishes results until the receiver is gone. Polls at once when the selection changes.
@@ -76,7 +79,7 @@ impl Poller {
     }
 
     async fn poll_nodes(&mut self) {
-        let seen = ClusterProbe::brief(&[self.given.as_slice(), &self.learned].concat(), ANSWER_WITHIN).await;
+        let seen = ClusterProbe::brief(&self.client, &[self.given.as_slice(), &self.learned].concat()).await;
         let best = seen.best_urls();
         if best.is_empty() {
             let why = |row: &mut Row| row.role = Err("no answer".to_owned());

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     probe::nodes_for_tests::{TestNode, view},
-    remote::ConnectArgs,
+    remote::{ConnectArgs, TlsArgs},
 };
 use fairhold_types::{MemberRole, NodeId};
 
@@ -14,10 +14,11 @@ fn poller(given: &TestNode) -> Poller {
         cluster_id: None,
         timeout: Duration::from_secs(10),
         auth_token_file: None,
+        tls: TlsArgs::default(),
         quiet: true,
         verbose: false,
     };
-    Poller::new(Api::new(&connect).unwrap(), &connect.endpoint)
+    Poller::new(Api::new(&connect).unwrap(), &connect).unwrap()
 }
 
 #[tokio::test]

@@ -35,18 +35,23 @@ const ANSWERED_LATELY: Duration = Duration::from_secs(60);
 pub(crate) struct Endpoint(Arc<str>);
 
 impl Endpoint {
-    /// Parses an address: `http://host:port`.
+    /// Parses an address: `http://host:port` or `https://host:port`.
     pub(crate) fn parse(text: &str) -> Result<Endpoint, Error> {
         let text = text.trim().trim_end_matches('/');
         let url = reqwest::Url::parse(text).map_err(|error| Error::Invalid(format!("the endpoint {text:?}: {error}")))?;
         let has_more = url.path() != "/" || url.query().is_some() || url.fragment().is_some();
         let names_user = !url.username().is_empty() || url.password().is_some();
-        if url.scheme() != "http" || url.host_str().is_none() || has_more || names_user {
+        if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none() || has_more || names_user {
             return Err(Error::Invalid(format!(
-                "the endpoint {text:?}: expected http://HOST:PORT, without TLS, a user or a path"
+                "the endpoint {text:?}: expected http://HOST:PORT or https://HOST:PORT, without a user or a path"
             )));
         }
         Ok(Endpoint(Arc::from(text)))
+    }
+
+    /// Whether the connection uses TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.0.starts_with("https:")
     }
 
     /// The URL of a path, which starts with a slash.
@@ -113,6 +118,8 @@ pub(crate) enum Prefer {
 pub(crate) struct Endpoints {
     state: Mutex<EndpointState>,
     discover: bool,
+    /// Whether every address from the program has TLS. Then no token goes to a plain one that a node reports.
+    tls_only: bool,
     turn: AtomicUsize,
     /// The task that reads the members every minute. It ends with the client.
     reader: OnceLock<AbortHandle>,
@@ -132,10 +139,11 @@ impl Endpoints {
             return Err(Error::Invalid("at least one endpoint is needed, like http://127.0.0.1:7171".to_owned()));
         }
         let turn = AtomicUsize::new(rand::random::<u16>().into());
+        let tls_only = given.iter().all(Endpoint::has_tls);
         let known = given.into_iter().take(ENDPOINTS_MAX);
         let known = known.map(|endpoint| KnownEndpoint::new(endpoint, true)).collect();
         let state = EndpointState { known, leader: None, discover_at: Moment::now(), discovered_at: None };
-        Ok(Endpoints { state: Mutex::new(state), discover, turn, reader: OnceLock::new() })
+        Ok(Endpoints { state: Mutex::new(state), discover, tls_only, turn, reader: OnceLock::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, EndpointState> {
@@ -200,7 +208,8 @@ impl Endpoints {
 
     /// Notes the members that the cluster reports. The addresses from the program always stay.
     pub(crate) fn discovered(&self, urls: &[String]) {
-        let named: Vec<Endpoint> = urls.iter().filter_map(|url| Endpoint::parse(url).ok()).collect();
+        let parsed = urls.iter().filter_map(|url| Endpoint::parse(url).ok());
+        let named: Vec<Endpoint> = parsed.filter(|endpoint| endpoint.has_tls() || !self.tls_only).collect();
         let mut state = self.state();
         let now = Moment::now();
         let answers = |known: &KnownEndpoint| known.answered_at.is_some_and(|at| now < at.plus(ANSWERED_LATELY));
@@ -227,12 +236,22 @@ mod tests {
 
     #[test]
     fn an_unusable_address_is_refused() {
-        for text in
-            ["", "localhost:7171", "https://a:1", "http://a:1/path", "http://", "ftp://a", "http://a:1#x", "http://u:p@a:1"]
-        {
+        for text in [
+            "",
+            "localhost:7171",
+            "https://",
+            "http://a:1/path",
+            "https://u@a:1",
+            "http://",
+            "ftp://a",
+            "http://a:1#x",
+            "http://u:p@a:1",
+        ] {
             assert!(matches!(Endpoint::parse(text), Err(Error::Invalid(_))), "{text} was accepted");
         }
         assert_eq!(Endpoint::parse(" http://a:7171/ ").unwrap().url("/livez"), "http://a:7171/livez");
+        let secure = Endpoint::parse("https://a:7171/").unwrap();
+        assert!(secure.has_tls() && secure.url("/livez") == "https://a:7171/livez");
         assert!(Endpoints::new(Vec::new(), true).is_err());
     }
 
@@ -268,6 +287,21 @@ mod tests {
         let mut now = names(all.order(Prefer::Any));
         now.sort();
         assert_eq!(now, ["http://a:1", "http://c:1"]);
+    }
+
+    #[test]
+    fn a_client_of_tls_uses_no_plain_address_that_it_learns() {
+        let reported = ["http://a:1".to_owned(), "https://b:1".to_owned()];
+        for (given, learned) in
+            [(&["https://x:1"][..], vec!["https://b:1"]), (&["http://x:1", "https://y:1"], vec!["http://a:1", "https://b:1"])]
+        {
+            let all = endpoints(given);
+            all.discovered(&reported);
+            let mut new = names(all.order(Prefer::Any));
+            new.retain(|url| !given.contains(&url.as_str()));
+            new.sort();
+            assert_eq!(new, learned, "{given:?}");
+        }
     }
 
     #[test]

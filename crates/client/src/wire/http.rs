@@ -9,6 +9,7 @@ use crate::{
         endpoints::Endpoint,
         identity::{CLUSTER, Identity},
         reply::{REVISION, Reply},
+        tls::{self, TlsSettings},
     },
 };
 use fairhold_types::{Code, Revision, duration, problem::Effect};
@@ -118,11 +119,12 @@ impl StreamLines {
     }
 }
 
-/// How every request identifies this client: its program name, and its token if it has one.
+/// How every request identifies this client: its program name, its token and its certificate, if it has them.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) program: String,
     pub(crate) auth_token: Option<AuthToken>,
+    pub(crate) tls: TlsSettings,
 }
 
 /// The token of `Authorization: Bearer`.
@@ -159,8 +161,8 @@ impl Connections {
             bearer.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, bearer);
         }
-        let built = builder.user_agent(&caller.program).default_headers(headers).build();
-        let http = built.map_err(|error| Error::Invalid(format!("no HTTP client could be made: {error}")))?;
+        let builder = caller.tls.apply(builder.user_agent(&caller.program).default_headers(headers));
+        let http = builder.build().map_err(|error| Error::Invalid(unusable_settings(&error)))?;
         Ok(Connections { http, identity })
     }
 
@@ -218,6 +220,10 @@ impl Connections {
     fn classify(&self, endpoint: &Endpoint, call: &Call, reply: Reply) -> Attempted {
         if is_unformed(&reply) {
             return classify_reply(reply);
+        }
+        if is_plain_at_tls(&reply) {
+            let why = self.note_failure(endpoint, "this port speaks TLS; use an https:// URL");
+            return Attempted::Nothing { why, retry_after: None, busy: false };
         }
         match self.check(endpoint, call, &reply.headers) {
             Ok(()) if call.kind == CallKind::Raw && reply.status == StatusCode::TOO_MANY_REQUESTS => Attempted::Answered(reply),
@@ -337,6 +343,13 @@ fn classify_reply(reply: Reply) -> Attempted {
     }
 }
 
+/// Why no HTTP client could be made.
+fn unusable_settings(error: &reqwest::Error) -> String {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    let cause = causes.last().map_or_else(|| error.to_string(), ToString::to_string);
+    format!("no HTTP client could be made: {cause}. If this machine knows no certificate authority, pass one (--cacert)")
+}
+
 /// An error with its causes, and without the URL, which may contain a secret id.
 fn describe(error: &reqwest::Error) -> String {
     let kind = if lacks_descriptors(error) {
@@ -351,7 +364,12 @@ fn describe(error: &reqwest::Error) -> String {
     let mut text = kind.to_owned();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        text = format!("{text}: {cause}");
+        let cause_text = cause.to_string();
+        // TLS has one cause, and what is around it says nothing.
+        if let Some(advice) = tls::advice(&cause_text) {
+            return advice.to_owned();
+        }
+        text = format!("{text}: {cause_text}");
         source = cause.source();
     }
     text
@@ -362,6 +380,11 @@ fn lacks_descriptors(error: &reqwest::Error) -> bool {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     let numbers = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error());
     numbers.into_iter().any(|number| NO_DESCRIPTORS.contains(&number))
+}
+
+/// Whether a port with TLS has refused a plain request. It has not read the request.
+fn is_plain_at_tls(reply: &Reply) -> bool {
+    reply.status == StatusCode::BAD_REQUEST && reply.body.starts_with(b"this port speaks TLS")
 }
 
 /// Whether a Fairhold server without a cluster says that it did nothing.

@@ -55,6 +55,7 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
         defects: view.defects.into_iter().map(defect).collect(),
         digest_revision: digest.as_ref().map(|digest| digest.revision),
         digest: digest.map(|digest| digest.value),
+        insecure: (info.insecure)(),
         members: raft.members.into_iter().map(|status| member(status, raft.leader, &view.facts)).collect(),
     };
     answer::json(StatusCode::OK, view.revision, &body)

@@ -5,6 +5,7 @@ use axum::response::Response;
 use fairhold_metrics::{
     ByLabel, Counter, Format, Gauge, Histogram, LATENCY_SECONDS, Registry, Scrape, WAIT_SECONDS, collect, text,
 };
+use fairhold_trust::fault::FaultReason;
 use fairhold_types::Code;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use parking_lot::Mutex;
@@ -16,6 +17,12 @@ const NO_ROUTE: &str = "none";
 pub(crate) static METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 /// Any other method.
 const OTHER_METHOD: &str = "other";
+/// The result of a TLS handshake that is complete.
+const HANDSHAKE_DONE: &str = "ok";
+/// The result of one that was not complete in time.
+pub(crate) const HANDSHAKE_TIMEOUT: &str = "timeout";
+/// The result of one that did not begin, because too many others were running.
+pub(crate) const HANDSHAKE_TOO_MANY: &str = "too_many";
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// The metrics of one node's API. Clones share them.
@@ -32,8 +39,22 @@ struct HttpMetricsInner {
     accepted: Counter,
     turned_away_all: Counter,
     turned_away_address: Counter,
+    /// The results of TLS handshakes, by label.
+    handshakes: Handshakes,
     received: Counter,
     sent: Counter,
+}
+
+/// A counter for each result of a TLS handshake.
+#[derive(Debug)]
+struct Handshakes(Vec<(&'static str, Counter)>);
+
+impl Default for Handshakes {
+    fn default() -> Handshakes {
+        let reasons = FaultReason::ALL.iter().map(|reason| reason.as_str());
+        let results = [HANDSHAKE_DONE, HANDSHAKE_TIMEOUT, HANDSHAKE_TOO_MANY].into_iter().chain(reasons);
+        Handshakes(results.map(|result| (result, Counter::default())).collect())
+    }
 }
 
 /// The requests of one route and their times.
@@ -113,6 +134,15 @@ impl HttpMetrics {
         if in_all { &self.0.turned_away_all } else { &self.0.turned_away_address }.inc();
     }
 
+    /// Counts a TLS handshake: complete, or failed for the reason with this label.
+    pub(crate) fn handshake(&self, failure: Option<&'static str>) {
+        let result = failure.unwrap_or(HANDSHAKE_DONE);
+        let counter = self.0.handshakes.0.iter().find(|(label, _)| *label == result);
+        if let Some((_, counter)) = counter {
+            counter.inc();
+        }
+    }
+
     pub(crate) fn received(&self, bytes: usize) {
         self.0.received.inc_by(bytes as u64);
     }
@@ -131,6 +161,8 @@ impl HttpMetrics {
         let reasons = [("all", inner.turned_away_all.clone()), ("address", inner.turned_away_address.clone())];
         let help = "Client connections refused because of a limit: in total, or for one address";
         registry.register("http_connections_turned_away", help, ByLabel::new("limit", reasons));
+        let help = "TLS handshakes with clients, by result";
+        registry.register("http_tls_handshakes", help, ByLabel::new("result", inner.handshakes.0.clone()));
         registry.register("http_received_bytes", "Bytes from clients", inner.received.clone());
         registry.register("http_sent_bytes", "Bytes to clients", inner.sent.clone());
         let inner = Arc::clone(inner);
@@ -188,6 +220,12 @@ impl Exposition {
         self.http.clone()
     }
 
+    /// The page, in tests.
+    #[cfg(test)]
+    pub(crate) fn page(&self) -> String {
+        text(&self.registry, Format::Plain).unwrap_or_default()
+    }
+
     /// `GET /metrics`
     pub(crate) fn answer(&self, headers: &HeaderMap) -> Result<Response, Problem> {
         let format = Format::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
@@ -202,10 +240,6 @@ mod tests {
     use super::*;
     use fairhold_metrics::registry;
 
-    fn served(exposition: &Exposition) -> String {
-        text(&exposition.registry, Format::Plain).unwrap()
-    }
-
     #[test]
     fn a_request_is_counted_by_its_route_and_never_by_its_path() {
         let exposition = Exposition::new(registry());
@@ -219,7 +253,7 @@ mod tests {
         answer(Some("/v1/locks/{name}"), Method::POST, 409, true);
         answer(None, Method::OPTIONS, 404, false);
         drop(exposition.http.begin());
-        let page = served(&exposition);
+        let page = exposition.page();
         for line in [
             "fairhold_http_requests_total{route=\"/v1/locks/{name}\",method=\"POST\",status=\"2xx\"} 2",
             "fairhold_http_requests_total{route=\"/v1/locks/{name}\",method=\"POST\",status=\"4xx\"} 1",

@@ -17,6 +17,7 @@ use fairhold_node::{
     watch::LongPollResult,
     watch_filter::WatchFilter,
 };
+use fairhold_trust::name::UserName;
 use fairhold_types::{
     Code, GrantId, Revision,
     call::{Consistency, Number, Wait},
@@ -50,6 +51,8 @@ const ID_SEGMENT: usize = 3;
 pub struct HttpPeer {
     /// Its address, as text.
     pub(crate) address: Arc<str>,
+    /// The user that its certificate names.
+    user: Option<Arc<UserName>>,
     /// The memory that its connection may use; unbounded in the simulator.
     memory: Option<Arc<ConnectionMemory>>,
     /// The rule for administrators' calls, if there are such calls. The middleware sets it.
@@ -64,7 +67,18 @@ impl HttpPeer {
     #[must_use]
     pub fn at(address: IpAddr) -> HttpPeer {
         let address = address.to_canonical().to_string().into();
-        HttpPeer { address, memory: None, admin: None, waits: Arc::default() }
+        HttpPeer { address, user: None, memory: None, admin: None, waits: Arc::default() }
+    }
+
+    /// The user that its verified certificate names. `None` without TLS, without a certificate, or if that names no user.
+    #[must_use]
+    pub fn user(&self) -> Option<&UserName> {
+        self.user.as_deref()
+    }
+
+    /// The same, with the user that its certificate names.
+    pub(crate) fn with_user(self, user: Option<UserName>) -> HttpPeer {
+        HttpPeer { user: user.map(Arc::new), ..self }
     }
 
     /// The same, with the memory of its connection.

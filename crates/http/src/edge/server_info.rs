@@ -9,4 +9,6 @@ pub struct ServerInfo {
     pub version: &'static str,
     /// Checks the machine. Called for each `/readyz?verbose`.
     pub host: fn() -> Host,
+    /// What its ports leave unprotected where other machines can reach them. Called for each `/v1/cluster`.
+    pub insecure: fn() -> Vec<String>,
 }

@@ -7,10 +7,13 @@ mod calls;
 mod connection;
 mod context;
 mod framing;
+mod handshake;
+mod handshake_log;
 mod head;
 mod refusal;
 mod spare;
 mod timed_stream;
+mod transport;
 
 use self::context::{ConnectionContext, TIMEOUTS, Timeouts};
 use crate::{
@@ -20,11 +23,23 @@ use crate::{
     edge::origin::Hosts,
     edge::quota::{Quota, Share},
     server::connection_slots::ClientSlots,
+    server::handshake_slots::HandshakeSlots,
 };
-use fairhold_types::limits::{ADDRESS_PART, ANSWERS_BYTES_MAX, BODIES_BYTES_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX};
+use fairhold_trust::client_port::ClientPortTls;
+use fairhold_types::limits::{
+    ADDRESS_PART, ANSWERS_BYTES_MAX, BODIES_BYTES_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, HANDSHAKES_PER_CORE_MAX,
+};
 use hyper_util::server::graceful::GracefulShutdown;
 use socket2::{Domain, Protocol, Socket, Type};
-use std::{io, net::SocketAddr, time::Duration};
+use std::{
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll},
+    thread::available_parallelism,
+    time::Duration,
+};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
@@ -61,10 +76,11 @@ const TURNED_AWAY_MAX: usize = 256;
 /// The pause when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A socket that listens for clients.
+/// A socket that listens for clients, and a second one if there is a plain port beside the port with TLS.
 #[derive(Debug)]
 pub struct Listener {
-    socket: TcpListener,
+    port: Port,
+    plain_port: Option<Port>,
     limits: Limits,
     metrics: HttpMetrics,
     cluster: ClusterHeader,
@@ -74,14 +90,9 @@ pub struct Listener {
 impl Listener {
     /// Listens at an address. Must be called within a tokio runtime.
     pub fn bind(address: SocketAddr) -> io::Result<Listener> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        // A restarted server must not wait for the connections of its predecessor.
-        socket.set_reuse_address(true)?;
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
         Ok(Listener {
-            socket: TcpListener::from_std(socket.into())?,
+            port: Port::bind(address)?,
+            plain_port: None,
             limits: Limits::default(),
             metrics: HttpMetrics::default(),
             cluster: ClusterHeader::from_source(|| None),
@@ -114,9 +125,27 @@ impl Listener {
         Listener { hosts, ..self }
     }
 
+    /// Requires TLS of every client.
+    #[must_use]
+    pub fn with_tls(mut self, tls: ClientPortTls) -> Listener {
+        self.port.tls = Some(Arc::new(tls));
+        self
+    }
+
+    /// Listens at a second address, without TLS. Both share all limits.
+    pub fn listen_plain(&mut self, address: SocketAddr) -> io::Result<()> {
+        self.plain_port = Some(Port::bind(address)?);
+        Ok(())
+    }
+
     /// The address that it listens on.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        self.port.socket.local_addr()
+    }
+
+    /// The address of the second port, if there is one.
+    pub fn plain_addr(&self) -> Option<io::Result<SocketAddr>> {
+        self.plain_port.as_ref().map(|port| port.socket.local_addr())
     }
 
     /// Serves until `shutdown` resolves. Then it accepts no more connections, gives running requests a bounded time, and closes.
@@ -125,7 +154,9 @@ impl Listener {
     }
 
     async fn serve_with(self, timeouts: Timeouts, api: ApiService, shutdown: impl Future<Output = ()>) {
-        let Listener { socket, limits, metrics, cluster, hosts } = self;
+        let Listener { port, plain_port, limits, metrics, cluster, hosts } = self;
+        let mut ports = Ports { ports: [port].into_iter().chain(plain_port).collect(), next: 0 };
+        let cores = available_parallelism().map_or(1, usize::from);
         let context = ConnectionContext {
             api,
             timeouts,
@@ -133,6 +164,8 @@ impl Listener {
             cluster,
             hosts,
             slots: ClientSlots::new(limits.connections, limits.per_address),
+            handshakes: HandshakeSlots::new(cores * HANDSHAKES_PER_CORE_MAX),
+            handshake_log: Arc::default(),
             bodies: Quota::new(limits.body_bytes, limits.body_bytes / ADDRESS_PART),
             answers: Quota::new(limits.answer_bytes, limits.answer_bytes / ADDRESS_PART),
         };
@@ -142,7 +175,7 @@ impl Listener {
         let mut spare = spare::Spare::new();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
-            let accepted = tokio::select! {
+            let (index, accepted) = tokio::select! {
                 biased;
                 () = &mut shutdown => break,
                 Some(ended) = connections.join_next(), if !connections.is_empty() => {
@@ -151,28 +184,32 @@ impl Listener {
                     }
                     continue;
                 }
-                accepted = socket.accept() => accepted,
+                accepted = poll_fn(|cx| ports.poll_accept(cx)) => accepted,
             };
+            let port = &ports.ports[index];
             match accepted {
                 Ok((stream, peer)) => match ClientSlots::take(&context.slots, peer.ip()) {
                     Some(slot) => {
-                        connections.spawn(connection::serve_connection(stream, peer, context.clone(), slot, graceful.watcher()));
+                        let (tls, context) = (port.tls.clone(), context.clone());
+                        connections.spawn(connection::serve_connection(stream, peer, tls, context, slot, graceful.watcher()));
                     }
                     None => {
                         context.metrics.turn_away(context.slots.is_full());
-                        if let Some(share) = Quota::take(&turned_away, peer.ip(), 1) {
+                        // A client with TLS cannot read a plain answer, and a handshake would cost too much.
+                        if let (None, Some(share)) = (&port.tls, Quota::take(&turned_away, peer.ip(), 1)) {
                             connections.spawn(turn_away(stream, peer, context.cluster.clone(), share));
                         }
                     }
                 },
-                Err(error) if spare.shed(&error, &socket) => {}
+                Err(error) if spare.shed(&error, &port.socket) => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
-        drop(socket);
+        drop(ports);
+        context.handshakes.stop();
         if tokio::time::timeout(timeouts.drain, graceful.shutdown()).await.is_err() {
             tracing::warn!(
                 connections = connections.len(),
@@ -180,6 +217,47 @@ impl Listener {
             );
         }
         connections.shutdown().await;
+    }
+}
+
+/// A socket that listens, plain or with TLS.
+#[derive(Debug)]
+struct Port {
+    socket: TcpListener,
+    tls: Option<Arc<ClientPortTls>>,
+}
+
+impl Port {
+    fn bind(address: SocketAddr) -> io::Result<Port> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        // A restarted server must not wait for the connections of its predecessor.
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(Port { socket: TcpListener::from_std(socket.into())?, tls: None })
+    }
+}
+
+/// The ports of a listener. They take turns, so that a flood at one of them does not shut out the other.
+#[derive(Debug)]
+struct Ports {
+    ports: Vec<Port>,
+    /// The port that is asked first.
+    next: usize,
+}
+
+impl Ports {
+    /// The next connection, and the index of its port.
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<(usize, io::Result<(TcpStream, SocketAddr)>)> {
+        for turn in 0..self.ports.len() {
+            let index = (self.next + turn) % self.ports.len();
+            if let Poll::Ready(accepted) = self.ports[index].socket.poll_accept(cx) {
+                self.next = index + 1;
+                return Poll::Ready((index, accepted));
+            }
+        }
+        Poll::Pending
     }
 }
 
@@ -196,3 +274,5 @@ async fn turn_away(stream: TcpStream, peer: SocketAddr, cluster: ClusterHeader, 
 mod smuggling_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tls_tests;

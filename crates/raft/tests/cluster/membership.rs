@@ -3,9 +3,7 @@
 mod identity;
 
 use super::*;
-use fairhold_raft::{
-    JoinPhase, JoinRefusal, JoinRequest, JoinSecret, MemberRequest, MemberRow, MembersView, MembershipError, wall_now,
-};
+use fairhold_raft::{JoinPhase, JoinRefusal, JoinRequest, JoinSecret, MemberRequest, MembersView, MembershipError, wall_now};
 use fairhold_state::command::{CreateJoinToken, JoinTokenFault};
 use fairhold_types::{ClusterVersion, JoinTokenNumber, MemberRole};
 

@@ -117,7 +117,7 @@ impl World {
             // Node 1 has the smallest capacity, and the others must follow it.
             node.offer_state_bytes(bytes * id);
         }
-        let info = ServerInfo { version: "simulated", host: HostView::default };
+        let info = ServerInfo { version: "simulated", host: HostView::default, insecure: Vec::new };
         let api = router(node.clone(), info, Admin::open(), Exposition::default());
         let address = {
             let inner = self.locked();

@@ -11,10 +11,10 @@ use std::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseAddressError {
     /// The URL has another scheme, or none.
-    #[error("expected http://HOST:PORT (fairhold itself does not support TLS)")]
+    #[error("expected http://HOST:PORT or https://HOST:PORT")]
     Scheme,
     /// The URL has a path, a query or a user.
-    #[error("expected http://HOST:PORT and nothing more")]
+    #[error("expected http://HOST:PORT or https://HOST:PORT, and nothing more")]
     UrlTail,
     /// Not a host and a port.
     #[error("expected HOST:PORT, with a port from 1 to 65535, and an IPv6 address in brackets")]
@@ -27,7 +27,7 @@ pub enum ParseAddressError {
     TooLong,
 }
 
-/// The address of a node for clients: `http://HOST:PORT`.
+/// The address of a node for clients: `http://HOST:PORT`, or `https://HOST:PORT` with TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct NodeUrl(String);
@@ -51,13 +51,13 @@ impl FromStr for NodeUrl {
 
     fn from_str(text: &str) -> Result<NodeUrl, ParseAddressError> {
         check_length(text)?;
-        let address = text.strip_prefix("http://").ok_or(ParseAddressError::Scheme)?;
+        let (scheme, address) = split_url(text).ok_or(ParseAddressError::Scheme)?;
         let address = address.strip_suffix('/').unwrap_or(address);
         if address.contains(['/', '?', '#', '@']) {
             return Err(ParseAddressError::UrlTail);
         }
         check(address)?;
-        Ok(NodeUrl(format!("http://{address}")))
+        Ok(NodeUrl(format!("{scheme}{address}")))
     }
 }
 
@@ -88,6 +88,12 @@ impl FromStr for PeerAddress {
         check(text)?;
         Ok(PeerAddress(text.to_owned()))
     }
+}
+
+/// Splits the URL of a node behind its scheme. `None` if it has another scheme, or none.
+#[must_use]
+pub fn split_url(url: &str) -> Option<(&str, &str)> {
+    ["http://", "https://"].into_iter().find(|scheme| url.starts_with(scheme)).map(|scheme| url.split_at(scheme.len()))
 }
 
 impl<'de> Deserialize<'de> for NodeUrl {
@@ -136,12 +142,13 @@ mod tests {
             ("http://n2:7171", "http://n2:7171"),
             ("http://fairhold-1.example:7171/", "http://fairhold-1.example:7171"),
             ("http://[2001:db8::2]:7171", "http://[2001:db8::2]:7171"),
+            ("https://n2:7171/", "https://n2:7171"),
         ] {
             assert_eq!(text.parse::<NodeUrl>().unwrap().as_str(), url);
         }
         for (text, error) in [
             ("n2:7171", ParseAddressError::Scheme),
-            ("https://n2:7171", ParseAddressError::Scheme),
+            ("ftp://n2:7171", ParseAddressError::Scheme),
             ("http://n2:7171/v1", ParseAddressError::UrlTail),
             ("http://n2:7171?a", ParseAddressError::UrlTail),
             ("http://u@n2:7171", ParseAddressError::UrlTail),

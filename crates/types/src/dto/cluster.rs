@@ -59,6 +59,11 @@ pub struct Cluster {
     /// Defects: commands that made this server panic. Almost always empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub defects: Vec<Defect>,
+    /// What the ports of this node leave unprotected where other machines can reach them, because of `--insecure`:
+    /// `plain_clients` (clients use plain text), `plain_peers` (connections between nodes have no TLS), `open_peers`
+    /// (other nodes need not authenticate).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub insecure: Vec<String>,
     /// The members; empty before the cluster has formed.
     pub members: Vec<Member>,
 }
@@ -235,6 +240,40 @@ pub struct Host {
     /// How many files and sockets it can have open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_files_max: Option<u64>,
+    /// Its certificates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<CertificateStatus>,
+}
+
+/// A certificate of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct CertificateStatus {
+    /// To whom the server shows it: `clients` or `nodes`.
+    pub port: String,
+    /// How urgently it is to be renewed.
+    pub urgency: CertificateUrgency,
+    /// When it expires.
+    pub not_after: String,
+    /// Why its files cannot be used now. The last certificate that worked stays in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+/// How urgently a certificate is to be renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum CertificateUrgency {
+    /// Not yet.
+    Valid,
+    /// It expires in less than 30 days, or in the last third of its life.
+    RenewSoon,
+    /// It expires in less than 7 days, or in the last tenth of its life.
+    RenewNow,
+    /// It has expired.
+    Expired,
 }
 
 /// The name and the version of the program.

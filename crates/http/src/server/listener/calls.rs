@@ -83,6 +83,11 @@ impl ConnectionCalls {
         *self.undelivered.lock() = undelivered;
     }
 
+    /// Whether the delivery of the last answer matters and is still uncertain.
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        self.undelivered.lock().as_ref().is_some_and(|(answered, _)| answered.elapsed() < DELIVERY_OPEN_MAX)
+    }
+
     /// Takes the clean-up of the last answer, if its delivery is still uncertain.
     pub(super) fn take_unconfirmed(&self) -> Option<Undelivered> {
         let (answered, undelivered) = self.undelivered.lock().take()?;

@@ -3,8 +3,9 @@
 use super::{
     calls::ConnectionCalls,
     context::ConnectionContext,
-    head,
+    handshake, head,
     timed_stream::{TimedStream, lingering_close},
+    transport::{SharedSocket, Transport},
 };
 use crate::{
     api::hold::Streamed,
@@ -21,6 +22,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use fairhold_trust::client_port::ClientPortTls;
 use fairhold_types::{
     Code,
     limits::{CONNECTION_BUFFER_BYTES, HEAD_BYTES_MAX},
@@ -47,7 +49,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{io::Interest, net::TcpStream};
+use tokio::{io::Interest, net::TcpStream, time::Instant};
 
 /// A silent connection is probed after this time. It is closed after `PROBES` unanswered probes.
 const PROBE_AFTER: Duration = Duration::from_secs(10);
@@ -65,6 +67,7 @@ const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
 pub(super) async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
+    tls: Option<Arc<ClientPortTls>>,
     context: ConnectionContext,
     slot: ClientSlot,
     watcher: Watcher,
@@ -76,7 +79,17 @@ pub(super) async fn serve_connection(
     let stream = Arc::new(stream);
     let client = HttpPeer::at(peer.ip()).with_memory(Arc::clone(&memory));
     let calls = Arc::new(ConnectionCalls::new(memory, Arc::clone(&slot.slot_state)));
-    let timed = TimedStream::new(Arc::clone(&stream), context.clone(), Arc::clone(&calls));
+    let socket = SharedSocket::new(Arc::clone(&stream), Arc::clone(&calls));
+    let (transport, client, closes_at) = match tls {
+        None => (Transport::Plain(socket), client, None),
+        Some(tls) => {
+            // In a box, so that connections without TLS need no room for it.
+            let accepted = Box::pin(handshake::accept(&tls, socket, peer, &context, &slot.slot_state)).await;
+            let Some(accepted) = accepted else { return };
+            (accepted.transport, client.with_user(accepted.user), Some(accepted.closes_at))
+        }
+    };
+    let timed = TimedStream::new(transport, context.clone(), Arc::clone(&calls));
     let connection = ClientConnection { peer, client, stream: Arc::clone(&stream), calls: Arc::clone(&calls), context };
     let connection = Arc::new(connection);
     let service = service_fn(move |request| Arc::clone(&connection).serve(request));
@@ -98,6 +111,7 @@ pub(super) async fn serve_connection(
                 tracing::trace!(%peer, %error, "a connection ended");
             }
         }
+        () = expired(closes_at) => tracing::debug!(%peer, "closed a connection whose certificate has expired"),
         () = slot.slot_state.given_up() => {
             tracing::debug!(%peer, "closed a connection of an address that has many, to admit an address that has few");
         }
@@ -112,6 +126,15 @@ pub(super) async fn serve_connection(
     }
     if !calls.broken.load(Ordering::Relaxed) {
         lingering_close(&stream).await;
+    }
+}
+
+/// Resolves when a certificate of the connection has expired for too long.
+async fn expired(closes_at: Option<Instant>) {
+    match closes_at {
+        // In a box, so that connections without TLS need no room for a timer.
+        Some(closes_at) => Box::pin(tokio::time::sleep_until(closes_at)).await,
+        None => std::future::pending().await,
     }
 }
 

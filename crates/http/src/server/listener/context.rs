@@ -1,9 +1,11 @@
 //! What all connections of a listener share.
 
+use super::handshake_log::HandshakeLog;
 use crate::{
     edge::api_service::ApiService, edge::cluster_header::ClusterHeader, edge::metrics::HttpMetrics, edge::origin::Hosts,
-    edge::quota::Quota, server::connection_slots::ClientSlots,
+    edge::quota::Quota, server::connection_slots::ClientSlots, server::handshake_slots::HandshakeSlots,
 };
+use fairhold_types::limits::HANDSHAKE_MAX;
 use std::{sync::Arc, time::Duration};
 
 /// How long a server waits for its clients.
@@ -20,6 +22,10 @@ pub(super) struct Timeouts {
     pub(super) idle_when_crowded: Duration,
     /// How long a client may read nothing, or almost nothing, of an answer.
     pub(super) answer: Duration,
+    /// How long a TLS handshake may take.
+    pub(super) handshake: Duration,
+    /// How long it may wait for its turn before that.
+    pub(super) handshake_wait: Duration,
     /// How long running requests may continue when the server stops.
     pub(super) drain: Duration,
 }
@@ -30,6 +36,8 @@ pub(super) const TIMEOUTS: Timeouts = Timeouts {
     idle: Duration::from_secs(120),
     idle_when_crowded: Duration::from_secs(10),
     answer: Duration::from_secs(30),
+    handshake: HANDSHAKE_MAX,
+    handshake_wait: Duration::from_secs(10),
     drain: Duration::from_secs(10),
 };
 
@@ -44,6 +52,9 @@ pub(super) struct ConnectionContext {
     pub(super) hosts: Hosts,
     /// The slots for connections.
     pub(super) slots: Arc<ClientSlots>,
+    /// The slots for TLS handshakes.
+    pub(super) handshakes: Arc<HandshakeSlots>,
+    pub(super) handshake_log: Arc<HandshakeLog>,
     /// Memory for request bodies that are being handled.
     pub(super) bodies: Arc<Quota>,
     /// Memory for answers that their sockets have not taken yet.

@@ -12,26 +12,26 @@ use tokio::{
 };
 
 /// Fails a test that would otherwise wait forever.
-const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) struct Server {
-    address: SocketAddr,
-    stop: oneshot::Sender<()>,
-    task: tokio::task::JoinHandle<()>,
+    pub(super) address: SocketAddr,
+    pub(super) stop: oneshot::Sender<()>,
+    pub(super) task: tokio::task::JoinHandle<()>,
 }
 
 pub(super) fn serve(timeouts: Timeouts, router: Router) -> Server {
     serve_at(Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap(), timeouts, router)
 }
 
-fn serve_at(listener: Listener, timeouts: Timeouts, router: Router) -> Server {
+pub(super) fn serve_at(listener: Listener, timeouts: Timeouts, router: Router) -> Server {
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async move { drop(stopped.await) };
     Server { address, stop, task: tokio::spawn(listener.serve_with(timeouts, router.into(), shutdown)) }
 }
 
-async fn in_time<T>(future: impl Future<Output = T>) -> T {
+pub(super) async fn in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(TEST_TIMEOUT, future).await.expect("the test timed out")
 }
 
@@ -56,7 +56,7 @@ impl Drop for ReportsDrop {
     }
 }
 
-async fn wait_forever(State(reports): State<mpsc::UnboundedSender<&'static str>>) {
+pub(super) async fn wait_forever(State(reports): State<mpsc::UnboundedSender<&'static str>>) {
     let _reports_drop = ReportsDrop(reports.clone());
     reports.send("waits").unwrap();
     std::future::pending().await
@@ -73,7 +73,7 @@ async fn a_request_is_dropped_when_its_client_disconnects() {
 }
 
 /// Answers, and reports when it learns that the answer was lost.
-fn router_that_reports_loss(reports: mpsc::UnboundedSender<&'static str>) -> Router {
+pub(super) fn router_that_reports_loss(reports: mpsc::UnboundedSender<&'static str>) -> Router {
     let handler = move || async move {
         let lost = Undelivered::on_loss(move || reports.send("lost").unwrap());
         ([("connection", "close")], axum::Extension(lost), "the answer")

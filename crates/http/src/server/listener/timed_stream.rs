@@ -4,11 +4,11 @@
 //! hyper has a single timeout for a head and the idle time before it, too long for one or too short for the other. It
 //! has none for answers.
 
-use super::{calls::ConnectionCalls, context::ConnectionContext, framing::Framing, refusal};
+use super::{calls::ConnectionCalls, context::ConnectionContext, framing::Framing, refusal, transport::Transport};
 use socket2::SockRef;
 use std::{
     future::Future,
-    io::{self, Read},
+    io,
     net::Shutdown,
     pin::Pin,
     sync::{Arc, atomic::Ordering},
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     time::{Instant, Sleep},
 };
@@ -26,7 +26,7 @@ const ANSWER_BYTES_LEAST: usize = 30 * 1024;
 
 /// A connection's bytes, with deadlines.
 pub(super) struct TimedStream {
-    stream: Arc<TcpStream>,
+    transport: Transport,
     context: ConnectionContext,
     calls: Arc<ConnectionCalls>,
     /// Looks at each byte before hyper does.
@@ -52,13 +52,13 @@ enum ReadDeadline {
 }
 
 impl TimedStream {
-    pub(super) fn new(stream: Arc<TcpStream>, context: ConnectionContext, calls: Arc<ConnectionCalls>) -> TimedStream {
+    pub(super) fn new(transport: Transport, context: ConnectionContext, calls: Arc<ConnectionCalls>) -> TimedStream {
         context.metrics.connection_opened();
         // A client that has just connected has something to send.
         let reading = ReadDeadline::Idle { until: Instant::now() + context.timeouts.first };
         let (read_alarm, write_alarm) = (None, None);
         let framing = Framing::default();
-        TimedStream { stream, context, calls, framing, reading, started_before: 0, read_alarm, write_alarm, bytes_taken: 0 }
+        TimedStream { transport, context, calls, framing, reading, started_before: 0, read_alarm, write_alarm, bytes_taken: 0 }
     }
 
     /// Whether a request runs or its answer is being written. Reading then has no deadline; afterwards the idle time starts.
@@ -110,37 +110,47 @@ impl TimedStream {
                 Poll::Ready(Err(error))
             }
             Poll::Pending => {
-                let TimedStream { write_alarm, bytes_taken, context, .. } = self;
-                let alarm = write_alarm.get_or_insert_with(|| {
-                    *bytes_taken = 0;
-                    Box::pin(tokio::time::sleep(context.timeouts.answer))
-                });
-                ready!(alarm.as_mut().poll(cx));
-                let error = io::ErrorKind::TimedOut.into();
-                self.calls.note_broken(&error);
-                Poll::Ready(Err(error))
+                ready!(self.write_alarm(cx));
+                Poll::Ready(Err(self.unread()))
             }
         }
     }
 
+    /// Rings when the client has not read for too long.
+    fn write_alarm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let TimedStream { write_alarm, bytes_taken, context, .. } = self;
+        let alarm = write_alarm.get_or_insert_with(|| {
+            *bytes_taken = 0;
+            Box::pin(tokio::time::sleep(context.timeouts.answer))
+        });
+        alarm.as_mut().poll(cx)
+    }
+
+    /// The client does not read its answer.
+    fn unread(&self) -> io::Error {
+        let error = io::ErrorKind::TimedOut.into();
+        self.calls.note_broken(&error);
+        error
+    }
+
     /// hyper answers unreadable input with a bare status. This writes a whole problem instead, and returns the number
     /// of bytes it replaces.
-    fn replace(&mut self, bare: &[u8], length: usize) -> Option<usize> {
+    fn replace(&mut self, cx: &mut Context<'_>, bare: &[u8], length: usize) -> Option<usize> {
         // Bytes written while no answer is due come from hyper itself.
         if self.calls.answering.load(Ordering::Relaxed) {
             return None;
         }
         let refusal = refusal::replacement(bare, &self.context.cluster)?;
         // Nothing else is being sent, so the socket has room. If it has none, the bare status is sent.
-        match self.stream.try_write(&refusal) {
-            Ok(bytes) => {
+        match self.transport.poll_write(cx, &refusal) {
+            Poll::Ready(Ok(bytes)) => {
                 self.context.metrics.sent(bytes);
                 if bytes < refusal.len() {
                     self.calls.broken.store(true, Ordering::Relaxed);
                 }
                 Some(length)
             }
-            Err(_) => None,
+            Poll::Ready(Err(_)) | Poll::Pending => None,
         }
     }
 }
@@ -156,7 +166,7 @@ impl AsyncRead for TimedStream {
         let timed = self.get_mut();
         let busy = timed.is_busy();
         let before = buffer.filled().len();
-        let read = poll_read(&timed.stream, &timed.calls, cx, buffer);
+        let read = timed.transport.poll_read(cx, buffer);
         timed.framing.follow(&mut buffer.filled_mut()[before..]);
         let arrived = buffer.filled().len() - before;
         timed.context.metrics.received(arrived);
@@ -178,75 +188,23 @@ impl AsyncRead for TimedStream {
     }
 }
 
-/// Reads from a shared socket. This connection is its only reader.
-fn poll_read(
-    stream: &TcpStream,
-    calls: &ConnectionCalls,
-    cx: &mut Context<'_>,
-    buffer: &mut ReadBuf<'_>,
-) -> Poll<io::Result<()>> {
-    // The task that watches for a disconnect may have consumed the readiness event.
-    if calls.readiness_taken.swap(false, Ordering::Relaxed) {
-        match (&*SockRef::from(stream)).read(buffer.initialize_unfilled()) {
-            Ok(length) => {
-                buffer.advance(length);
-                // More bytes may be waiting.
-                calls.readiness_taken.store(length > 0, Ordering::Relaxed);
-                return Poll::Ready(Ok(()));
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Poll::Ready(Err(error)),
-        }
-    }
-    loop {
-        ready!(stream.poll_read_ready(cx))?;
-        match read_available(stream, buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            done => return Poll::Ready(done),
-        }
-    }
-}
-
-/// Reads. A short read means that the socket is empty, so readiness is cleared and the next poll needs no extra system
-/// call.
-fn read_available(stream: &TcpStream, buffer: &mut ReadBuf<'_>) -> io::Result<()> {
-    let mut read = 0;
-    let done = stream.try_io(Interest::READABLE, || {
-        // This does not clear the buffer first.
-        read = stream.try_read_buf(buffer)?;
-        if read > 0 && buffer.remaining() > 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
-    });
-    if read > 0 { Ok(()) } else { done }
-}
-
-/// Writes to a shared socket. This connection is its only writer.
-fn poll_write<T>(stream: &TcpStream, cx: &mut Context<'_>, write: impl Fn() -> io::Result<T>) -> Poll<io::Result<T>> {
-    loop {
-        ready!(stream.poll_write_ready(cx))?;
-        match write() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            done => return Poll::Ready(done),
-        }
-    }
-}
-
 impl AsyncWrite for TimedStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let timed = self.get_mut();
-        if let Some(length) = timed.replace(bytes, bytes.len()) {
+        if let Some(length) = timed.replace(cx, bytes, bytes.len()) {
             return Poll::Ready(Ok(length));
         }
-        let done = poll_write(&timed.stream, cx, || timed.stream.try_write(bytes));
+        let done = timed.transport.poll_write(cx, bytes);
         timed.after_write(cx, done)
     }
 
     fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let timed = self.get_mut();
         let length = parts.iter().map(|part| part.len()).sum();
-        if let Some(length) = parts.first().and_then(|first| timed.replace(first, length)) {
+        if let Some(length) = parts.first().and_then(|first| timed.replace(cx, first, length)) {
             return Poll::Ready(Ok(length));
         }
-        let done = poll_write(&timed.stream, cx, || timed.stream.try_write_vectored(parts));
+        let done = timed.transport.poll_write_vectored(cx, parts);
         timed.after_write(cx, done)
     }
 
@@ -255,8 +213,19 @@ impl AsyncWrite for TimedStream {
     }
 
     /// The client has taken everything written so far.
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let timed = self.get_mut();
+        match timed.transport.poll_flush(cx) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => {
+                timed.calls.note_broken(&error);
+                return Poll::Ready(Err(error));
+            }
+            Poll::Pending => {
+                ready!(timed.write_alarm(cx));
+                return Poll::Ready(Err(timed.unread()));
+            }
+        }
         timed.write_alarm = None;
         timed.calls.memory.flushed();
         if timed.calls.started.load(Ordering::Relaxed) == timed.calls.sent.load(Ordering::Relaxed) {
@@ -266,8 +235,15 @@ impl AsyncWrite for TimedStream {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let timed = self.get_mut();
+        match timed.transport.poll_shutdown(cx) {
+            Poll::Ready(done) => Poll::Ready(done),
+            Poll::Pending => {
+                ready!(timed.write_alarm(cx));
+                Poll::Ready(Err(timed.unread()))
+            }
+        }
     }
 }
 

@@ -1,0 +1,55 @@
+//! Rules about what protects the ports of a node.
+
+use crate::{
+    doctor::finding::{Finding, fail, ok, warn},
+    probe::NodeAnswer,
+};
+use fairhold_types::{
+    NodeId,
+    dto::{CertificateStatus, CertificateUrgency},
+};
+
+/// Whether other machines can reach a port of a node that is not protected.
+pub(super) fn exposed(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
+    let exposures = &answer.cluster.insecure;
+    if exposures.is_empty() {
+        return None;
+    }
+    let what: Vec<&str> = exposures.iter().map(|exposure| meaning(exposure)).collect();
+    Some(warn(
+        "insecure",
+        format!("node {id} runs with --insecure: {}", what.join(", ")),
+        "give it certificates (fairhold cert; --cert for clients, --peer-ca for nodes), then start it without --insecure",
+    ))
+}
+
+/// A newer node may name something that this program does not know.
+fn meaning(exposure: &str) -> &str {
+    match exposure {
+        "plain_clients" => "clients use plain text",
+        "plain_peers" => "connections between nodes have no TLS",
+        "open_peers" => "other nodes need not authenticate",
+        other => other,
+    }
+}
+
+/// Whether the certificates of a node are to be renewed.
+pub(super) fn certificates(id: NodeId, answer: &NodeAnswer) -> Vec<Finding> {
+    let certificates = answer.readiness.as_ref().map_or(&[][..], |readiness| &readiness.host.certificates);
+    certificates.iter().map(|certificate| expiry(id, certificate)).collect()
+}
+
+fn expiry(id: NodeId, certificate: &CertificateStatus) -> Finding {
+    const CHECK: &str = "certificate";
+    let CertificateStatus { port, urgency, not_after, fault, .. } = certificate;
+    let seen = format!("node {id}'s certificate for {port} is valid until {not_after}");
+    if let Some(fault) = fault {
+        return fail(CHECK, format!("{seen}, and the files for the next one cannot be used: {fault}"), "correct the files");
+    }
+    let advice = "renew it (fairhold cert renew) and copy the new file over the old one: the node takes it by itself";
+    match urgency {
+        CertificateUrgency::Valid => ok(CHECK, seen),
+        CertificateUrgency::RenewSoon => warn(CHECK, seen, advice),
+        CertificateUrgency::RenewNow | CertificateUrgency::Expired => fail(CHECK, seen, advice),
+    }
+}

@@ -1,0 +1,135 @@
+//! The certificates of this node, one for clients and one for the other nodes: they are loaded at the start, their files are
+//! followed, and the log says whose they are.
+
+use super::{certificate_alarm::OwnCertificates, error::ServeError};
+use crate::{
+    config::{ServeConfig, client_tls::ClientTlsConfig, peer_tls::PeerTlsConfig},
+    signals,
+};
+use fairhold_peer::security::PeerSecurity;
+use fairhold_trust::{
+    client_port::{ClientPortTls, UserRule},
+    live_pair::LivePair,
+    pair::{PairError, PairUse},
+    peer::PeerTls,
+};
+use fairhold_types::NodeId;
+use std::sync::Arc;
+use tokio::{
+    sync::Notify,
+    task::{AbortHandle, JoinSet},
+};
+
+/// The certificates of this node, and the tasks that follow their files. Dropping it ends the tasks.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    clients: Option<ClientPortTls>,
+    peers: PeerSecurity,
+    /// Follows the files of the certificate for the other nodes.
+    peers_watch: Option<AbortHandle>,
+    reload_peers: Arc<Notify>,
+    tasks: JoinSet<()>,
+}
+
+impl Certificates {
+    /// Loads the certificates and follows their files: every 2 s, and at SIGHUP. The certificate for the other nodes must
+    /// name this node if its number is known. Needs a runtime.
+    pub(super) fn load(config: &ServeConfig) -> Result<Certificates, ServeError> {
+        let mut certificates = Certificates {
+            clients: config.client_tls.as_ref().map(load_for_clients).transpose()?,
+            peers: PeerSecurity::plain(),
+            peers_watch: None,
+            reload_peers: Arc::default(),
+            tasks: JoinSet::new(),
+        };
+        let reload_clients = Arc::new(Notify::new());
+        if let Some(tls) = &certificates.clients {
+            certificates.tasks.spawn(tls.pair().clone().watch(reload_clients.clone()));
+        }
+        certificates.load_for_peers(config, config.start.id())?;
+        if config.has_certificate() {
+            let reloads = vec![reload_clients, certificates.reload_peers.clone()];
+            certificates.tasks.spawn(signals::on_hangup(reloads).map_err(ServeError::Runtime)?);
+        }
+        certificates.log(config);
+        Ok(certificates)
+    }
+
+    /// Loads the certificate for the other nodes again, when the cluster has given this node its number.
+    pub(super) fn load_for_peers(&mut self, config: &ServeConfig, node: Option<NodeId>) -> Result<(), ServeError> {
+        self.peers = load_for_peers(config.peer_tls.as_ref(), node)?;
+        if let Some(watch) = self.peers_watch.take() {
+            watch.abort();
+        }
+        let pair = self.peers.pair().cloned();
+        self.peers_watch = pair.map(|pair| self.tasks.spawn(pair.watch(self.reload_peers.clone())));
+        Ok(())
+    }
+
+    /// The certificates themselves.
+    pub(super) fn own(&self) -> OwnCertificates {
+        OwnCertificates::new(self.clients.as_ref().map(ClientPortTls::pair), self.peers.pair())
+    }
+
+    /// TLS of the port for clients.
+    pub(super) fn clients(&self) -> Option<&ClientPortTls> {
+        self.clients.as_ref()
+    }
+
+    /// How the connections to the other nodes are protected.
+    pub(super) fn peers(&self) -> &PeerSecurity {
+        &self.peers
+    }
+
+    /// Logs what the certificates say, and what remains unprotected.
+    fn log(&self, config: &ServeConfig) {
+        if let Some(tls) = &self.clients {
+            log_pair(tls.pair(), "connections of clients", "--key");
+        }
+        let (Some(tls), Some(pair)) = (&config.peer_tls, self.peers.pair()) else { return };
+        log_pair(pair, "connections to other nodes", "--peer-key");
+        if !tls.is_required {
+            tracing::warn!(
+                "--peer-tls optional: an attacker on the path between two nodes can keep them from using TLS. Pass --peer-tls \
+                 required as soon as every node has a certificate"
+            );
+        }
+    }
+}
+
+/// Checks the files as a start would.
+pub(crate) fn check(config: &ServeConfig) -> Result<(), ServeError> {
+    config.client_tls.as_ref().map(load_for_clients).transpose()?;
+    load_for_peers(config.peer_tls.as_ref(), config.start.id()).map(drop)
+}
+
+fn load_for_clients(tls: &ClientTlsConfig) -> Result<ClientPortTls, ServeError> {
+    let options = if tls.files.ca.is_some() { "--cert, --key or --client-ca" } else { "--cert or --key" };
+    let pair = load(LivePair::load(tls.files.clone(), PairUse::ClientPort), options)?;
+    // A user is one of the cluster that this node's own certificate names.
+    let cluster = pair.current().certificate().fairhold_names().next().map(|name| name.cluster);
+    Ok(ClientPortTls::new(pair, cluster.map_or(UserRule::Nowhere, UserRule::Uri), tls.oldest))
+}
+
+fn load_for_peers(tls: Option<&PeerTlsConfig>, node: Option<NodeId>) -> Result<PeerSecurity, ServeError> {
+    let Some(tls) = tls else { return Ok(PeerSecurity::plain()) };
+    let pair_use = PairUse::Peers { cluster: tls.cluster.clone(), node };
+    let pair = load(LivePair::load(tls.files.clone(), pair_use), "--peer-cert, --peer-key or --peer-ca")?;
+    let peers = PeerTls::new(pair, tls.cluster.clone());
+    Ok(if tls.is_required { PeerSecurity::required(peers) } else { PeerSecurity::optional(peers) })
+}
+
+fn load<T>(loaded: Result<T, PairError>, options: &'static str) -> Result<T, ServeError> {
+    loaded.map_err(|error| ServeError::Certificate { options, error })
+}
+
+fn log_pair(pair: &LivePair, connections: &str, key_option: &str) {
+    let (files, pair) = (pair.files(), pair.current());
+    let (holder, until) = (pair.certificate().holder(), pair.not_after().to_rfc3339());
+    let file = files.cert.display();
+    tracing::info!(%file, "{connections} use TLS with the certificate of {holder}, valid until {until}");
+    if pair.is_key_open() {
+        let key = files.key.display();
+        tracing::warn!(file = %key, "all users of this machine can read or write {key_option} {key}: chmod 600 {key}");
+    }
+}
