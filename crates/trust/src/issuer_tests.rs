@@ -52,7 +52,7 @@ async fn a_cluster_and_its_client_work_with_certificates_made_here() {
     directory.write_pair(out.path(), "ci", &client).unwrap();
 
     let files = pair_files(out.path(), "node-1");
-    let pair_use = PairUse::Peers { cluster: prod(), node: Some(1) };
+    let pair_use = PairUse::Peers { cluster: prod(), node: Some(1), host: None };
     let peers = PeerTls::new(LivePair::load(files.clone(), pair_use).unwrap(), prod());
     let (ours, theirs) = duplex(1 << 16);
     let (accepted, dialled) = tokio::join!(peers.accept(ours), peers.connect(theirs, "10.0.0.1", Some(1)));
@@ -128,7 +128,7 @@ fn a_certificate_is_renewed_with_its_names_and_its_key() {
     let after = certificate(&cert);
     assert_eq!((after.names.clone(), after.subject.clone(), days(&after)), (before.names, before.subject, 825));
     assert_ne!(after.serial, before.serial);
-    let pair_use = PairUse::Peers { cluster: prod(), node: Some(1) };
+    let pair_use = PairUse::Peers { cluster: prod(), node: Some(1), host: None };
     Pair::load(&pair_files(out.path(), "node-1"), &pair_use).unwrap();
 
     // The authority itself: what it issued before is still good.

@@ -72,7 +72,7 @@ impl LivePair {
     /// Reads the files, and uses what they have if it works. It blocks the thread.
     pub fn check(&self) -> FileCheck {
         let mut rejection = self.rejection.lock();
-        match Pair::load(&self.files, &self.pair_use) {
+        match Pair::load(&self.files, &self.pair_use).and_then(|pair| self.check_host(pair)) {
             Ok(pair) => {
                 *rejection = None;
                 if pair.digest == self.current.load().digest {
@@ -94,6 +94,20 @@ impl LivePair {
                     }
                 }
             }
+        }
+    }
+
+    /// Whether the other nodes accept the certificate at the host where they dial this one.
+    pub fn is_for_its_host(&self) -> bool {
+        self.current.load().check_host(&self.pair_use).is_ok()
+    }
+
+    /// Refuses a pair with which the other nodes could not dial this one any more, although they can now. They would
+    /// notice only when their connections end.
+    fn check_host(&self, pair: Pair) -> Result<Pair, PairError> {
+        match pair.check_host(&self.pair_use) {
+            Err(fault) if self.is_for_its_host() => Err(PairError::Unusable { cert: self.files.cert.clone(), fault }),
+            Ok(()) | Err(_) => Ok(pair),
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 fn as_node_2() -> PairUse {
-    PairUse::Peers { cluster: prod(), node: Some(2) }
+    PairUse::Peers { cluster: prod(), node: Some(2), host: None }
 }
 
 struct Setup {
@@ -131,6 +131,25 @@ fn files_that_do_not_work_change_nothing_and_name_what_is_wrong() {
 const ENCRYPTED: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
 
 /// The first certificate of a chain.
+#[test]
+fn a_certificate_for_another_host_replaces_none_with_which_the_others_can_dial_this_node() {
+    let setup = Setup::new();
+    let at = |host: &str| PairUse::Peers { cluster: prod(), node: Some(2), host: Some(host.to_owned()) };
+    let pair = LivePair::load(setup.files.clone(), at("127.0.0.1")).unwrap();
+    let elsewhere = || setup.authority.issue(&Wanted { hosts: vec!["n2.example.org"], ..Wanted::node_2() });
+    setup.replace(&elsewhere());
+    let error = rejected(pair.check());
+    assert!(error.contains("127.0.0.1") && pair.is_for_its_host(), "{error}");
+    setup.replace(&setup.issue());
+    assert_eq!((pair.check(), pair.is_for_its_host()), (FileCheck::Replaced, true));
+
+    // One that is wrong from the start is as good as another wrong one.
+    let moved = LivePair::load(setup.files.clone(), at("n9.example.org")).unwrap();
+    assert!(!moved.is_for_its_host());
+    setup.replace(&elsewhere());
+    assert_eq!(moved.check(), FileCheck::Replaced);
+}
+
 fn leaf(pair: &TestPair) -> String {
     let end = pair.cert.find("-----END").unwrap();
     format!("{}-----END CERTIFICATE-----\n", &pair.cert[..end])

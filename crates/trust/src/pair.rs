@@ -30,6 +30,8 @@ pub enum PairUse {
         cluster: ClusterName,
         /// The node that it must name, if its id is known.
         node: Option<NodeId>,
+        /// The host at which the other nodes dial this one, if it is known.
+        host: Option<String>,
     },
     /// A program that calls the port for clients.
     Client,
@@ -99,12 +101,22 @@ impl Pair {
         match pair_use {
             PairUse::ClientPort => pair.check_server().map_err(unusable)?,
             PairUse::Client => pair.check_client().map_err(unusable)?,
-            PairUse::Peers { cluster, node } => {
+            PairUse::Peers { cluster, node, .. } => {
                 let Some(authorities) = &pair.authorities else { return Err(PairError::NoAuthority) };
-                pair.try_as_peer(authorities, cluster, *node).map_err(unusable)?;
+                pair.try_as_peer(authorities, cluster, *node, &pair.first_host().map_err(unusable)?).map_err(unusable)?;
             }
         }
         Ok(pair)
+    }
+
+    /// Whether the other nodes accept the certificate at the host where they dial this one.
+    pub(crate) fn check_host(&self, pair_use: &PairUse) -> Result<(), TlsFault> {
+        match (pair_use, &self.authorities) {
+            (PairUse::Peers { cluster, node, host: Some(host) }, Some(authorities)) => {
+                self.try_as_peer(authorities, cluster, *node, host)
+            }
+            (PairUse::Peers { .. } | PairUse::ClientPort | PairUse::Client, _) => Ok(()),
+        }
     }
 
     fn new(files: &CertificateFiles, contents: FileContents) -> Result<Pair, PairError> {
@@ -190,14 +202,19 @@ impl Pair {
     }
 
     /// A handshake with itself, with the rules of the port between nodes on both sides.
-    fn try_as_peer(&self, authorities: &Authorities, cluster: &ClusterName, node: Option<NodeId>) -> Result<(), TlsFault> {
+    fn try_as_peer(
+        &self,
+        authorities: &Authorities,
+        cluster: &ClusterName,
+        node: Option<NodeId>,
+        host: &str,
+    ) -> Result<(), TlsFault> {
         let rule = NameRule::Node { cluster: cluster.clone(), id: node };
-        let host = self.first_host()?;
         let verifiers = (Verifier::mandatory(authorities.clone(), rule.clone()), Verifier::mandatory(authorities.clone(), rule));
         let failed = |error| TlsFault::of_rustls(&error);
         let client = tls_config::client(Some(self.key.clone()), verifiers.0.clone(), TlsVersion::V1_3, PEER_PROTOCOL);
         let server = tls_config::server(self.key.clone(), verifiers.1.clone(), TlsVersion::V1_3, PEER_PROTOCOL);
-        let tried = trial::handshake(client.map_err(failed)?, server.map_err(failed)?, &host);
+        let tried = trial::handshake(client.map_err(failed)?, server.map_err(failed)?, host);
         // A verifier says more than the alert that it caused.
         for verifier in [verifiers.0, verifiers.1] {
             if let Some(Err(fault)) = verifier.take_seen() {

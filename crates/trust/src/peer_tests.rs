@@ -27,7 +27,7 @@ fn node_1(authority: &TestAuthority) -> PeerTls {
     let directory = tempfile::tempdir().unwrap();
     let wanted = Wanted { hosts: vec!["n1"], uris: vec!["fairhold://prod/node/1"], ..Wanted::node_2() };
     let files = write(directory.path(), &authority.issue(&wanted), authority.cert());
-    let pair_use = PairUse::Peers { cluster: prod(), node: Some(1) };
+    let pair_use = PairUse::Peers { cluster: prod(), node: Some(1), host: None };
     PeerTls::new(LivePair::load(files, pair_use).unwrap(), prod())
 }
 
@@ -200,7 +200,7 @@ async fn a_dialler_learns_at_the_first_read_that_it_was_refused() {
     let other = TestAuthority::new();
     let both = format!("{}{}", authority.cert(), other.cert());
     let files = write(directory.path(), &other.issue(&Wanted::node_2()), &both);
-    let pair = LivePair::load(files, PairUse::Peers { cluster: prod(), node: Some(2) }).unwrap();
+    let pair = LivePair::load(files, PairUse::Peers { cluster: prod(), node: Some(2), host: None }).unwrap();
     let dialler = PeerTls::new(pair, prod());
     let (ours, theirs) = duplex(1 << 16);
     let dial = async {

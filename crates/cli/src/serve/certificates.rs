@@ -57,7 +57,7 @@ impl Certificates {
 
     /// Loads the certificate for the other nodes again, when the cluster has given this node its number.
     pub(super) fn load_for_peers(&mut self, config: &ServeConfig, node: Option<NodeId>) -> Result<(), ServeError> {
-        self.peers = load_for_peers(config.peer_tls.as_ref(), node)?;
+        self.peers = load_for_peers(config.peer_tls.as_ref(), node, peer_host(config))?;
         if let Some(watch) = self.peers_watch.take() {
             watch.abort();
         }
@@ -88,6 +88,13 @@ impl Certificates {
         }
         let (Some(tls), Some(pair)) = (&config.peer_tls, self.peers.pair()) else { return };
         log_pair(pair, "connections to other nodes", "--peer-key");
+        if !pair.is_for_its_host() {
+            let (file, host) = (pair.files().cert.display(), peer_host(config));
+            tracing::warn!(
+                "--peer-cert {file} is not for {host}: nodes that dial this one there refuse it. Issue another certificate with \
+                 `fairhold cert node --host {host}`, or advertise a host that it names"
+            );
+        }
         if !tls.is_required {
             tracing::warn!(
                 "--peer-tls optional: an attacker on the path between two nodes can keep them from using TLS. Pass --peer-tls \
@@ -100,7 +107,7 @@ impl Certificates {
 /// Checks the files as a start would.
 pub(crate) fn check(config: &ServeConfig) -> Result<(), ServeError> {
     config.client_tls.as_ref().map(load_for_clients).transpose()?;
-    load_for_peers(config.peer_tls.as_ref(), config.start.id()).map(drop)
+    load_for_peers(config.peer_tls.as_ref(), config.start.id(), peer_host(config)).map(drop)
 }
 
 fn load_for_clients(tls: &ClientTlsConfig) -> Result<ClientPortTls, ServeError> {
@@ -111,9 +118,9 @@ fn load_for_clients(tls: &ClientTlsConfig) -> Result<ClientPortTls, ServeError> 
     Ok(ClientPortTls::new(pair, cluster.map_or(UserRule::Nowhere, UserRule::Uri), tls.oldest))
 }
 
-fn load_for_peers(tls: Option<&PeerTlsConfig>, node: Option<NodeId>) -> Result<PeerSecurity, ServeError> {
+fn load_for_peers(tls: Option<&PeerTlsConfig>, node: Option<NodeId>, own_host: &str) -> Result<PeerSecurity, ServeError> {
     let Some(tls) = tls else { return Ok(PeerSecurity::plain()) };
-    let pair_use = PairUse::Peers { cluster: tls.cluster.clone(), node };
+    let pair_use = PairUse::Peers { cluster: tls.cluster.clone(), node, host: Some(own_host.to_owned()) };
     let pair = load(LivePair::load(tls.files.clone(), pair_use), "--peer-cert, --peer-key or --peer-ca")?;
     let peers = PeerTls::new(pair, tls.cluster.clone());
     Ok(if tls.is_required { PeerSecurity::required(peers) } else { PeerSecurity::optional(peers) })
@@ -121,6 +128,12 @@ fn load_for_peers(tls: Option<&PeerTlsConfig>, node: Option<NodeId>) -> Result<P
 
 fn load<T>(loaded: Result<T, PairError>, options: &'static str) -> Result<T, ServeError> {
     loaded.map_err(|error| ServeError::Certificate { options, error })
+}
+
+/// The host at which the other nodes dial this one.
+fn peer_host(config: &ServeConfig) -> &str {
+    let host = config.own.peer.rsplit_once(':').map_or(config.own.peer.as_str(), |(host, _)| host);
+    host.trim_matches(['[', ']'])
 }
 
 fn log_pair(pair: &LivePair, connections: &str, key_option: &str) {

@@ -51,7 +51,7 @@ impl Files {
     fn with(pair: &TestPair, ca: &str, node: Option<NodeId>) -> Files {
         let folder = tempfile::tempdir().unwrap();
         let files = write(folder.path(), pair, ca);
-        let pair = LivePair::load(files, PairUse::Peers { cluster: prod(), node }).unwrap();
+        let pair = LivePair::load(files, PairUse::Peers { cluster: prod(), node, host: None }).unwrap();
         Files { folder, pair }
     }
 

@@ -105,10 +105,11 @@ impl<RT: AsyncRuntime> PeerService<RT> {
 
     fn log_refusal(&self, other: NodeId, refusal: &Refusal) {
         if self.refused.should_log(self.admission.configured(), other, refusal) {
-            match refusal {
-                // It passes after a restart. Otherwise the node ends, and says why.
-                Refusal::Duplicate { .. } => tracing::info!(node = other, "refused node {other}: {refusal}"),
-                _ => tracing::warn!(node = other, "refused node {other}: {refusal}"),
+            // It passes after a restart. Otherwise the node ends, and says why.
+            if matches!(refusal, Refusal::Duplicate { .. }) {
+                tracing::info!(node = other, "refused node {other}: {refusal}");
+            } else {
+                tracing::warn!(node = other, "refused node {other}: {refusal}");
             }
         }
     }
