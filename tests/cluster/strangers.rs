@@ -9,6 +9,7 @@ use crate::{
     members::{CANNOT_TAKE_PART, assert_same_state, delete, ids, settled, silent, term, view},
     trial,
 };
+use rustix::process::Signal;
 use serde_json::json;
 use std::{fs, path::Path, time::Duration};
 use tokio::{
@@ -195,6 +196,40 @@ fn a_copy_of_a_running_member_is_kept_out() {
         }
         client.write(&Call::put("/v1/nodes/later", "x")).await;
         assert_eq!(cluster.client(original).value("later").await, "x");
+        assert_all_there(&cluster.client(original)).await;
+    });
+}
+
+/// While the original is paused, the leader cannot tell its copy from a restarted process.
+#[test]
+fn a_copy_that_takes_part_while_its_original_is_paused_ends_once_that_continues() {
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let client = cluster.client(leader);
+        write_some(&client).await;
+        let [original, _] = cluster.followers().await;
+        let clone = clone_of(&mut cluster, original).await;
+        let before = leadership(&cluster).await;
+        cluster.nodes[original].signal(Signal::STOP);
+        silent(&client, cluster.nodes[original].id).await;
+        let flags = &cluster.nodes[clone].flags;
+        let listen = flags.iter().position(|flag| flag == "--listen").expect("it listens elsewhere");
+        cluster.nodes[clone].url = format!("http://{}", flags[listen + 1]);
+        cluster.nodes[clone].start();
+        let (copy, forwarded) = (cluster.client(clone), Call::put("/v1/nodes/by-the-copy", "x"));
+        eventually("the copy passes a write to the leader", LOGGED_WITHIN, || async {
+            copy.send_to(clone, &forwarded).await.is_ok_and(|answer| answer.status == 201).then_some(())
+        })
+        .await;
+        cluster.nodes[original].signal(Signal::CONT);
+        let status = cluster.nodes[clone].exited().await;
+        let log = cluster.nodes[clone].log_text();
+        assert_eq!(status.code(), Some(CANNOT_TAKE_PART), "{log}");
+        assert!(log.lines().last().unwrap_or_default().contains("copy"), "{log}");
+        cluster.node_ready(original).await;
+        assert_eq!(leadership(&cluster).await, before, "the leader and its term are the same");
+        assert_eq!(cluster.client(original).value("by-the-copy").await, "x");
         assert_all_there(&cluster.client(original)).await;
     });
 }
