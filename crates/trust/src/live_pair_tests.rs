@@ -143,7 +143,7 @@ fn a_certificate_for_another_host_replaces_none_with_which_the_others_can_dial_t
     setup.replace(&setup.issue());
     assert_eq!((pair.check(), pair.is_for_its_host()), (FileCheck::Replaced, true));
 
-    // One that is wrong from the start is as good as another wrong one.
+    // If the first certificate is for another host too, the new one makes nothing worse.
     let moved = LivePair::load(setup.files.clone(), at("n9.example.org")).unwrap();
     assert!(!moved.is_for_its_host());
     setup.replace(&elsewhere());

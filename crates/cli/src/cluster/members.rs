@@ -31,7 +31,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct SetMemberArgs {
     /// Number of the member
     id: NodeId,
-    /// Set its address for clients, where it must answer already
+    /// Set its address for clients
     #[arg(long, value_name = "http://HOST:PORT")]
     url: Option<String>,
     /// Set its address for the other nodes, where it must answer already

@@ -23,7 +23,7 @@ impl Exposure {
         }
     }
 
-    /// Who can do what.
+    /// What an attacker can do, and from where.
     pub(crate) fn danger(self) -> &'static str {
         match self {
             Exposure::OpenPeers => "anyone who can reach the peer port can read, change and destroy all data of this cluster",

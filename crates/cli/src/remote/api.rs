@@ -123,7 +123,7 @@ impl Api {
         }
         let within = duration::format(request.longest(self.timeout));
         let hint = if attempts.answered {
-            "start the nodes that are down; fairhold doctor shows which"
+            "to see what is wrong: fairhold doctor"
         } else {
             "pass the nodes to ask with -e URL or FAIRHOLD_ENDPOINT"
         };

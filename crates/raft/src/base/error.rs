@@ -166,7 +166,7 @@ pub enum FormationError {
     },
     /// The node is no member of the cluster that the others are in.
     #[error(
-        "node {by} is in a cluster of which node {id} is no member: the cluster formed without it, or it was removed. Check the \
+        "node {id} is no member of the cluster of node {by}: the cluster formed without it, or has removed it. Check the \
          --member lists. To let this machine join, start it with an empty data directory and a join token: `fairhold cluster \
          invite`"
     )]

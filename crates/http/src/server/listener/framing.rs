@@ -7,7 +7,7 @@
 //! the bytes before hyper does. It replaces the offending LF with NUL, which no head and no trailer may have: hyper refuses
 //! the request with 400 and closes the connection, after it has answered the requests before it.
 
-/// The longest header line of which the value is looked at. A length has 20 digits at most.
+/// How many bytes of a header line are kept, to read its value. A length has at most 20 digits.
 const LINE_BYTES_KEPT: usize = 64;
 const CRLF_BYTES: u64 = 2;
 

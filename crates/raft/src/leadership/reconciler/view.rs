@@ -41,22 +41,25 @@ impl Sight {
 /// Which members count as healthy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Answered<I> {
-    /// Those that have answered within the last leases. Enough to show, and to decide what to try.
+    /// A member is healthy if it has answered within the last two leases. This is enough to show its state, and to
+    /// decide what to try.
     Lately,
-    /// Those that have answered a question that the leader asked then, or later. A member that died a moment ago does
-    /// not count, so a change of the voters does not depend on it.
+    /// A member is healthy if it has answered a request that the leader sent at this moment or later. A member that died
+    /// just before is not, so no change of the voters relies on it.
     Since(I),
 }
 
-/// Asks all members, and waits until each voter and each of `others` has answered, at most for a lease: whatever lives
-/// answers by then.
+/// Sends a heartbeat to all members, and waits until the voters and `others` have answered it, at most for a lease. A
+/// member that has been silent for long is not waited for: it counts only if it answers in time.
 pub(crate) async fn ask<RT: AsyncRuntime>(core: &Core<RT>, others: impl IntoIterator<Item = NodeId>) -> Answered<RT::Instant> {
     let others: Vec<NodeId> = others.into_iter().collect();
     let asked_at = RT::Instant::now();
     let answered = core.until_any_metrics(|metrics| {
         let voters = metrics.membership_config.voter_ids();
-        let has_answered = |id| is_healthy(core.lease, metrics, id, Answered::Since(asked_at));
-        voters.chain(others.iter().copied()).all(has_answered).then_some(())
+        let is_healthy = |id, answered| is_healthy(core.lease, metrics, id, answered);
+        let is_awaited = |id| is_healthy(id, Answered::Lately) && !is_healthy(id, Answered::Since(asked_at));
+        let mut asked = voters.chain(others.iter().copied());
+        (!asked.any(is_awaited)).then_some(())
     });
     // If Raft has stopped, the caller finds out.
     drop(core.raft.trigger().heartbeat().await);
