@@ -9,7 +9,10 @@
 //! the filled pages are ever touched. Everything that can be encoded can be decoded. Values must not need a
 //! self-describing format: no `untagged`, `flatten` or `skip_serializing_if`.
 
-use bincode::config::{Configuration, Limit, LittleEndian, Varint};
+use bincode::{
+    config::{Configuration, Limit, LittleEndian, Varint},
+    enc::write::Writer,
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Maximum size of an encoded value, in bytes.
@@ -87,11 +90,23 @@ pub enum DecodeError {
     },
 }
 
+/// Appends each piece of an encoded value. bincode's writer for `std::io::Write` also counts the bytes, and loops over
+/// writes that take only a part.
+struct AppendTo<'a>(&'a mut Vec<u8>);
+
+impl Writer for AppendTo<'_> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> Result<(), bincode::error::EncodeError> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
 /// Encodes a value in its envelope.
 pub fn encode<T: Serialize>(version: u8, value: &T) -> Result<Vec<u8>, EncodeError> {
     let mut bytes = Vec::with_capacity(256);
     bytes.push(version);
-    bincode::serde::encode_into_std_write(value, &mut bytes, ENCODED).map_err(EncodeError::Format)?;
+    bincode::serde::encode_into_writer(value, AppendTo(&mut bytes), ENCODED).map_err(EncodeError::Format)?;
     let length = bytes.len() + ENVELOPE_BYTES - 1;
     if length > BYTES_MAX {
         return Err(EncodeError::TooLarge { length });

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Interval at which this node checks that the state has its number.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Interval before the first report: until then the state has no budget, or only those of other nodes.
+/// Interval before the first report has succeeded: until then the state has no budget, or only those of other nodes.
 const FIRST_CHECK_EVERY: Duration = Duration::from_millis(100);
 /// How long a report may take.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,17 +33,21 @@ impl<RT: AsyncRuntime> Node<RT> {
     async fn keep_reporting(&self, bytes: u64) {
         let replica = &self.0.replica;
         let id = replica.status().id;
+        let mut has_reported = false;
         loop {
             if replica.read(|state| state.cluster().is_some() && state.capacity_of(id) != Some(bytes)) {
                 let reported =
                     replica.propose(Command::RecordCapacity { node: id, bytes }, RT::Instant::now() + REPORT_TIMEOUT).await;
                 match reported {
-                    Ok(_) => tracing::info!(bytes, "reported how large a state this node can hold"),
+                    Ok(_) => {
+                        has_reported = true;
+                        tracing::info!(bytes, "reported how large a state this node can hold");
+                    }
                     Err(error) => tracing::debug!(%error, "cannot report how large a state this node can hold; it tries again"),
                 }
             }
-            let is_known = replica.read(|state| state.capacity_of(id) == Some(bytes));
-            RT::sleep(if is_known { CHECK_EVERY } else { FIRST_CHECK_EVERY }).await;
+            has_reported |= replica.read(|state| state.capacity_of(id) == Some(bytes));
+            RT::sleep(if has_reported { CHECK_EVERY } else { FIRST_CHECK_EVERY }).await;
         }
     }
 }

@@ -68,22 +68,22 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 /// Whether there is no such file, or it has an earlier token.
 fn is_free(path: &Path) -> io::Result<bool> {
-    let file = match File::open(path) {
-        Ok(file) => file,
+    // To open a named pipe would wait for its other end.
+    match fs::metadata(path) {
+        Ok(entry) if !entry.is_file() => return Ok(false),
+        Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         Err(error) => return Err(error),
-    };
-    if !file.metadata()?.is_file() {
-        return Ok(false);
     }
     let mut first = Vec::new();
-    file.take(PREFIX.len() as u64).read_to_end(&mut first)?;
+    File::open(path)?.take(PREFIX.len() as u64).read_to_end(&mut first)?;
     Ok(first == PREFIX.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::Mode;
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
@@ -100,7 +100,9 @@ mod tests {
         let refused = TokenFile::create(&other).unwrap_err();
         assert_eq!(refused.code(), 2);
         assert!(refused.to_string().ends_with("is not a join token: choose another name"), "{refused}");
-        for taken in [folder.path().to_owned(), folder.path().join("no/folder")] {
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        for taken in [folder.path().to_owned(), folder.path().join("no/folder"), pipe] {
             assert_eq!(TokenFile::create(&taken).unwrap_err().code(), 2);
         }
     }
