@@ -15,6 +15,7 @@ mod terminal;
 mod trial;
 mod without;
 
+mod access;
 mod acts_once;
 mod addresses;
 mod admin;

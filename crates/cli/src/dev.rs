@@ -91,9 +91,8 @@ impl Dev<'_> {
     fn readiness_client(&self) -> Result<Client, DevError> {
         match &self.certificates {
             None => Ok(http_client(ANSWER_TIMEOUT)),
-            Some(certificates) => {
-                client_for(&[], ANSWER_TIMEOUT, &certificates.client()).map_err(|failure| DevError::Client(failure.to_string()))
-            }
+            Some(certificates) => client_for(&[], ANSWER_TIMEOUT, &certificates.client(), None)
+                .map_err(|failure| DevError::Client(failure.to_string())),
         }
     }
 

@@ -2,6 +2,7 @@
 //! cluster, the revision, the leader and the request's id.
 
 use crate::{
+    door,
     edge::admin::Admin,
     edge::answer,
     edge::cluster_header::ClusterHeader,
@@ -80,7 +81,7 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&Route<Node<RT>>>,
     mut request: Request,
-    next: impl FnOnce(Request) -> BoxFuture<'static, Response>,
+    next: impl FnOnce(Request, Node<RT>) -> BoxFuture<'static, Response>,
 ) -> Response {
     let start = RT::Instant::now();
     let in_flight = context.metrics.begin();
@@ -114,7 +115,7 @@ async fn serve<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&'static str>,
     request: Request,
-    next: impl FnOnce(Request) -> BoxFuture<'static, Response>,
+    next: impl FnOnce(Request, Node<RT>) -> BoxFuture<'static, Response>,
 ) -> Response {
     let id = match context.request_ids.of(request.headers()) {
         Ok(id) => id,
@@ -122,10 +123,12 @@ async fn serve<RT: AsyncRuntime>(
     };
     // The path may contain a secret, so only its pattern is logged.
     let span = tracing::debug_span!("request", id = ?id, method = %request.method(), route);
-    let routed = check_cluster(&request, context.cluster.value()).and_then(|()| redirect(&context.node, route, &request));
+    let mut request = request;
+    let admitted = check_cluster(&request, context.cluster.value()).and_then(|()| admit(context, route, &mut request));
+    let routed = admitted.and_then(|node| Ok((redirect(&node, route, &request)?, node)));
     let mut response = match routed {
-        Ok(None) => next(request).instrument(span).await,
-        Ok(Some(redirect)) => redirect,
+        Ok((None, node)) => next(request, node).instrument(span).await,
+        Ok((Some(redirect), _)) => redirect,
         Err(problem) => problem.into_response(),
     };
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
@@ -141,6 +144,23 @@ async fn serve<RT: AsyncRuntime>(
         headers.insert(headers::LEADER, leader);
     }
     response
+}
+
+/// The node's handle for the caller of the request. If its rights were decided, the token of administrators is not asked
+/// for.
+fn admit<RT: AsyncRuntime>(
+    context: &MiddlewareContext<RT>,
+    route: Option<&str>,
+    request: &mut Request,
+) -> Result<Node<RT>, Problem> {
+    let Some(admin) = &context.admin else { return Ok(context.node.clone()) };
+    let admitted = door::admit(&context.node, admin, route, request)?;
+    if admitted.is_decided
+        && let Some(peer) = request.extensions_mut().get_mut::<HttpPeer>()
+    {
+        peer.admin = Some(Admin::open());
+    }
+    Ok(admitted.node)
 }
 
 /// `Fairhold-Cluster`: refuses a request for another cluster before it has any effect. Calls about the node itself are

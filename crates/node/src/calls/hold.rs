@@ -12,6 +12,7 @@ use crate::{
         acquire::{PendingAcquire, UNKNOWN, after_waiting, as_unknown},
         attempt::{AttemptStatus, CommittedAcquire, OwnGrant, attempt_status},
         keep_alive_guard::KeepAliveGuard,
+        waiter_rights::instead_of_timeout,
     },
     node::Node,
     views::{self, positions},
@@ -168,6 +169,15 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
             if stage == HoldStage::Nothing {
                 continue;
             }
+            if stage == HoldStage::Queued
+                && let Err(refused) = node.check_waiter(&call.acquire)
+            {
+                let deadline = after_waiting(deadline, since);
+                let withdrawn = self.request.withdraw(committed, keep_alive.confirmed_at(), deadline).await;
+                stage = self.send_held(instead_of_timeout(withdrawn, refused)?);
+            }
+            // A right that is lost takes no lock away. Without a valid credential the stream renews it no more.
+            node.require_credential()?;
             if stage == HoldStage::Held {
                 revoked = self.send_revocation(committed, revoked);
             }
