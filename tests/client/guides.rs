@@ -166,12 +166,13 @@ fn write(path: &Path, text: &str, mode: u32) {
 #[test]
 fn a_dead_machine_is_replaced_with_the_three_commands_of_the_guide() {
     let page = blocks(include_str!("../../docs/guides/replace-a-machine.md"));
-    let [export, replace, copy, serve, members, rest @ ..] = page.as_slice() else { panic!("other blocks: {page:#?}") };
+    let [export, look, replace, copy, serve, members, rest @ ..] = page.as_slice() else { panic!("other blocks: {page:#?}") };
     assert!(replace.contains("cluster replace") && copy.contains("scp") && serve.contains("fairhold serve"), "{page:#?}");
     run_exclusive(LONG, async {
         let mut machines = Machines::start().await;
         machines.nodes.remove("b").expect("a node").kill().await.expect("it is killed");
         machines.run(export).await;
+        machines.run(look).await;
         let mut replacing = machines.command(replace).stderr(Stdio::piped()).spawn().expect("bash starts");
         let mut lines = BufReader::new(replacing.stderr.take().expect("its output")).lines();
         let mut said = String::new();

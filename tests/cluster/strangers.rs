@@ -9,6 +9,7 @@ use crate::{
     members::{CANNOT_TAKE_PART, assert_same_state, delete, ids, settled, silent, term, view},
     trial,
 };
+use rustix::process::Signal;
 use serde_json::json;
 use std::{fs, path::Path, time::Duration};
 use tokio::{
@@ -195,6 +196,48 @@ fn a_copy_of_a_running_member_is_kept_out() {
         }
         client.write(&Call::put("/v1/nodes/later", "x")).await;
         assert_eq!(cluster.client(original).value("later").await, "x");
+        assert_all_there(&cluster.client(original)).await;
+    });
+}
+
+/// Whether the node at this address, which is no member's, takes a write.
+async fn writes_at(address: &str) -> bool {
+    let Ok(mut stream) = TcpStream::connect(address).await else { return false };
+    let head = format!("PUT /v1/nodes/by-the-copy HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
+    let request = format!("{head}content-length: 1\r\n\r\nx");
+    let mut answer = String::new();
+    stream.write_all(request.as_bytes()).await.is_ok()
+        && stream.read_to_string(&mut answer).await.is_ok()
+        && ["HTTP/1.1 200", "HTTP/1.1 201"].iter().any(|status| answer.starts_with(status))
+}
+
+/// While the original is paused, the leader cannot tell its copy from a restarted process.
+#[test]
+fn a_copy_that_takes_part_while_its_original_is_paused_ends_once_that_continues() {
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let client = cluster.client(leader);
+        write_some(&client).await;
+        let [original, _] = cluster.followers().await;
+        let clone = clone_of(&mut cluster, original).await;
+        let before = leadership(&cluster).await;
+        cluster.nodes[original].signal(Signal::STOP);
+        silent(&client, cluster.nodes[original].id).await;
+        let flags = &cluster.nodes[clone].flags;
+        let listen = flags.iter().position(|flag| flag == "--listen").expect("it listens elsewhere");
+        let address = flags[listen + 1].clone();
+        cluster.nodes[clone].start();
+        eventually("the copy passes a write to the leader", LOGGED_WITHIN, || async { writes_at(&address).await.then_some(()) })
+            .await;
+        cluster.nodes[original].signal(Signal::CONT);
+        let status = cluster.nodes[clone].exited().await;
+        let log = cluster.nodes[clone].log_text();
+        assert_eq!(status.code(), Some(CANNOT_TAKE_PART), "{log}");
+        assert!(log.lines().last().unwrap_or_default().contains("copy"), "{log}");
+        cluster.node_ready(original).await;
+        assert_eq!(leadership(&cluster).await, before, "the leader and its term are the same");
+        assert_eq!(cluster.client(original).value("by-the-copy").await, "x");
         assert_all_there(&cluster.client(original)).await;
     });
 }

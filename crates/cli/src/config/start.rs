@@ -103,8 +103,8 @@ impl StartNote {
         match self {
             StartNote::TokenNotNeeded { file, id } => {
                 tracing::info!(
-                    "the data directory is that of node {id}, which belongs to a cluster: it continues as node {id}, and does not \
-                     need the join token in {}",
+                    "the data directory is that of node {id} of a cluster: it continues as node {id}, and does not need the join \
+                     token in {}",
                     file.display()
                 );
             }

@@ -91,9 +91,8 @@ fn reachable(seen: &ClusterProbe, endpoint: &Endpoint) -> Finding {
                 }
                 // Without a majority, no member can be replaced.
                 Some((id, _)) if has_majority(seen) => format!("{start}; {}", replacement(*id)),
-                Some(_) => start.to_owned(),
                 None if endpoint.given => "start that node, or correct the URL (-e, FAIRHOLD_ENDPOINT)".to_owned(),
-                None => start.to_owned(),
+                Some(_) | None => start.to_owned(),
             };
             fail(CHECK, format!("{who} cannot be reached: {error}"), advice)
         }
@@ -139,8 +138,7 @@ fn peer_port(address: &str, connected: &Result<(), String>) -> Finding {
 /// Whether a majority of the voters answers.
 fn has_majority(seen: &ClusterProbe) -> bool {
     let (nodes, voters) = (seen.nodes(), seen.voters());
-    let up = voters.iter().filter(|id| nodes.contains_key(id)).count();
-    up >= majority(voters.len())
+    voters.iter().filter(|id| nodes.contains_key(id)).count() >= majority(voters.len())
 }
 
 fn quorum(seen: &ClusterProbe) -> Finding {

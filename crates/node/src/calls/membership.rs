@@ -13,7 +13,7 @@ use fairhold_state::{
     command::{Command, CreateJoinToken, Outcome},
     membership,
 };
-use fairhold_types::{GrantId, JoinTokenNumber, MemberRole, NodeId, Revision, duration, time::WallMillis};
+use fairhold_types::{GrantId, JoinTokenNumber, NodeId, Revision, duration, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
 use rand::RngExt;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let key = write_key(key, &("join token", role, replaces, ttl_ms, up_to))?;
         let is_repeated = key.is_some_and(|key| self.0.replica.read(|state| has_token(state, key.key)));
         if let Some(node) = replaces.filter(|_| !is_repeated) {
-            self.check_replaceable(node, role)?;
+            self.check_replaceable(node)?;
         }
         let secret = JoinSecret::new(RT::thread_rng().random());
         let at = wall_now();
@@ -150,20 +150,11 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(self.0.replica.check_membership_version()?)
     }
 
-    /// Refuses if this node is no member, is joining, or is about to be removed or replaced, and if a learner would replace
-    /// a voter.
-    fn check_replaceable(&self, node: NodeId, role: MemberRole) -> Result<(), MembershipError> {
-        let members = self.0.replica.status().members;
-        match members.iter().find(|member| member.id == node) {
-            None => {
-                let members = members.iter().map(|member| member.id).collect();
-                return Err(MembershipError::NotMember { node, members });
-            }
-            Some(member) if member.voter && role == MemberRole::Learner => {
-                let why = format!("node {node} is a voter, and a learner cannot replace it: leave out the role");
-                return Err(MembershipError::BadRequest(why));
-            }
-            Some(_) => {}
+    /// Refuses if this node is no member, is joining, or is about to be removed or replaced.
+    fn check_replaceable(&self, node: NodeId) -> Result<(), MembershipError> {
+        let members: Vec<NodeId> = self.0.replica.status().members.iter().map(|member| member.id).collect();
+        if !members.contains(&node) {
+            return Err(MembershipError::NotMember { node, members });
         }
         let change = self.0.replica.read(|state| {
             let membership = state.membership();

@@ -124,7 +124,10 @@ impl Admission {
             let reason = Refusal::NotAMember { id: from };
             return Err(Refused { sent: reason.clone(), reason });
         };
-        let decision = self.check_node(core, from, introduced).and_then(|()| check_leader_process(core, from, boot));
+        let decision = self
+            .check_node(core, from, introduced)
+            .and_then(|()| self.check_process(core, from, boot))
+            .and_then(|()| check_leader_process(core, from, boot));
         decision.map_err(|reason| Refused { sent: introduced.understood(from, reason.clone()), reason })
     }
 
@@ -165,14 +168,18 @@ impl Admission {
                 Ok(())
             }
             ConnectionSide::Accepted => {
-                let known = self.dialled.lock().get(&other.id).copied();
-                let silent = || core.with_metrics(|metrics| silent_for(metrics, other.id));
-                if is_duplicate(known, other.boot, silent, core.lease) {
-                    return Err(Refusal::Duplicate { id: other.id });
-                }
+                self.check_process(core, other.id, other.boot)?;
                 check_leader_process(core, other.id, other.boot)
             }
         }
+    }
+
+    /// Refuses a process if another one answers the leader at the address of the member. The leader checks each request: a
+    /// copy may have connected while its original was paused.
+    fn check_process<RT: AsyncRuntime>(&self, core: &Core<RT>, id: NodeId, boot: u64) -> Result<(), Refusal> {
+        let known = self.dialled.lock().get(&id).copied();
+        let silent = || core.with_metrics(|metrics| silent_for(metrics, id));
+        if is_duplicate(known, boot, silent, core.lease) { Err(Refusal::Duplicate { id }) } else { Ok(()) }
     }
 
     /// Forgets the nodes that are no members, if there are too many.
