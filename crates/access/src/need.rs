@@ -4,7 +4,7 @@ use crate::{
     pattern::Pattern,
     verb::{ResourceKind, Verb},
 };
-use fairhold_types::{LockName, Path};
+use fairhold_types::{LockName, Path, is_contender_name};
 use std::{borrow::Cow, fmt};
 
 /// What a verb is needed on.
@@ -148,7 +148,10 @@ fn place_of(path: &Path, verb: Verb) -> (Verb, &str) {
     debug_assert_eq!(verb.resource(), ResourceKind::Nodes, "a path is the place of a node");
     if path.is_under_locks() {
         let below = path.as_str().strip_prefix("/locks").unwrap_or_default();
-        return (Verb::Inspect, below.strip_prefix('/').unwrap_or(below));
+        let name = below.strip_prefix('/').unwrap_or(below);
+        // A contender's node belongs to its lock.
+        let of_contender = name.rsplit_once('/').filter(|(_, last)| is_contender_name(last.as_bytes()));
+        return (Verb::Inspect, of_contender.map_or(name, |(lock, _)| lock));
     }
     (verb, name_of(path))
 }
@@ -176,6 +179,8 @@ mod tests {
             ("/locks", "inspect on locks:/"),
             ("/locks/orders/42", "inspect on locks:orders/42"),
             ("/locks/locks/a", "inspect on locks:locks/a"),
+            ("/locks/orders/7-lock-0000000000", "inspect on locks:orders"),
+            ("/locks/orders/7-lock-000000000", "inspect on locks:orders/7-lock-000000000"),
             ("/locksmith", "read on nodes:locksmith"),
         ] {
             let path = Path::parse(path).unwrap();

@@ -114,20 +114,29 @@ async fn run(api: &Api, args: &AccessArgs) -> Result<(), Failure> {
             print_list(&reply, "bindings", (&["ROLE", "SUBJECT", "BY", "AT"], &["role", "subject", "by", "at"]), remote)
         }
         AccessCommand::Bind { role, subject } => {
-            api.call(&binding(Method::PUT, role, subject)).await?;
+            api.call(&Bind { role, subject }.request(Method::PUT)).await?;
             note(remote, &format!("{subject} has the role {role}"));
             Ok(())
         }
         AccessCommand::Unbind { role, subject } => {
-            api.call(&binding(Method::DELETE, role, subject)).await?;
+            api.call(&Bind { role, subject }.request(Method::DELETE)).await?;
             note(remote, &format!("{subject} does not have the role {role}"));
             Ok(())
         }
     }
 }
 
-fn binding(method: Method, role: &str, subject: &str) -> ApiRequest {
-    ApiRequest::change(method, format!("/v1/access/bindings/{}/{}", encode(role), encode(subject)))
+/// A binding: the subject has the role.
+pub(crate) struct Bind<'a> {
+    pub(crate) role: &'a str,
+    pub(crate) subject: &'a str,
+}
+
+impl Bind<'_> {
+    /// The call that puts or deletes it.
+    pub(crate) fn request(&self, method: Method) -> ApiRequest {
+        ApiRequest::change(method, format!("/v1/access/bindings/{}/{}", encode(self.role), encode(self.subject)))
+    }
 }
 
 /// Prints the decision. One that denies is the failure of the command.

@@ -22,12 +22,15 @@ pub(crate) fn probe_client(connect: &ConnectArgs, timeout: Duration) -> Result<C
 
 /// A client for these nodes, which may have TLS. It shows them the token.
 pub(crate) fn client_for(urls: &[String], timeout: Duration, tls: &TlsArgs, token: Option<String>) -> Result<Client, Failure> {
-    let mut builder = builder(timeout).default_headers(authorization(token));
+    let is_secure = |url: &String| url.trim().starts_with("https:");
+    // A node that names another one must not move the token to plain text.
+    let all_secure = !urls.is_empty() && urls.iter().all(is_secure);
+    let mut builder = builder(timeout).default_headers(authorization(token)).https_only(all_secure);
     if let Some(path) = &tls.cacert {
         let authorities =
             Certificate::from_pem_bundle(&read("cacert", path)?).map_err(|error| unusable("cacert", path, &error))?;
         builder = builder.tls_certs_only(authorities);
-    } else if !urls.iter().any(|url| url.trim().starts_with("https:")) {
+    } else if !urls.iter().any(is_secure) {
         builder = builder.tls_certs_only([]);
     }
     if let Some((cert, key)) = tls.pair()? {

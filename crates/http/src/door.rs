@@ -18,7 +18,8 @@ use crate::{
 use axum::extract::Request;
 use fairhold_access::Verb;
 use fairhold_node::Node;
-use http::Method;
+use fairhold_types::Code;
+use http::{HeaderMap, Method};
 use openraft_rt::AsyncRuntime;
 
 /// A handle of the node for the caller of an admitted request.
@@ -49,6 +50,12 @@ pub(crate) fn admit<RT: AsyncRuntime>(
     let node = node.for_caller(caller.needing(needs));
     node.check_caller().map_err(of_read)?;
     Ok(Admitted { node, is_decided: true })
+}
+
+/// Whether newer access data may lift this refusal: the caller shows a token that may be one of the cluster, and this node
+/// may not have heard of it, or of a right, yet.
+pub(crate) fn may_be_outdated(refused: &Problem, headers: &HeaderMap) -> bool {
+    matches!(refused.code(), Code::Denied | Code::Unauthenticated) && identity::shows_token(headers)
 }
 
 /// The rule of a call. HEAD has that of GET. A call without a rule, which no route has, is for administrators.

@@ -17,6 +17,6 @@ mod refusal;
 mod visible;
 
 pub(crate) use cache::RightsCache;
-pub use caller::{Caller, Credential};
+pub use caller::{Caller, Credential, FileTokens};
 pub use refusal::{AccessRefusal, CredentialFault};
 pub(crate) use visible::Visible;

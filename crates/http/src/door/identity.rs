@@ -40,11 +40,14 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     if scheme.eq_ignore_ascii_case(SCHEME) { Ok(Some(shown.trim())) } else { Err(refused(CredentialFault::Unknown)) }
 }
 
+/// Whether the request shows a well-formed token of a user.
+pub(super) fn shows_token(headers: &HeaderMap) -> bool {
+    bearer(headers).is_ok_and(|shown| shown.is_some_and(|shown| BearerToken::parse(shown).is_ok()))
+}
+
 fn by_token(admin: &Admin, shown: &str, access: &AccessData, now: WallMillis) -> Result<Caller, CredentialFault> {
     if !shown.starts_with(TOKEN_PREFIX) {
-        let is_file = admin.has_token(shown);
-        let caller = || Caller::new(Principal::file_admin(), Credential::File);
-        return is_file.then(caller).ok_or(CredentialFault::Unknown);
+        return admin.caller(shown).ok_or(CredentialFault::Unknown);
     }
     // The checksum is verified first, so a mistyped token needs no look-up.
     let token = BearerToken::parse(shown).map_err(|_| CredentialFault::Unknown)?;

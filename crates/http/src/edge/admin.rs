@@ -1,6 +1,7 @@
 //! Authorization of calls for administrators: they require the token, if one is set.
 
 use crate::{edge::headers, edge::problem::Problem};
+use fairhold_node::access::{Caller, FileTokens};
 use fairhold_types::Code;
 use http::{HeaderMap, header};
 use parking_lot::RwLock;
@@ -11,7 +12,13 @@ const SCHEME: &str = "Bearer";
 
 /// The rule for administrators' calls. Clones share their tokens.
 #[derive(Clone)]
-pub struct Admin(Option<Arc<RwLock<Vec<String>>>>);
+pub struct Admin(Option<Arc<Guarding>>);
+
+struct Guarding {
+    tokens: RwLock<Vec<String>>,
+    /// For the requests that are open when the tokens change.
+    file: FileTokens,
+}
 
 /// The tokens are secrets.
 impl std::fmt::Debug for Admin {
@@ -30,21 +37,30 @@ impl Admin {
     /// Administrators' calls need one of these tokens.
     #[must_use]
     pub fn guarded(tokens: Vec<String>) -> Admin {
-        Admin(Some(Arc::new(RwLock::new(tokens))))
+        Admin(Some(Arc::new(Guarding { tokens: RwLock::new(tokens), file: FileTokens::default() })))
     }
 
-    /// Replaces the tokens. Without a token before, calls stay open.
+    /// Replaces the tokens: the streams and waits of their callers end. Without a token before, calls stay open.
     pub fn replace_tokens(&self, tokens: Vec<String>) {
-        if let Some(current) = &self.0 {
-            *current.write() = tokens;
+        let Some(guarding) = &self.0 else { return };
+        let mut current = guarding.tokens.write();
+        if *current != tokens {
+            *current = tokens;
+            guarding.file.replace();
         }
     }
 
+    /// The caller that shows one of the tokens.
+    pub(crate) fn caller(&self, shown: &str) -> Option<Caller> {
+        let caller = self.0.as_ref()?.file.caller();
+        self.has_token(shown).then_some(caller)
+    }
+
     /// Whether this is one of the tokens. The comparison with each takes constant time.
-    pub(crate) fn has_token(&self, shown: &str) -> bool {
-        let Some(tokens) = &self.0 else { return false };
+    fn has_token(&self, shown: &str) -> bool {
+        let Some(guarding) = &self.0 else { return false };
         let same = |token: &String| shown.as_bytes().ct_eq(token.as_bytes());
-        let found = tokens.read().iter().map(same).fold(Choice::from(0), |found, same| found | same);
+        let found = guarding.tokens.read().iter().map(same).fold(Choice::from(0), |found, same| found | same);
         found.into()
     }
 

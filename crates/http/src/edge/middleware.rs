@@ -2,10 +2,11 @@
 //! cluster, the revision, the leader and the request's id.
 
 use crate::{
-    door,
+    door::{self, Admitted},
     edge::admin::Admin,
     edge::answer,
     edge::cluster_header::ClusterHeader,
+    edge::error::of_read,
     edge::headers,
     edge::metrics::{HttpMetrics, METHODS, RouteMetrics},
     edge::problem::Problem,
@@ -124,7 +125,10 @@ async fn serve<RT: AsyncRuntime>(
     // The path may contain a secret, so only its pattern is logged.
     let span = tracing::debug_span!("request", id = ?id, method = %request.method(), route);
     let mut request = request;
-    let admitted = check_cluster(&request, context.cluster.value()).and_then(|()| admit(context, route, &mut request));
+    let admitted = match check_cluster(&request, context.cluster.value()) {
+        Ok(()) => admit_at_last(context, route, &mut request).await,
+        Err(problem) => Err(problem),
+    };
     let routed = admitted.and_then(|node| Ok((redirect(&node, route, &request)?, node)));
     let mut response = match routed {
         Ok((None, node)) => next(request, node).instrument(span).await,
@@ -146,21 +150,40 @@ async fn serve<RT: AsyncRuntime>(
     response
 }
 
-/// The node's handle for the caller of the request. If its rights were decided, the token of administrators is not asked
+/// Admits a request by access data that is new enough, or refuses it.
+async fn admit_at_last<RT: AsyncRuntime>(
+    context: &MiddlewareContext<RT>,
+    route: Option<&str>,
+    request: &mut Request,
+) -> Result<Node<RT>, Problem> {
+    let mut admitted = admit(context, route, request);
+    let is_outdated = admitted.as_ref().is_err_and(|refused| door::may_be_outdated(refused, request.headers()));
+    // Without a leader the refusal stays.
+    if is_outdated && context.node.catch_up_with_access().await.is_ok() {
+        admitted = admit(context, route, request);
+    }
+    let admitted = admitted?;
+    if admitted.is_decided {
+        admitted.node.prove_access().await.map_err(of_read)?;
+    }
+    Ok(admitted.node)
+}
+
+/// Admits a request by the access data of this node. If its rights were decided, the token of administrators is not asked
 /// for.
 fn admit<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&str>,
     request: &mut Request,
-) -> Result<Node<RT>, Problem> {
-    let Some(admin) = &context.admin else { return Ok(context.node.clone()) };
+) -> Result<Admitted<RT>, Problem> {
+    let Some(admin) = &context.admin else { return Ok(Admitted { node: context.node.clone(), is_decided: false }) };
     let admitted = door::admit(&context.node, admin, route, request)?;
     if admitted.is_decided
         && let Some(peer) = request.extensions_mut().get_mut::<HttpPeer>()
     {
         peer.admin = Some(Admin::open());
     }
-    Ok(admitted.node)
+    Ok(admitted)
 }
 
 /// `Fairhold-Cluster`: refuses a request for another cluster before it has any effect. Calls about the node itself are

@@ -103,7 +103,7 @@ fn needs_upgrade(version: ClusterVersion) -> (Code, Facts) {
 fn of_access_fault(fault: AccessFault) -> (Code, Facts) {
     match fault {
         AccessFault::NeedsFile => (Code::Denied, Facts::default()),
-        AccessFault::NoRole | AccessFault::NoToken => (Code::NotFound, Facts::default()),
+        AccessFault::NoRole | AccessFault::NoToken | AccessFault::TokenGone => (Code::NotFound, Facts::default()),
         AccessFault::RoleChanged { current: _ } => (Code::VersionMismatch, Facts::default()),
         AccessFault::Full { what: _, max } => (Code::RateLimited, limited(max)),
         AccessFault::WouldLockOut => (Code::WouldLockOut, Facts::default()),

@@ -17,9 +17,10 @@ use fairhold_state::{
     State,
     access::{AccessData, AccessGuard},
     command::{Answer, Command, Rejection},
+    read::GrantStatus,
 };
 use openraft_rt::{AsyncRuntime, Instant};
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 /// How often one request is decided before it gives up.
 const DECISIONS_MAX: u32 = 4;
@@ -125,24 +126,38 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     /// Refuses the caller by everything that was acknowledged before. It is for changes that are no commands, so that
-    /// nothing compares a guard.
+    /// nothing compares a guard. This node may not have heard yet that rights are enforced.
     pub(crate) async fn confirm_caller(&self, deadline: RT::Instant) -> Result<(), CallError> {
-        if self.is_enforced() {
+        if self.caller().is_some() {
             self.0.replica.read_barrier(deadline).await?;
         }
         self.check_caller()
     }
 
-    /// Refuses a local read if this node has had no sign of the leader for some time: it may have missed that the caller
-    /// lost its rights. An administrator by a file can read without a quorum.
-    pub(crate) async fn prove_access(&self) -> Result<(), CallError> {
-        let asked_at = RT::Instant::now();
-        if asked_at < self.proof_expires_at() || !self.is_enforced() {
+    /// Refuses the caller if this node has had no sign of the leader for some time: it may have missed that the caller lost
+    /// its rights. An administrator by a file needs no quorum.
+    pub async fn prove_access(&self) -> Result<(), CallError> {
+        if !self.is_enforced() || RT::Instant::now() < self.proof_expires_at() {
             return Ok(());
         }
+        self.catch_up_with_access().await
+    }
+
+    /// Waits until this node has the access data that was acknowledged before.
+    pub async fn catch_up_with_access(&self) -> Result<(), CallError> {
+        let asked_at = RT::Instant::now();
         self.0.replica.read_barrier(asked_at + PROOF_TIMEOUT).await?;
         *self.0.proven_at.lock() = Some(asked_at);
         Ok(())
+    }
+
+    /// Waits until the caller's credential has expired: nothing else would wake a request that waits.
+    pub(crate) async fn credential_expired(&self) {
+        let end = self.enforcing().and_then(|(caller, access)| caller.expires_at(&access));
+        match end {
+            Some(end) => RT::sleep(Duration::from_millis(end.0.saturating_sub(wall_now().0).saturating_add(1))).await,
+            None => pending().await,
+        }
     }
 
     /// When the next sign of the leader is due for this caller.
@@ -155,9 +170,8 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Proposes a command once the caller's rights cover it. If they were narrowed before it was applied, it is decided
     /// again.
     pub(crate) async fn propose_decided(&self, command: Command, deadline: RT::Instant) -> Result<Answer, CallError> {
-        // An upgrade names a grant that this node may not know yet.
-        if self.is_enforced() && matches!(command, Command::Upgrade { .. }) {
-            self.0.replica.read_barrier(deadline).await?;
+        if self.is_enforced() {
+            self.learn_needs_of(&command, deadline).await?;
         }
         let is_changed = |answer: &Answer| matches!(answer.result, Err(Rejection::AccessChanged));
         for _ in 0..DECISIONS_MAX {
@@ -170,11 +184,35 @@ impl<RT: AsyncRuntime> Node<RT> {
             let guard = self.guard_of(caller, &access, &self.needs_of(&command))?;
             let answer = self.0.replica.propose(command.clone().guarded(guard), deadline).await?;
             if !is_changed(&answer) {
-                return Ok(answer);
+                return self.without_hidden(answer);
             }
             self.0.replica.wait_for_revision(answer.revision, deadline).await?;
         }
         Err(AccessRefusal::Stale.into())
+    }
+
+    /// Leaves out of a deadlock what the caller may not see.
+    fn without_hidden(&self, mut answer: Answer) -> Result<Answer, CallError> {
+        if let Err(Rejection::WouldDeadlock { cycle }) = &mut answer.result {
+            let visible = self.visible()?;
+            cycle.retain(|blocked| visible.has_lock(&blocked.lock));
+        }
+        Ok(answer)
+    }
+
+    /// Waits until this node knows what the needs of a command depend on.
+    async fn learn_needs_of(&self, command: &Command, deadline: RT::Instant) -> Result<(), CallError> {
+        if command.needs_depend_on_state() {
+            self.0.replica.read_barrier(deadline).await?;
+        }
+        let Command::Upgrade { grant, .. } = command else { return Ok(()) };
+        // Nothing is proposed for a grant without known locks: an acquire that is under way could create it first, and the
+        // upgrade would need no right.
+        self.0.replica.read(|state| match state.grant(grant) {
+            GrantStatus::Live(_) => Ok(()),
+            GrantStatus::Ended(reason) => Err(Rejection::GrantEnded { reason, note: state.break_note(grant) }.into()),
+            GrantStatus::Unknown => Err(Rejection::NoGrant.into()),
+        })
     }
 
     /// Changes a member once the caller's rights cover it. If they were narrowed before the leader began, it is decided
@@ -182,7 +220,8 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub(crate) async fn change_member_decided(&self, request: MemberRequest, deadline: RT::Instant) -> Result<(), CallError> {
         for _ in 0..DECISIONS_MAX {
             let enforcing = self.enforcing();
-            let guard = enforcing.map(|(caller, access)| self.guard_of(caller, &access, &[Need::unnamed(Verb::Operate)]));
+            let verb = if request.sets_url() { Verb::Admin } else { Verb::Operate };
+            let guard = enforcing.map(|(caller, access)| self.guard_of(caller, &access, &[Need::unnamed(verb)]));
             match self.0.replica.change_member(request.clone().decided_by(guard.transpose()?), deadline).await {
                 Err(MembershipError::AccessChanged { revision }) if self.caller().is_some() => {
                     self.0.replica.wait_for_revision(revision, deadline).await?;

@@ -19,6 +19,14 @@ impl Visible {
         self.allows(|| Need::on_lock(Verb::Inspect, lock))
     }
 
+    /// Whether it may show any lock.
+    pub(crate) fn has_some_locks(&self) -> bool {
+        match self {
+            Visible::Everything => true,
+            Visible::Covered(rights) => rights.has(Verb::Inspect),
+        }
+    }
+
     /// Whether it shows the node.
     pub(crate) fn has_node(&self, path: &Path) -> bool {
         self.allows(|| Need::read(path))

@@ -212,6 +212,7 @@ impl<RT: AsyncRuntime> PendingAcquire<RT> {
                 () = self.node.0.stop.requested() => return Some(Err(CallError::Detached)),
                 () = answer.closed() => return None,
                 () = waiter.woken() => {}
+                () = self.node.credential_expired() => {}
                 () = RT::sleep_until(until) => {
                     let deadline = after_waiting(deadline, since);
                     return Some(if self.call.respond_async {

@@ -186,6 +186,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
                 () = node.0.stop.requested() => return Ok(self.send_last(HoldEvent::GoAway)),
                 () = self.events.closed() => return Ok(HoldEnd::Gone { held: stage == HoldStage::Held }),
                 () = waiter.woken() => {}
+                () = node.credential_expired() => {}
                 () = RT::sleep_until(until), if stage == HoldStage::Queued => {
                     let deadline = after_waiting(deadline, since);
                     stage = self.send_held(self.request.withdraw(committed, keep_alive.confirmed_at(), deadline).await?);
@@ -195,6 +196,8 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
                     if keep_alive.may_expire_at() <= RT::Instant::now() {
                         return Err(UNKNOWN.into());
                     }
+                    // This node may not have heard that the credential was revoked.
+                    node.prove_access().await?;
                     alive_at = RT::Instant::now() + alive_interval;
                     if self.events.capacity() == EVENTS_MAX {
                         drained_at = RT::Instant::now();

@@ -92,6 +92,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 biased;
                 () = self.0.stop.requested() => return Err(CallError::ShuttingDown),
                 () = waiter.woken() => {}
+                () = self.credential_expired() => {}
                 () = RT::sleep_until(until) => {}
             }
         }
@@ -100,6 +101,13 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// One page of the locks.
     pub async fn locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
         let needs_walk = query.sort != LockSort::Name || self.is_enforced();
+        if !self.visible()?.has_some_locks() {
+            self.freshen(read).await?;
+            // A walk over all locks would find nothing, and keep others from theirs.
+            if !self.visible()?.has_some_locks() {
+                return Ok(At { value: LockPage { items: Vec::new(), next: None }, revision: self.revision() });
+            }
+        }
         if needs_walk {
             let walk = self.walk(read).await?;
             return Ok(page_of_locks(&walk.state, query, &self.visible()?).await);

@@ -162,6 +162,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 biased;
                 () = self.0.stop.requested() => return Err(CallError::Detached),
                 () = waiter.woken() => {}
+                () = self.credential_expired() => {}
                 () = RT::sleep_until(until) => {
                     return self.end_upgrade(grant, committed.attempt, after_waiting(deadline, since), confirmed_at()).await;
                 }

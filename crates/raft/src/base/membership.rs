@@ -70,6 +70,12 @@ impl MemberRequest {
         MemberChange { request: self, guard }
     }
 
+    /// Whether it changes the address to which clients send their tokens.
+    #[must_use]
+    pub fn sets_url(&self) -> bool {
+        matches!(self, MemberRequest::Set { url: Some(_), .. })
+    }
+
     /// The member that it changes.
     #[must_use]
     pub fn node(&self) -> NodeId {

@@ -5,7 +5,7 @@ use crate::{
     command::Command,
     read::GrantStatus,
     request::Acquire,
-    write::{Condition, Operation, Transact},
+    write::{Condition, Operation, SessionKey, Transact},
 };
 use fairhold_access::{Need, Verb};
 use fairhold_types::{Mode, Path};
@@ -19,12 +19,27 @@ impl Acquire {
     }
 }
 
+impl Command {
+    /// Whether its needs depend on the state: on the locks of a grant, or on the parents that do not exist.
+    #[must_use]
+    pub fn needs_depend_on_state(&self) -> bool {
+        let Command::Transact(transact) = self else { return matches!(self, Command::Upgrade { .. }) };
+        let mut operations = transact.then.iter().chain(transact.otherwise.iter().flatten());
+        operations.any(|operation| match operation {
+            Operation::Put { parents, .. } | Operation::Create { parents, .. } | Operation::CreateSequential { parents, .. } => {
+                *parents
+            }
+            Operation::Set { .. } | Operation::Delete { .. } | Operation::Check { .. } => false,
+        })
+    }
+}
+
 impl State {
     /// The rights that a command needs. It needs all of them. A command whose caller shows an id needs none, and neither
     /// does opening a session: for these, any credential is enough.
     ///
-    /// An upgrade names no lock, so its needs are those of the grant in this state. A grant that this state does not know
-    /// needs none: the machine refuses the upgrade.
+    /// An upgrade names no lock, so its needs are those of the grant in this state. For a grant that this state does not
+    /// know, the node that decides must not propose it.
     #[must_use]
     pub fn needs_of<'c>(&self, command: &'c Command) -> Vec<Need<'c>> {
         match command {
@@ -84,7 +99,9 @@ impl State {
             match condition {
                 Condition::Fence { lock, .. } => needs.push(Need::on_lock(Verb::Fence, lock)),
                 Condition::Version { path, .. } | Condition::Exists { path } => needs.push(Need::read(path)),
-                Condition::Session { .. } => {}
+                // An id is a secret, but a number can be guessed.
+                Condition::Session { session: SessionKey::Number(_) } => needs.push(Need::unnamed(Verb::Status)),
+                Condition::Session { session: SessionKey::Id(_) } => {}
             }
         }
         for operation in transact.then.iter().chain(transact.otherwise.iter().flatten()) {
@@ -128,7 +145,7 @@ mod tests {
         value::Value,
         write::Lifetime,
     };
-    use fairhold_types::{FencingToken, GrantId, LockName, SessionId, time::WallMillis};
+    use fairhold_types::{FencingToken, GrantId, LockName, SessionId, SessionNumber, time::WallMillis};
 
     const AT: WallMillis = WallMillis(1_000);
     const SESSION: SessionId = SessionId(7);
@@ -197,6 +214,8 @@ mod tests {
         let conditions = vec![
             Condition::Fence { lock: LockName::parse("deploy").unwrap(), token: FencingToken(1), grant: None },
             Condition::Exists { path: path("/locks/a") },
+            Condition::Session { session: SessionKey::Id(SESSION) },
+            Condition::Session { session: SessionKey::Number(SessionNumber(7)) },
             Condition::Version { path: path("/app"), version: None },
         ];
         let then = vec![put("/app/x/y/z", true), Operation::Delete { path: path("/old"), version: None, recursive: true }];
@@ -210,6 +229,7 @@ mod tests {
             [
                 "fence on locks:deploy",
                 "inspect on locks:a",
+                "status on cluster",
                 "read on nodes:app",
                 "write on nodes:app/x/y/z",
                 "write on nodes:app/x/y",

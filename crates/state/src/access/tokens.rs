@@ -92,12 +92,14 @@ impl Change<'_> {
 }
 
 impl AccessEdit<'_> {
-    /// Revokes a token. A repeated request does nothing.
+    /// Revokes a token. A repeated request does nothing, unless it is to end sessions: whose, is not known any more.
     pub(super) fn revoke_token(&mut self, number: AccessTokenNumber, end_sessions: bool) -> Edited {
         if number.0 == 0 || number.0 > self.access.tokens_created {
             return Err(AccessFault::NoToken);
         }
-        let Some(token) = self.access.remove_token(number) else { return Ok(None) };
+        let Some(token) = self.access.remove_token(number) else {
+            return if end_sessions { Err(AccessFault::TokenGone) } else { Ok(None) };
+        };
         self.ends_sessions_of = end_sessions.then(|| token.user.clone());
         Ok(Some(RightsMove::NarrowerFor(Principal::user(&token.user).key())))
     }

@@ -30,7 +30,7 @@ pub(super) struct Request<'c, RT: AsyncRuntime> {
 
 impl<RT: AsyncRuntime> Request<'_, RT> {
     /// Refuses the request if the rights of its principal were narrowed after it was decided. Raft's own changes of members
-    /// are no commands of the state, so no later step compares the guard.
+    /// are no commands of the state, so `apply` compares no guard: this does, directly before each change.
     pub(super) fn check_guard(&self) -> Result<(), MembershipError> {
         let state = self.core.shared.read();
         state.require_guard(self.guard).map_err(|_| MembershipError::AccessChanged { revision: state.revision() })
@@ -70,6 +70,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             }
             if sight.view.phase == Phase::Uniform {
                 let Some(changes) = decide(&sight)? else { return Ok(()) };
+                self.check_guard().map_err(|refused| if begun { MembershipError::Unfinished { what: what() } } else { refused })?;
                 begun = true;
                 let changed = steps::change(self.core, self.leadership, sight.set_by, changes, true);
                 match RT::timeout_at(self.deadline, changed).await {
