@@ -8,37 +8,37 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tempfile::TempDir;
 
-const FILE_TOKEN: &str = "s3cret-of-the-file";
+pub(crate) const FILE_TOKEN: &str = "s3cret-of-the-file";
 /// A revocation must end a wait or a stream within this time.
-const ENDS_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A cluster whose administrators by a file have a token.
-struct Guarded {
-    cluster: Cluster,
-    _folder: TempDir,
+pub(crate) struct Guarded {
+    pub(crate) cluster: Cluster,
+    folder: TempDir,
 }
 
 /// A client that shows a token.
 #[derive(Clone)]
-struct User {
-    client: Client,
-    token: String,
+pub(crate) struct User {
+    pub(crate) client: Client,
+    pub(crate) token: String,
 }
 
 impl User {
-    async fn send(&self, call: Call) -> Answer {
+    pub(crate) async fn send(&self, call: Call) -> Answer {
         self.client.send(&call.with("authorization", &format!("Bearer {}", self.token))).await
     }
 
-    fn at(&self, node: usize) -> User {
+    pub(crate) fn at(&self, node: usize) -> User {
         User { client: self.client.beginning_with(node), token: self.token.clone() }
     }
 
-    async fn acquire(&self, lock: &str, parameters: &str) -> Answer {
+    pub(crate) async fn acquire(&self, lock: &str, parameters: &str) -> Answer {
         self.send(Call::post(&format!("/v1/locks/{lock}?{parameters}"))).await
     }
 
-    async fn stream(&self, path: &str) -> Lines {
+    pub(crate) async fn stream(&self, path: &str) -> Lines {
         let authorization = format!("Bearer {}", self.token);
         let response =
             self.client.stream_from(0, path, &[("authorization", authorization.as_str())]).await.expect("the node runs");
@@ -48,14 +48,14 @@ impl User {
 }
 
 /// The lines of a stream.
-struct Lines {
+pub(crate) struct Lines {
     response: reqwest::Response,
     text: Vec<u8>,
 }
 
 impl Lines {
     /// The last line before the stream ends.
-    async fn last(mut self) -> Value {
+    pub(crate) async fn last(mut self) -> Value {
         let read = async {
             while let Some(chunk) = self.response.chunk().await.expect("the stream ends cleanly") {
                 self.text.extend_from_slice(&chunk);
@@ -68,34 +68,39 @@ impl Lines {
 }
 
 impl Guarded {
-    async fn start() -> Guarded {
+    pub(crate) async fn start() -> Guarded {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("token");
         write_secret(&file, &format!("another-token\n{FILE_TOKEN}\n"));
         let cluster = Cluster::start_with(&["--admin-token-file", file.to_str().expect("a name in UTF-8")]).await;
-        Guarded { cluster, _folder: folder }
+        Guarded { cluster, folder }
     }
 
-    fn file(&self) -> User {
+    /// Replaces the tokens of the administrators' file.
+    pub(crate) fn write_file(&self, lines: &str) {
+        write_secret(&self.folder.path().join("token"), lines);
+    }
+
+    pub(crate) fn file(&self) -> User {
         User { client: self.cluster.client(0), token: FILE_TOKEN.to_owned() }
     }
 
     /// A user with a new token.
-    async fn user(&self, name: &str) -> User {
+    pub(crate) async fn user(&self, name: &str) -> User {
         let created = self.file().send(Call::post("/v1/access/tokens").json(&json!({ "user": name }))).await.expect_status(201);
         User { client: self.cluster.client(0), token: created.string("token").to_owned() }
     }
 
-    async fn bind(&self, role: &str, subject: &str) {
+    pub(crate) async fn bind(&self, role: &str, subject: &str) {
         self.file().send(Call::put(&format!("/v1/access/bindings/{role}/{subject}"), "")).await.expect_status(204);
     }
 
-    async fn unbind(&self, role: &str, subject: &str) -> Answer {
+    pub(crate) async fn unbind(&self, role: &str, subject: &str) -> Answer {
         self.file().send(Call::delete(&format!("/v1/access/bindings/{role}/{subject}"))).await.expect_status(204)
     }
 
     /// Enforces rights: `root` may do everything, and `ci` may deploy.
-    async fn enforce(&self) -> (User, User) {
+    pub(crate) async fn enforce(&self) -> (User, User) {
         let rules = json!({ "rules": ["acquire,inspect locks:deploy/**", "read,write nodes:app/{user}/**"] });
         self.file().send(Call::put("/v1/access/roles/deployers", "").json(&rules)).await.expect_status(200);
         self.bind("admin", "user:root").await;
@@ -107,7 +112,7 @@ impl Guarded {
     }
 }
 
-fn expect_denied(answer: Answer, needs: &str, on: &str) {
+pub(crate) fn expect_denied(answer: Answer, needs: &str, on: &str) {
     let answer = answer.expect_problem(403, "denied");
     assert_eq!((answer.string("needs"), answer.string("on")), (needs, on));
 }

@@ -16,6 +16,7 @@ mod trial;
 mod without;
 
 mod access;
+mod access_attacks;
 mod acts_once;
 mod addresses;
 mod admin;

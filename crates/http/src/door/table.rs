@@ -13,9 +13,11 @@ pub(super) enum RouteRule {
     Open,
     /// Nothing, unless the answer has details of the server: then `status`.
     OpenInBrief,
-    /// Any valid credential. The id in the request is a right of its own, or the node decides: by the command that the
-    /// request becomes, by what it watches, or by leaving out of a list what the caller may not see.
+    /// Any valid credential: the call tells about its caller, or the id in it is a right of its own.
     Credential,
+    /// Any valid credential here. The node decides, and needs one or more of these verbs: by the command that the request
+    /// becomes, by what it watches, or by leaving out of a list what the caller may not see.
+    Decided(&'static [Verb]),
     /// This verb on the lock in the path.
     Lock(Verb),
     /// To read the node in the path.
@@ -26,11 +28,14 @@ pub(super) enum RouteRule {
     NumberedSession(Verb),
 }
 
+/// What taking a lock needs: `share` is enough in shared mode.
+const TAKE: &[Verb] = &[Verb::Acquire, Verb::Share];
+
 /// The rule of each path and method.
 pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
-    ("/v1/locks", "POST", RouteRule::Credential),
-    ("/v1/locks", "GET", RouteRule::Credential),
-    ("/v1/locks/{name}", "POST", RouteRule::Credential),
+    ("/v1/locks", "POST", RouteRule::Decided(TAKE)),
+    ("/v1/locks", "GET", RouteRule::Decided(&[Verb::Inspect])),
+    ("/v1/locks/{name}", "POST", RouteRule::Decided(TAKE)),
     ("/v1/locks/{name}", "GET", RouteRule::Lock(Verb::Inspect)),
     ("/v1/locks/{name}", "PATCH", RouteRule::Lock(Verb::Set)),
     ("/v1/locks/{name}/queue", "GET", RouteRule::Lock(Verb::Inspect)),
@@ -38,31 +43,31 @@ pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
     ("/v1/locks/{name}/fence", "GET", RouteRule::Lock(Verb::Fence)),
     ("/v1/locks/{name}/holders", "DELETE", RouteRule::Lock(Verb::Break)),
     ("/v1/locks/{name}/holders/revoke", "POST", RouteRule::Lock(Verb::Revoke)),
-    ("/v1/elections/{name}", "POST", RouteRule::Credential),
+    ("/v1/elections/{name}", "POST", RouteRule::Decided(&[Verb::Acquire])),
     ("/v1/elections/{name}", "GET", RouteRule::Lock(Verb::Inspect)),
     ("/v1/elections/{name}", "PUT", RouteRule::Lock(Verb::Acquire)),
     ("/v1/grants/{id}", "GET", RouteRule::Credential),
     ("/v1/grants/{id}", "DELETE", RouteRule::Credential),
     ("/v1/grants/{id}/renew", "POST", RouteRule::Credential),
     ("/v1/grants/{id}/downgrade", "POST", RouteRule::Credential),
-    ("/v1/grants/{id}/upgrade", "POST", RouteRule::Credential),
-    ("/v1/batch", "POST", RouteRule::Credential),
+    ("/v1/grants/{id}/upgrade", "POST", RouteRule::Decided(&[Verb::Acquire])),
+    ("/v1/batch", "POST", RouteRule::Decided(TAKE)),
     ("/v1/sessions", "POST", RouteRule::Credential),
     ("/v1/sessions", "GET", RouteRule::Cluster(Verb::Status)),
     ("/v1/sessions/keepalive", "POST", RouteRule::Credential),
     ("/v1/sessions/{id}/keepalive", "POST", RouteRule::Credential),
     ("/v1/sessions/{id}", "GET", RouteRule::NumberedSession(Verb::Status)),
     ("/v1/sessions/{id}", "DELETE", RouteRule::NumberedSession(Verb::End)),
-    ("/v1/nodes/", "POST", RouteRule::Credential),
+    ("/v1/nodes/", "POST", RouteRule::Decided(&[Verb::Write])),
     ("/v1/nodes/", "GET", RouteRule::Node),
-    ("/v1/nodes/", "PUT", RouteRule::Credential),
-    ("/v1/nodes/", "DELETE", RouteRule::Credential),
-    ("/v1/nodes/{*path}", "POST", RouteRule::Credential),
+    ("/v1/nodes/", "PUT", RouteRule::Decided(&[Verb::Write])),
+    ("/v1/nodes/", "DELETE", RouteRule::Decided(&[Verb::Write])),
+    ("/v1/nodes/{*path}", "POST", RouteRule::Decided(&[Verb::Write])),
     ("/v1/nodes/{*path}", "GET", RouteRule::Node),
-    ("/v1/nodes/{*path}", "PUT", RouteRule::Credential),
-    ("/v1/nodes/{*path}", "DELETE", RouteRule::Credential),
-    ("/v1/txn", "POST", RouteRule::Credential),
-    ("/v1/watch", "GET", RouteRule::Credential),
+    ("/v1/nodes/{*path}", "PUT", RouteRule::Decided(&[Verb::Write])),
+    ("/v1/nodes/{*path}", "DELETE", RouteRule::Decided(&[Verb::Write])),
+    ("/v1/txn", "POST", RouteRule::Decided(&[Verb::Read, Verb::Write, Verb::Inspect, Verb::Fence, Verb::Status])),
+    ("/v1/watch", "GET", RouteRule::Decided(&[Verb::Read, Verb::Inspect, Verb::Status])),
     ("/v1/cluster", "GET", RouteRule::Cluster(Verb::Status)),
     ("/v1/cluster/leader", "POST", RouteRule::Cluster(Verb::Operate)),
     ("/v1/cluster/snapshot", "POST", RouteRule::Cluster(Verb::Operate)),
@@ -112,6 +117,7 @@ impl RouteRule {
             RouteRule::Open => true,
             RouteRule::OpenInBrief => request.uri().query().unwrap_or_default().is_empty(),
             RouteRule::Credential
+            | RouteRule::Decided(_)
             | RouteRule::Lock(_)
             | RouteRule::Node
             | RouteRule::Cluster(_)
@@ -123,7 +129,7 @@ impl RouteRule {
     pub(super) fn needs(self, request: &Request) -> Result<Vec<Need<'static>>, Problem> {
         let uri = request.uri();
         Ok(match self {
-            RouteRule::Open | RouteRule::Credential => Vec::new(),
+            RouteRule::Open | RouteRule::Credential | RouteRule::Decided(_) => Vec::new(),
             RouteRule::OpenInBrief => vec![Need::unnamed(Verb::Status)],
             RouteRule::Lock(verb) => vec![Need::on_lock(verb, &lock_name(&name_in(uri)?)?).into_owned()],
             RouteRule::Node => vec![Need::read(&node_in(uri)?).into_owned()],
@@ -145,6 +151,9 @@ fn node_in(uri: &Uri) -> Result<Path, Problem> {
     let text = if text.is_empty() { "/" } else { &*text };
     Path::parse(text).map_err(|error| Problem::bad_request(format!("the path: {error}")))
 }
+
+#[cfg(test)]
+mod page_tests;
 
 #[cfg(test)]
 mod tests {
