@@ -33,15 +33,26 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-metrics", &[]),
     ("fairhold-access", &["fairhold-types"]),
     ("fairhold-trust", &["fairhold-types"]),
-    ("fairhold-state", &["fairhold-codec", "fairhold-types"]),
+    ("fairhold-state", &["fairhold-access", "fairhold-codec", "fairhold-types"]),
     ("fairhold-raft", &["fairhold-codec", "fairhold-metrics", "fairhold-state", "fairhold-types"]),
     ("fairhold-storage", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-types"]),
     ("fairhold-peer", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-trust", "fairhold-types"]),
-    ("fairhold-node", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-state", "fairhold-types"]),
+    (
+        "fairhold-node",
+        &["fairhold-access", "fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-state", "fairhold-types"],
+    ),
     // Its listener takes the transport of trust, and names no library of TLS.
     (
         "fairhold-http",
-        &["fairhold-metrics", "fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-trust", "fairhold-types"],
+        &[
+            "fairhold-access",
+            "fairhold-metrics",
+            "fairhold-node",
+            "fairhold-raft",
+            "fairhold-state",
+            "fairhold-trust",
+            "fairhold-types",
+        ],
     ),
     ("fairhold-client", &["fairhold-types"]),
     ("fairhold-jepsen", &[]),
@@ -50,6 +61,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "fairhold-cli",
         &[
+            "fairhold-access",
             "fairhold-client",
             "fairhold-http",
             "fairhold-metrics",

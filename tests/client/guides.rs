@@ -54,8 +54,8 @@ struct Machines {
 }
 
 impl Machines {
-    /// Three nodes, as on the page about three machines.
-    async fn start() -> Machines {
+    /// Machines with the program, and without nodes.
+    fn new() -> Machines {
         let offsets: Vec<u16> = PORTS.iter().flat_map(|(_, from)| (0..6).map(move |host| from + host)).collect();
         let port = free_ports(&offsets);
         let root = tempfile::tempdir().expect("a folder");
@@ -70,12 +70,17 @@ impl Machines {
             // Both machines are this one.
             write(&machine.join("usr/local/bin/scp"), "#!/bin/sh\nexec cp \"$@\"\n", 0o700);
         }
+        Machines { root, port, exported: String::new(), nodes: BTreeMap::new() }
+    }
+
+    /// Three nodes, as on the page about three machines.
+    async fn start() -> Machines {
+        let mut machines = Machines::new();
         for host in &HOSTS[..3] {
-            let folder = root.path().join(host).join("etc/fairhold");
+            let folder = machines.root.path().join(host).join("etc/fairhold");
             write(&folder.join("peer.key"), &"0123456789abcdef".repeat(4), 0o600);
             write(&folder.join("admin.token"), &"fedcba9876543210".repeat(4), 0o600);
         }
-        let mut machines = Machines { root, port, exported: String::new(), nodes: BTreeMap::new() };
         for host in &HOSTS[..3] {
             machines.start_node(host).await;
         }
@@ -104,7 +109,10 @@ impl Machines {
                 text = text.replace(&format!(" {other}:{folder}"), &format!(" {root}/{other}{folder}"));
             }
         }
+        // The certificates of a page name its machines.
+        text = text.replace("--host a,b,c", "--host 127.0.0.1");
         for folder in FOLDERS {
+            text = text.replace(&format!(" $host:{folder}"), &format!(" {root}/$host{folder}"));
             for before in [" ", "=", "*"] {
                 text = text.replace(&format!("{before}{folder}"), &format!("{before}{root}/{host}{folder}"));
             }
@@ -239,6 +247,35 @@ fn the_commands_about_an_upgrade_work_with_an_equal_program() {
             }
         }
         machines.run("# on b\n[ ! -L /usr/local/bin/fairhold ]\n").await;
+    });
+}
+
+#[test]
+fn a_secured_cluster_is_made_with_the_ten_commands_of_the_guide() {
+    let page = blocks(include_str!("../../docs/guides/security.md"));
+    let [certificates, serve, export, access, try_it] = page.as_slice() else { panic!("other blocks: {page:#?}") };
+    let is_command = |line: &&str| ["fairhold ", "(umask ", "for "].iter().any(|start| line.starts_with(start));
+    let commands = [certificates, serve, access].iter().flat_map(|block| block.lines()).filter(is_command).count();
+    assert_eq!(commands, 10, "{page:#?}");
+    run_exclusive(LONG, async {
+        let mut machines = Machines::new();
+        machines.run(certificates).await;
+        for (id, host) in (1..).zip(&HOSTS[..3]) {
+            let of_host = serve.replace("# on a\n", &format!("# on {host}\n")).replace("--id 1 ", &format!("--id {id} "));
+            machines.run(&of_host).await;
+        }
+        for block in [export, access, try_it] {
+            machines.run(block).await;
+        }
+        for (refused, exit, text) in [
+            ("fairhold lock db --auth-token-file ci.token -- true", 77, "locks:db"),
+            ("fairhold node get /app --auth-token-file ci.token", 77, "nodes:app"),
+            ("env -u FAIRHOLD_AUTH_TOKEN_FILE fairhold locks ls", 77, "token"),
+            ("fairhold lock deploy/web -e http://a:7171 --timeout 1s -- true", 69, "https"),
+        ] {
+            let check = format!("cat said; [ $code = {exit} ]; grep -q '{text}' said");
+            machines.run(&format!("# on d\ncode=0; {refused} 2> said || code=$?; {check}\n")).await;
+        }
     });
 }
 

@@ -171,11 +171,19 @@ fn a_secure_dev_cluster_prints_what_commands_need() {
             .filter_map(|line| line.strip_prefix("dev:   export "))
             .map(|line| format!("export {line}\n"))
             .collect();
-        let mut shell = tokio::process::Command::new("sh");
-        shell.args(["-c", &format!("{exports}\"$0\" cluster members -o plain && \"$0\" doctor"), env!("CARGO_BIN_EXE_fairhold")]);
-        let output = shell.env("no_proxy", "*").kill_on_drop(true).output().await.expect("the commands run");
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains(&url) && text.contains("certificate for nodes is valid"), "{output:?}");
+        let run = async |script: &str| {
+            let mut shell = tokio::process::Command::new("sh");
+            shell.args(["-c", &format!("{exports}{script}"), env!("CARGO_BIN_EXE_fairhold")]);
+            let output = shell.env("no_proxy", "*").kill_on_drop(true).output().await.expect("the commands run");
+            let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+            (output.status.code(), text)
+        };
+        let (code, text) = run("\"$0\" cluster members -o plain && \"$0\" doctor").await;
+        assert!(code == Some(0) && text.contains(&url) && text.contains("certificate for nodes is valid"), "{text}");
+        let (code, text) = run("\"$0\" access whoami -o plain && \"$0\" lock deploy -- echo under the lock").await;
+        assert!(code == Some(0) && text.contains("user:dev") && text.contains("under the lock"), "{text}");
+        let (code, text) = run("unset FAIRHOLD_AUTH_TOKEN_FILE; \"$0\" lock deploy -- echo under the lock").await;
+        assert!(code == Some(77) && !text.contains("under the lock"), "{code:?}: {text}");
         signal_pid(child.id().expect("it runs"), Signal::INT);
         child.wait().await.expect("it can be waited for");
     });

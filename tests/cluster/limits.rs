@@ -394,6 +394,10 @@ A JSON body of parameters has at most 64 KiB; a batch, a transaction, or a list 
 at most 1.5 MiB. The node frees the memory of a body when it has read the parameters, so a waiting
 request holds none of it.
 
+A cluster has at most 1,000 roles of 100 rules, 10,000 bindings of roles, 10,000 disabled users and
+100,000 tokens, 1,000 of them for one user. A rule has at most 1,152 bytes, its pattern 1,024, and
+the name of a role, a user or a principal 128.
+
 A node keeps an answer in memory until the socket has taken it: up to 16 KiB for each connection,
 and beyond that 128 MiB for one address and 256 MiB in total. If there is no memory for an answer, a
 read gets `503 overloaded`, and so does a batch, before any of its calls starts. Any other call has

@@ -15,6 +15,8 @@ mod terminal;
 mod trial;
 mod without;
 
+mod access;
+mod access_attacks;
 mod acts_once;
 mod addresses;
 mod admin;

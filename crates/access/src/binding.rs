@@ -33,6 +33,12 @@ impl Subject {
         std::iter::once(Subject::exact(principal)).chain(open_ended)
     }
 
+    /// A bound for ranges: it comes before every subject, and covers no principal.
+    #[must_use]
+    pub fn lowest() -> Subject {
+        Subject(Arc::from(""))
+    }
+
     /// The subject as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -102,6 +102,17 @@ impl Rights {
         &self.roles
     }
 
+    /// Whether the verb is allowed on anything.
+    #[must_use]
+    pub fn has(&self, verb: Verb) -> bool {
+        let gives = |compiled: &CompiledRule| compiled.rule.verbs().allows(verb);
+        match verb.resource() {
+            ResourceKind::Locks => self.locks.all().any(gives),
+            ResourceKind::Nodes => self.nodes.all().any(gives),
+            ResourceKind::Sessions | ResourceKind::Cluster => self.unnamed.iter().any(gives),
+        }
+    }
+
     /// Whether the principal may do it: the rule that allows it, or what is missing.
     pub fn decide(&self, need: &Need<'_>) -> Result<Permission<'_>, Denied> {
         let named = match need.verb().resource() {

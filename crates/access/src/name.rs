@@ -55,6 +55,12 @@ macro_rules! access_name {
                 Ok($name(Arc::from(text)))
             }
 
+            /// A bound for ranges: it comes before every name, and is none itself.
+            #[must_use]
+            pub fn lowest() -> $name {
+                $name(Arc::from(""))
+            }
+
             /// The name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {

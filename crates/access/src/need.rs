@@ -4,14 +4,14 @@ use crate::{
     pattern::Pattern,
     verb::{ResourceKind, Verb},
 };
-use fairhold_types::{LockName, Path};
-use std::fmt;
+use fairhold_types::{LockName, Path, is_contender_name};
+use std::{borrow::Cow, fmt};
 
 /// What a verb is needed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Names<'a> {
     /// One name: of a lock, or the path of a node without the first `/`.
-    One(&'a str),
+    One(Cow<'a, str>),
     /// Every name that the pattern covers, as for a watch.
     Every(Pattern),
     /// The verb acts on sessions or on the cluster, which have no names.
@@ -30,7 +30,7 @@ impl<'a> Need<'a> {
     /// A verb of locks, on one lock.
     #[must_use]
     pub fn on_lock(verb: Verb, lock: &'a LockName) -> Need<'a> {
-        Need { verb, priority: 0, names: Names::One(lock.as_str()) }
+        Need { verb, priority: 0, names: Names::One(lock.as_str().into()) }
     }
 
     /// An acquire of one lock with a priority above that of others.
@@ -43,7 +43,7 @@ impl<'a> Need<'a> {
     #[must_use]
     pub fn read(path: &'a Path) -> Need<'a> {
         let (verb, name) = place_of(path, Verb::Read);
-        Need { verb, priority: 0, names: Names::One(name) }
+        Need { verb, priority: 0, names: Names::One(name.into()) }
     }
 
     /// A read of a node and everything below it. If that includes the nodes of locks, the request needs `inspect` on all
@@ -61,7 +61,37 @@ impl<'a> Need<'a> {
     /// A change of one node. No such change is allowed below the folder of locks, whatever the rights are.
     #[must_use]
     pub fn write(path: &'a Path) -> Need<'a> {
-        Need { verb: Verb::Write, priority: 0, names: Names::One(path.as_str().trim_start_matches('/')) }
+        Need { verb: Verb::Write, priority: 0, names: Names::One(name_of(path).into()) }
+    }
+
+    /// A change of one node and everything below it.
+    #[must_use]
+    pub fn write_below(path: &Path) -> Need<'static> {
+        Need::on_every(Verb::Write, Pattern::from_name(name_of(path)))
+    }
+
+    /// The creation of a child whose name is not known yet.
+    #[must_use]
+    pub fn write_child(parent: &Path) -> Need<'static> {
+        Need::on_every(Verb::Write, Pattern::children_of(name_of(parent)))
+    }
+
+    /// A read of a node and its children.
+    #[must_use]
+    pub fn read_children(path: &Path) -> Vec<Need<'static>> {
+        let (verb, name) = place_of(path, Verb::Read);
+        vec![Need::read(path).into_owned(), Need::on_every(verb, Pattern::children_of(name))]
+    }
+
+    /// The same need, with a copy of the name.
+    #[must_use]
+    pub fn into_owned(self) -> Need<'static> {
+        let names = match self.names {
+            Names::One(name) => Names::One(name.into_owned().into()),
+            Names::Every(pattern) => Names::Every(pattern),
+            Names::Unnamed => Names::Unnamed,
+        };
+        Need { verb: self.verb, priority: self.priority, names }
     }
 
     /// A verb on every name that a pattern covers.
@@ -105,7 +135,7 @@ impl<'a> Need<'a> {
     pub fn on(&self) -> String {
         let resource = self.verb.resource().as_str();
         match &self.names {
-            Names::One("") if self.verb.resource().has_names() => format!("{resource}:/"),
+            Names::One(name) if name.is_empty() && self.verb.resource().has_names() => format!("{resource}:/"),
             Names::One(name) => format!("{resource}:{name}"),
             Names::Every(pattern) => format!("{resource}:{pattern}"),
             Names::Unnamed => resource.to_owned(),
@@ -118,9 +148,17 @@ fn place_of(path: &Path, verb: Verb) -> (Verb, &str) {
     debug_assert_eq!(verb.resource(), ResourceKind::Nodes, "a path is the place of a node");
     if path.is_under_locks() {
         let below = path.as_str().strip_prefix("/locks").unwrap_or_default();
-        return (Verb::Inspect, below.strip_prefix('/').unwrap_or(below));
+        let name = below.strip_prefix('/').unwrap_or(below);
+        // A contender's node belongs to its lock.
+        let of_contender = name.rsplit_once('/').filter(|(_, last)| is_contender_name(last.as_bytes()));
+        return (Verb::Inspect, of_contender.map_or(name, |(lock, _)| lock));
     }
-    (verb, path.as_str().trim_start_matches('/'))
+    (verb, name_of(path))
+}
+
+/// The name of a node: its path without the first `/`.
+fn name_of(path: &Path) -> &str {
+    path.as_str().trim_start_matches('/')
 }
 
 impl fmt::Display for Need<'_> {
@@ -141,6 +179,8 @@ mod tests {
             ("/locks", "inspect on locks:/"),
             ("/locks/orders/42", "inspect on locks:orders/42"),
             ("/locks/locks/a", "inspect on locks:locks/a"),
+            ("/locks/orders/7-lock-0000000000", "inspect on locks:orders"),
+            ("/locks/orders/7-lock-000000000", "inspect on locks:orders/7-lock-000000000"),
             ("/locksmith", "read on nodes:locksmith"),
         ] {
             let path = Path::parse(path).unwrap();
@@ -152,5 +192,11 @@ mod tests {
         assert_eq!(below("/app"), ["read on nodes:app/**"]);
         assert_eq!(below("/locks"), ["inspect on locks:**"]);
         assert_eq!(below("/locks/a"), ["inspect on locks:a/**"]);
+        let children = |path: &str| -> Vec<String> {
+            Need::read_children(&Path::parse(path).unwrap()).iter().map(Need::to_string).collect()
+        };
+        assert_eq!(children("/app"), ["read on nodes:app", "read on nodes:app/*"]);
+        assert_eq!(children("/"), ["read on nodes:/", "read on nodes:*"]);
+        assert_eq!(children("/locks"), ["inspect on locks:/", "inspect on locks:*"]);
     }
 }

@@ -54,6 +54,13 @@ impl Pattern {
         Pattern { open_end: true, ..Pattern::exact(name) }
     }
 
+    /// Every name one level below this one. The name is one that was parsed; an empty one is the root.
+    #[must_use]
+    pub fn children_of(name: &str) -> Pattern {
+        let levels = levels_of(name).map(|level| PatternLevel::Literal(level.into()));
+        Pattern { levels: levels.chain([PatternLevel::Any]).collect(), open_end: false }
+    }
+
     /// Parses a pattern. Any attribute may occur in it.
     pub fn parse(text: &str) -> Result<Pattern, BadPattern> {
         if text.len() > PATTERN_BYTES_MAX {

@@ -93,6 +93,17 @@ impl fmt::Debug for BearerToken {
     }
 }
 
+/// The public number of a token of the cluster. No number is given twice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AccessTokenNumber(pub u64);
+
+impl fmt::Display for AccessTokenNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The SHA-256 of a token's text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TokenHash(pub [u8; 32]);

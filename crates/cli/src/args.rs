@@ -1,6 +1,7 @@
 //! The command line as typed. `config.rs` resolves it with the environment, the configuration file and defaults.
 
 use crate::{
+    access::{AccessArgs, roles::RolesArgs, tokens::TokensArgs, users::UsersArgs},
     bench::BenchArgs,
     cert::CertArgs,
     cluster::ClusterArgs,
@@ -61,6 +62,14 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Show and change the cluster: members, join tokens, leadership, settings, snapshots, upgrades
     Cluster(ClusterArgs),
+    /// Show and switch access rights, check them, give roles to users
+    Access(AccessArgs),
+    /// List, show, write and remove roles
+    Roles(RolesArgs),
+    /// List, disable and enable users
+    Users(UsersArgs),
+    /// Create, list and revoke the tokens of users
+    Tokens(TokensArgs),
     /// Check the health of a cluster and suggest fixes
     Doctor(DoctorArgs),
     /// Measure the throughput and latency of a cluster

@@ -45,17 +45,18 @@ pub(crate) struct Demo {
     data: PathBuf,
     restarts: bool,
     tls: TlsArgs,
+    token: Option<String>,
 }
 
 impl Demo {
     /// A demo with these nodes.
     pub(crate) fn new(urls: Vec<(NodeId, String)>, pids: watch::Receiver<Pids>, data: &Path, restarts: bool) -> Demo {
-        Demo { urls, pids, data: data.to_owned(), restarts, tls: TlsArgs::default() }
+        Demo { urls, pids, data: data.to_owned(), restarts, tls: TlsArgs::default(), token: None }
     }
 
-    /// The same with these certificates, if the nodes have TLS.
-    pub(crate) fn with_tls(self, tls: Option<TlsArgs>) -> Demo {
-        Demo { tls: tls.unwrap_or_default(), ..self }
+    /// The same with these certificates, for nodes with TLS, and with the token of a user.
+    pub(crate) fn secured(self, tls: TlsArgs, token: String) -> Demo {
+        Demo { tls, token: Some(token), ..self }
     }
 
     /// Runs until `stop`, until the user quits, or until stdout is closed.
@@ -90,6 +91,7 @@ impl Demo {
     fn client(&self, timeout: Duration) -> io::Result<Client> {
         let builder = self.urls.iter().fold(Client::builder(), |builder, (_, url)| builder.endpoint(url));
         let builder = self.tls.cacert.iter().fold(builder, |builder, ca| builder.ca_certificate(ca));
+        let builder = self.token.iter().fold(builder, |builder, token| builder.auth_token(token.clone()));
         builder.timeout(timeout).build().map_err(|error: Error| io::Error::other(error))
     }
 

@@ -16,6 +16,7 @@ mod data;
 mod error;
 mod plan;
 mod readiness;
+mod security;
 mod supervisor;
 
 pub(crate) use error::DevError;
@@ -28,10 +29,10 @@ use crate::{
     output::write_stdout,
     signals::StopSignals,
 };
-use certificates::DevCertificates;
 use data::Data;
 use readiness::ANSWER_TIMEOUT;
 use reqwest::Client;
+use security::DevSecurity;
 use std::{
     io::{self, IsTerminal},
     net::TcpListener,
@@ -60,9 +61,10 @@ pub(crate) fn run(plan: DevPlan, args: DevArgs) -> Result<(), DevError> {
     if data.is_temporary() {
         eprintln!("dev: data in {} (removed at the end; --dir keeps it)", data.path().display());
     }
-    let certificates = args.secure.then(|| DevCertificates::prepare(data.path(), &plan)).transpose();
-    let result = certificates.and_then(|certificates| {
-        let dev = Dev { plan: &plan, args: &args, data: &data, certificates };
+    let prepare = || DevSecurity::prepare(data.path(), &plan, args.admin_token_file.as_deref());
+    let security = args.secure.then(prepare).transpose();
+    let result = security.and_then(|security| {
+        let dev = Dev { plan: &plan, args: &args, data: &data, security };
         runtime.block_on(supervise(&dev, &mut signals))
     });
     data.remove_if_temporary();
@@ -83,24 +85,41 @@ struct Dev<'a> {
     args: &'a DevArgs,
     data: &'a Data,
     /// With `--secure`.
-    certificates: Option<DevCertificates>,
+    security: Option<DevSecurity>,
 }
 
 impl Dev<'_> {
     /// A client that asks whether the nodes are ready.
     fn readiness_client(&self) -> Result<Client, DevError> {
-        match &self.certificates {
+        match &self.security {
             None => Ok(http_client(ANSWER_TIMEOUT)),
-            Some(certificates) => {
-                client_for(&[], ANSWER_TIMEOUT, &certificates.client()).map_err(|failure| DevError::Client(failure.to_string()))
-            }
+            Some(security) => client_for(&[], ANSWER_TIMEOUT, &security.client_tls(), None)
+                .map_err(|failure| DevError::Client(failure.to_string())),
+        }
+    }
+
+    /// Waits until all nodes are ready and, with `--secure`, enforce rights.
+    async fn until_usable(&self, client: &Client) -> Result<(), DevError> {
+        readiness::all_ready(self.plan, client).await;
+        match &self.security {
+            None => Ok(()),
+            Some(security) => security.enforce_rights(self.plan).await,
+        }
+    }
+
+    /// The demo's clients, as the user of `--secure`.
+    fn demo(&self, pids: watch::Receiver<Pids>) -> Result<demo::Demo, DevError> {
+        let demo = demo::Demo::new(self.plan.urls(), pids, self.data.path(), !self.args.no_restart);
+        match &self.security {
+            None => Ok(demo),
+            Some(security) => Ok(demo.secured(security.client_tls(), security.user_token()?)),
         }
     }
 
     fn next_steps(&self) -> String {
-        match &self.certificates {
+        match &self.security {
             None => self.plan.next_steps(),
-            Some(certificates) => self.plan.next_steps_with_tls(&certificates.variables()),
+            Some(security) => self.plan.secure_next_steps(&security.variables()),
         }
     }
 }
@@ -155,7 +174,7 @@ async fn all_ended(supervisors: &mut JoinSet<()>) {
 }
 
 fn start(dev: &Dev<'_>, events: &mpsc::Sender<ChildEvent>) -> Result<RunningDev, DevError> {
-    let Dev { plan, args, data, certificates } = dev;
+    let Dev { plan, args, data, security } = dev;
     let (stop, stopped) = watch::channel(false);
     let mut supervisors = JoinSet::new();
     let peer_key = data.peer_key_file()?;
@@ -166,10 +185,11 @@ fn start(dev: &Dev<'_>, events: &mpsc::Sender<ChildEvent>) -> Result<RunningDev,
             LogTarget::Stderr
         };
         let mut serve_args = plan.serve_args(node, data.path(), &peer_key);
-        if let Some(file) = &args.admin_token_file {
-            serve_args.extend(["--admin-token-file".into(), file.clone().into_os_string()]);
+        match (security, &args.admin_token_file) {
+            (Some(security), _) => serve_args.extend(security.serve_args(node.id())),
+            (None, Some(file)) => serve_args.extend(["--admin-token-file".into(), file.clone().into_os_string()]),
+            (None, None) => {}
         }
-        serve_args.extend(certificates.iter().flat_map(|certificates| certificates.serve_args(node.id())));
         let supervisor = ChildSupervisor::new(node.id(), serve_args, logs, (!args.no_restart).then_some(RESTART_PAUSE))?;
         supervisors.spawn(supervisor.run(events.clone(), stopped.clone()));
     }
@@ -180,24 +200,24 @@ fn start(dev: &Dev<'_>, events: &mpsc::Sender<ChildEvent>) -> Result<RunningDev,
 /// Reports events: on stdout until the cluster is ready, then on stderr. Returns when the demo ends, when stdout is
 /// closed, or when the cluster cannot run.
 async fn follow_events(dev: &Dev<'_>, running: &mut RunningDev, events: &mut mpsc::Receiver<ChildEvent>) -> Result<(), DevError> {
-    let Dev { plan, args, data, certificates } = dev;
+    let Dev { plan, args, .. } = dev;
     let client = dev.readiness_client()?;
-    let mut waiting = std::pin::pin!(readiness::all_ready(plan, &client));
+    let mut waiting = std::pin::pin!(dev.until_usable(&client));
     let mut ready = false;
     loop {
         tokio::select! {
             biased;
             Some(event) = events.recv() => handle_event(plan, args, event, ready, &running.pids)?,
-            () = &mut waiting, if !ready => {
+            usable = &mut waiting, if !ready => {
+                usable?;
                 ready = true;
                 write_stdout(&plan.ready_line())?;
                 if !args.demo {
                     eprint!("{}", dev.next_steps());
                 }
                 if args.demo {
-                    let tls = certificates.as_ref().map(DevCertificates::client);
-                    let demo = demo::Demo::new(plan.urls(), running.pids.subscribe(), data.path(), !args.no_restart);
-                    running.demo = Some(tokio::spawn(demo.with_tls(tls).run(running.stop.subscribe())));
+                    let demo = dev.demo(running.pids.subscribe())?;
+                    running.demo = Some(tokio::spawn(demo.run(running.stop.subscribe())));
                 }
             }
             ended = finished(&mut running.demo) => return ended_demo(ended),

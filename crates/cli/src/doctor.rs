@@ -13,6 +13,7 @@ use crate::{
     exit,
     local_http::client_for,
     probe::ClusterProbe,
+    remote::read_token,
 };
 use finding::{Grade, worst};
 use std::process::ExitCode;
@@ -23,7 +24,11 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return exit::with_error(exit::FAILURE, &error),
     };
-    let client = match client_for(&args.endpoint, args.timeout, &args.tls) {
+    let token = match args.auth_token_file.as_deref().map(read_token).transpose() {
+        Ok(token) => token,
+        Err(failure) => return failure.exit(false),
+    };
+    let client = match client_for(&args.endpoint, args.timeout, &args.tls, token) {
         Ok(client) => client,
         Err(failure) => return failure.exit(false),
     };

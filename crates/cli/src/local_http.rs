@@ -1,7 +1,10 @@
 //! An HTTP client for single requests to one node, without retries.
 
 use crate::remote::{ConnectArgs, Failure, TlsArgs};
-use reqwest::{Certificate, Client, ClientBuilder, Identity};
+use reqwest::{
+    Certificate, Client, ClientBuilder, Identity,
+    header::{AUTHORIZATION, HeaderMap, HeaderValue},
+};
 use std::{error::Error, fs, path::Path, time::Duration};
 
 /// A client for servers without TLS, which ignores the proxies in the environment.
@@ -14,17 +17,20 @@ pub(crate) fn http_client(timeout: Duration) -> Client {
 
 /// A client for the nodes of a command, which may have TLS.
 pub(crate) fn probe_client(connect: &ConnectArgs, timeout: Duration) -> Result<Client, Failure> {
-    client_for(&connect.endpoint, timeout, &connect.tls)
+    client_for(&connect.endpoint, timeout, &connect.tls, connect.auth_token()?)
 }
 
-/// A client for these nodes, which may have TLS.
-pub(crate) fn client_for(urls: &[String], timeout: Duration, tls: &TlsArgs) -> Result<Client, Failure> {
-    let mut builder = builder(timeout);
+/// A client for these nodes, which may have TLS. It shows them the token.
+pub(crate) fn client_for(urls: &[String], timeout: Duration, tls: &TlsArgs, token: Option<String>) -> Result<Client, Failure> {
+    let is_secure = |url: &String| url.trim().starts_with("https:");
+    // A node that names another one must not move the token to plain text.
+    let all_secure = !urls.is_empty() && urls.iter().all(is_secure);
+    let mut builder = builder(timeout).default_headers(authorization(token)).https_only(all_secure);
     if let Some(path) = &tls.cacert {
         let authorities =
             Certificate::from_pem_bundle(&read("cacert", path)?).map_err(|error| unusable("cacert", path, &error))?;
         builder = builder.tls_certs_only(authorities);
-    } else if !urls.iter().any(|url| url.trim().starts_with("https:")) {
+    } else if !urls.iter().any(is_secure) {
         builder = builder.tls_certs_only([]);
     }
     if let Some((cert, key)) = tls.pair()? {
@@ -34,6 +40,16 @@ pub(crate) fn client_for(urls: &[String], timeout: Duration, tls: &TlsArgs) -> R
     let failed =
         |error| Failure::Usage(format!("{}: if this machine knows no certificate authority, pass --cacert", cause(&error)));
     builder.build().map_err(failed)
+}
+
+/// The header with a token. A token that no header can contain is left out: the nodes then say that one is missing.
+fn authorization(token: Option<String>) -> HeaderMap {
+    let header = token.and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
+    let sensitive = header.map(|mut header| {
+        header.set_sensitive(true);
+        (AUTHORIZATION, header)
+    });
+    sensitive.into_iter().collect()
 }
 
 fn builder(timeout: Duration) -> ClientBuilder {

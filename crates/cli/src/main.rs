@@ -1,5 +1,6 @@
 //! `fairhold`: the one binary. Each command is a module; this file selects it.
 
+mod access;
 mod advice;
 mod args;
 mod bench;
@@ -71,6 +72,10 @@ fn main() -> ExitCode {
         Command::Watch(args) => watch::main(&args),
         Command::Top(args) => top::main(&args),
         Command::Cluster(args) => cluster::main(&args),
+        Command::Access(args) => access::main(&args),
+        Command::Roles(args) => access::roles::main(&args),
+        Command::Users(args) => access::users::main(&args),
+        Command::Tokens(args) => access::tokens::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Cert(args) => cert::main(&args),
         Command::Config(command) => config_show::main(command),

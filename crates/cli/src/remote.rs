@@ -8,7 +8,7 @@ pub(crate) mod reply;
 pub(crate) mod request;
 
 pub(crate) use api::Api;
-pub(crate) use args::{ConnectArgs, LongPollArgs, ReadArgs, RemoteArgs, TlsArgs, endpoint, pair};
+pub(crate) use args::{ConnectArgs, LongPollArgs, ReadArgs, RemoteArgs, TlsArgs, endpoint, pair, read_token};
 pub(crate) use failure::Failure;
 pub(crate) use request::ApiRequest;
 

@@ -1,5 +1,6 @@
 //! The calls, a file for each area.
 
+pub(crate) mod access;
 pub(crate) mod batch;
 pub(crate) mod cluster;
 pub(crate) mod elections;

@@ -7,11 +7,13 @@
 //!   `fairhold_types::call`. `edge::error` maps the node's errors to problems, and `edge::answer` its values to JSON.
 //!   `edge::middleware` wraps every answer. `edge::quota` and `edge::memory_quota` bound the memory that one client may
 //!   pin.
+//! - `door`: authentication and authorization, before a call runs.
 //! - `server`: the sockets. The rest of the crate also runs under a simulator.
 //! - `openapi`: the description of the API.
 //! - `workbench`: the hot routes, for benchmarks.
 
 mod api;
+mod door;
 mod edge;
 mod openapi;
 mod router;

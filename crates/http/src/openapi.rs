@@ -4,6 +4,7 @@
 //! To describe a new call, add an entry to its area's page. To describe a new area, add a page like `area_locks` and a line in
 //! `calls`.
 
+mod area_access;
 mod area_cluster;
 mod area_elections;
 mod area_grants;
@@ -120,6 +121,7 @@ fn calls(describe: &mut Describer) -> Vec<DescribedCall> {
         area_watch::CALLS,
         area_cluster::CALLS,
         area_membership::CALLS,
+        area_access::CALLS,
     ];
     areas.concat().into_iter().map(|call| call(describe).finish()).collect()
 }
@@ -149,6 +151,7 @@ fn document() -> Value {
             { "name": "nodes", "description": "The tree of nodes." },
             { "name": "watch", "description": "Events, as they happen." },
             { "name": "cluster", "description": "The cluster and this server." },
+            { "name": "access", "description": "Access rights: roles, bindings, users and tokens." },
             { "name": "members", "description": "The members of the cluster, and its settings." },
         ],
         "paths": paths,

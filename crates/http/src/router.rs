@@ -1,6 +1,7 @@
 //! Maps each path and method to its call.
 
 use crate::{
+    api::access,
     api::batch,
     api::cluster,
     api::elections,
@@ -20,7 +21,7 @@ use crate::{
     edge::problem::Problem,
     edge::server_info::ServerInfo,
     openapi,
-    routes::{Methods, Route, Routes, delete, get, post},
+    routes::{Methods, Route, Routes, delete, get, post, put},
 };
 use axum::{
     extract::{RawQuery, Request, State},
@@ -58,8 +59,8 @@ fn service<RT: AsyncRuntime>(
         let answer = async move {
             let (context, routes) = &*api;
             let route = routes.find(request.uri().path());
-            let next = |request: Request| match route.map(|route| (route, route.call(request.method()))) {
-                Some((_, Some(call))) => call(request, context.node.clone()),
+            let next = |request: Request, node: Node<RT>| match route.map(|route| (route, route.call(request.method()))) {
+                Some((_, Some(call))) => call(request, node),
                 Some((route, None)) => ready(no_such_method(route)).boxed(),
                 None => ready(no_such_path(request.uri()).into_response()).boxed(),
             };
@@ -114,6 +115,22 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
         .route("/v1/cluster/members/{id}", delete(membership::remove_member::<RT>).patch(membership::set_member::<RT>))
         .route("/v1/cluster/settings", get(membership::show_settings::<RT>).patch(membership::set_settings::<RT>))
         .route("/v1/cluster/timing", get(membership::show_timing::<RT>))
+        .route("/v1/access", get(access::status::<RT>))
+        .route("/v1/access/enable", post(access::enable::<RT>))
+        .route("/v1/access/disable", post(access::disable::<RT>))
+        .route("/v1/access/whoami", get(access::whoami::<RT>))
+        .route("/v1/access/check", post(access::check::<RT>))
+        .route("/v1/access/roles", get(access::roles::list::<RT>))
+        .route(
+            "/v1/access/roles/{name}",
+            get(access::roles::show::<RT>).put(access::roles::put::<RT>).delete(access::roles::delete::<RT>),
+        )
+        .route("/v1/access/bindings", get(access::roles::list_bindings::<RT>))
+        .route("/v1/access/bindings/{role}/{subject}", put(access::roles::bind::<RT>).delete(access::roles::unbind::<RT>))
+        .route("/v1/access/users", get(access::users::list::<RT>))
+        .route("/v1/access/users/{name}", put(access::users::set::<RT>))
+        .route("/v1/access/tokens", post(access::tokens::create::<RT>).get(access::tokens::list::<RT>))
+        .route("/v1/access/tokens/{number}", delete(access::tokens::revoke::<RT>))
         .route("/", get(show_front_page))
         .route("/version", get(show_version))
         .route("/openapi.json", get(openapi::serve));

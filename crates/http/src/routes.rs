@@ -56,7 +56,7 @@ macro_rules! methods {
     };
 }
 
-methods!(first: get GET, post POST, delete DELETE; further: get GET, put PUT, patch PATCH, delete DELETE);
+methods!(first: get GET, post POST, put PUT, delete DELETE; further: get GET, put PUT, patch PATCH, delete DELETE);
 
 impl<S: 'static> Methods<S> {
     fn with<H, T: 'static>(mut self, method: Method, handler: H) -> Self

@@ -1,6 +1,7 @@
 //! The calls of the API, one method of `Node` for each.
 
 mod abandon;
+mod access;
 mod acquire;
 mod admin;
 mod attempt;
@@ -13,6 +14,7 @@ mod reads;
 mod timing;
 mod tree;
 mod upgrade;
+mod waiter_rights;
 pub mod watch;
 mod write_key;
 mod writes;

@@ -10,10 +10,10 @@ use crate::{
     leader::clock::LeaderClock,
 };
 use fairhold_raft::ApplyObserver;
-use fairhold_state::{State, command::Event};
+use fairhold_state::{State, access::AccessData, command::Event};
 use fairhold_types::{GrantNumber, Revision};
 use openraft_rt::AsyncRuntime;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::oneshot;
 
@@ -23,6 +23,8 @@ pub(crate) struct Hub<RT: AsyncRuntime> {
     clock: Arc<LeaderClock<RT>>,
     pub(crate) metrics: NodeMetrics<RT::Instant>,
     pub(crate) dispatcher: Arc<WatchDispatcher>,
+    /// The applied access data. It is set before the events of its revision are passed on.
+    access: RwLock<Arc<AccessData>>,
 }
 
 #[derive(Default)]
@@ -55,7 +57,7 @@ impl<RT: AsyncRuntime> Drop for Waiter<RT> {
 impl<RT: AsyncRuntime> Hub<RT> {
     pub(crate) fn new(clock: Arc<LeaderClock<RT>>, ring_bytes: u64) -> Hub<RT> {
         let dispatcher = Arc::new(WatchDispatcher::new(ring_bytes));
-        Hub { waiters: Mutex::default(), clock, metrics: NodeMetrics::default(), dispatcher }
+        Hub { waiters: Mutex::default(), clock, metrics: NodeMetrics::default(), dispatcher, access: RwLock::default() }
     }
 
     /// Registers a request that waits for events of this grant.
@@ -73,6 +75,21 @@ impl<RT: AsyncRuntime> Hub<RT> {
     pub(crate) fn wake_all(&self) {
         let wakers = std::mem::take(&mut self.waiters().wakers);
         self.wake(wakers.into_values());
+    }
+
+    /// The applied access data.
+    pub(crate) fn access(&self) -> Arc<AccessData> {
+        Arc::clone(&self.access.read())
+    }
+
+    /// Keeps the access data of a state if it has changed. Then whoever waits is decided again.
+    fn follow_access(&self, state: &State) {
+        if state.access().revision() == self.access.read().revision() {
+            return;
+        }
+        *self.access.write() = state.shared_access();
+        self.wake_all();
+        self.dispatcher.wake_all();
     }
 
     /// How many grants were granted since this node started, and how many waiters were woken, for whatever reason.
@@ -107,6 +124,7 @@ impl<RT: AsyncRuntime> Hub<RT> {
 
 impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
     fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
+        self.follow_access(state);
         self.metrics.observe(events);
         self.dispatcher.push(Changes::of(state, revision, events));
         for event in events {
@@ -142,6 +160,7 @@ impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
     }
 
     fn replaced(&self, state: &State) {
+        self.follow_access(state);
         self.metrics.forget_phases();
         self.dispatcher.reset(state.revision());
         // This node never saw the events that led to the snapshot: every waiter must look again.

@@ -1,6 +1,7 @@
 //! The behaviour of one node: what a request does here, when a waiting request wakes, and the leader's clock.
 //!
 //! - `api`: the calls and their answers. `calls`: what each call does. `views`: what callers see of the state.
+//! - `access`: the caller of a request, and how its rights are decided.
 //! - `hub`: receives every applied event, and wakes the requests that wait at this node.
 //! - `feed`: the newest events, and the watchers that they concern.
 //! - `leader`: the leader's clock, keepalives, and everything that ends by itself.
@@ -11,6 +12,7 @@
 //!
 //! The crate is generic over the runtime: time and tasks come only from it, so that a simulator can run a node.
 
+pub mod access;
 pub mod api;
 mod base;
 pub mod bench_support;

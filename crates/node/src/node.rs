@@ -1,6 +1,7 @@
 //! A node: the parts that serve every API, started and stopped together.
 
 use crate::{
+    access::{Caller, RightsCache},
     api::{At, CallError, ClusterView, Freshness, MemberFacts, ReadOptions},
     base::{memory::MemoryShortage, stop::Stop, tasks::Tasks, walks::WalkSlots},
     clock::wall_now,
@@ -96,8 +97,8 @@ fn facts_of(state: &State, member: NodeId) -> MemberFacts {
     MemberFacts { capacity: state.capacity_of(member), placement: state.membership().placement(member) }
 }
 
-/// A running node. Clones are handles of the same node.
-pub struct Node<RT: AsyncRuntime>(pub(crate) Arc<NodeInner<RT>>);
+/// A running node. Clones are handles of the same node, for the same caller.
+pub struct Node<RT: AsyncRuntime>(pub(crate) Arc<NodeInner<RT>>, pub(crate) Option<Arc<Caller>>);
 
 pub(crate) struct NodeInner<RT: AsyncRuntime> {
     pub(crate) replica: Replica<RT>,
@@ -107,13 +108,16 @@ pub(crate) struct NodeInner<RT: AsyncRuntime> {
     pub(crate) stop: Stop,
     pub(crate) walks: WalkSlots,
     pub(crate) memory: MemoryShortage,
+    pub(crate) rights: RightsCache,
+    /// When this node last asked for a sign of the leader that came.
+    pub(crate) proven_at: Mutex<Option<RT::Instant>>,
     /// The current warnings, by topic.
     warnings: Mutex<BTreeMap<Concern, String>>,
 }
 
 impl<RT: AsyncRuntime> Clone for Node<RT> {
     fn clone(&self) -> Self {
-        Node(Arc::clone(&self.0))
+        Node(Arc::clone(&self.0), self.1.clone())
     }
 }
 
@@ -171,9 +175,11 @@ impl<RT: AsyncRuntime> Node<RT> {
             stop,
             walks: WalkSlots::new(),
             memory: MemoryShortage::default(),
+            rights: RightsCache::default(),
+            proven_at: Mutex::default(),
             warnings: Mutex::default(),
         };
-        (Node(Arc::new(inner)), ticking)
+        (Node(Arc::new(inner), None), ticking)
     }
 
     /// From now on the node is not ready, and accepts no new request for a grant. Waiting requests continue to wait.

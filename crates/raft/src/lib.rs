@@ -51,7 +51,7 @@ pub use base::{
     error::{self, FatalReason, FinalizeError, FormationError, HandoverError, StartError},
     join_token::{JoinSecret, JoinToken, ParseJoinTokenError},
     lost_entries::LostEntries,
-    membership::{JoinPhase, JoinRow, MemberRequest, MemberRow, MembersView, MembershipError, RemovedRow},
+    membership::{JoinPhase, JoinRow, MemberChange, MemberRequest, MemberRow, MembersView, MembershipError, RemovedRow},
     peer::{self, ConnectionSide, JoinRefusal, JoinRequest, Joined},
     program::{Program, UnsupportedVersion},
     types,

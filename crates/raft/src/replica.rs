@@ -4,7 +4,7 @@ use crate::{
     background::snapshots,
     base::{
         error::{FatalReason, FinalizeError, FormationError, HandoverError, NotProposed, ProposeError, ReadError, UnknownReason},
-        membership::{MemberRequest, MembersView, MembershipError},
+        membership::{MemberChange, MembersView, MembershipError},
         peer::Service,
         types::{Batch, BatchResults, Member, Types},
         upgrade_status::UpgradeStatus,
@@ -194,8 +194,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
     }
 
     /// Changes a member, from whichever node leads. A removal is complete after `Ok`.
-    pub async fn change_member(&self, request: MemberRequest, deadline: RT::Instant) -> Result<(), MembershipError> {
-        membership_calls::change(&self.core, &self.queues, request, deadline).await
+    pub async fn change_member(&self, change: MemberChange, deadline: RT::Instant) -> Result<(), MembershipError> {
+        membership_calls::change(&self.core, &self.queues, change, deadline).await
     }
 
     /// The members, the nodes that are joining, and those that were removed, as the leader knows them; without a

@@ -14,12 +14,19 @@ impl State {
     /// A `Rejection` means that nothing changed. Panics only if an invariant of the state itself is broken: continuing
     /// would spread the damage.
     pub fn apply(&mut self, command: &Command) -> Applied {
+        if let Err(rejection) = self.check_guard(command) {
+            let answer = Answer { result: Err(rejection), revision: self.revision };
+            return Applied { answer, events: Vec::new(), steps: 1 };
+        }
+        let principal = command.guard().map(|guard| guard.principal);
+        let command = command.unguarded();
         let revision = self.revision.next();
         let budget_check = self.budget_check(command);
         let mut change = Change {
             state: self,
             revision,
             at: command.at(),
+            principal,
             // Nearly every command has events, and growing an empty vector costs more.
             events: Vec::with_capacity(4),
             removed: 0,
@@ -50,6 +57,13 @@ impl State {
             }
         };
         Applied { answer: Answer { result, revision: self.revision }, events, steps }
+    }
+}
+
+impl State {
+    /// Refuses what an older version of the cluster does not know.
+    pub(crate) fn require_version(&self, version: ClusterVersion) -> Result<(), Rejection> {
+        if self.version >= version { Ok(()) } else { Err(Rejection::NeedsUpgrade { version }) }
     }
 }
 
@@ -95,6 +109,9 @@ impl Change<'_> {
             }
             Command::SetMember(request) => self.set_member(request),
             Command::SetTiming { key, timing, by, at: _ } => self.set_timing(*timing, by, *key),
+            Command::Guarded(guarded) => self.run(guarded.command()),
+            Command::ChangeAccess(request) => self.change_access(request),
+            Command::ExpireTokens { tokens, at: _ } => self.expire_tokens(tokens),
         }
     }
 

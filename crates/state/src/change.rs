@@ -4,6 +4,7 @@ use crate::{
     State,
     command::{Event, Outcome},
 };
+use fairhold_access::PrincipalKey;
 use fairhold_types::{LockName, Revision, time::WallMillis};
 use std::collections::BTreeSet;
 
@@ -12,6 +13,8 @@ pub(crate) struct Change<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) revision: Revision,
     pub(crate) at: WallMillis,
+    /// The principal that its guard names.
+    pub(crate) principal: Option<PrincipalKey>,
     pub(crate) events: Vec<Event>,
     /// How many nodes its recursive deletes have removed.
     pub(crate) removed: usize,

@@ -22,6 +22,7 @@ impl State {
         self.tree.locks.check_history(self.revision)?;
         self.check_statistics()?;
         self.membership.check(self.revision)?;
+        self.check_access()?;
         self.index.busy.iter().try_for_each(|lock| self.check_lock(lock))
     }
 

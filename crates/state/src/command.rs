@@ -5,6 +5,7 @@
 
 pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, SessionKey, Sweepable, Transact, WriteKey};
 pub use crate::{
+    access::{AccessChange, AccessFault, AccessGuard, AccessRequester, ChangeAccess, Guarded},
     admin_request::{Break, Revoke, SetLock},
     event::{ClusterEvent, Event},
     membership::{AdmitNode, CreateJoinToken, JoinTokenFault, RequestRemoval, SetMember},
@@ -12,6 +13,7 @@ pub use crate::{
     rejection::{Blocked, HolderFacts, Rejection},
     request::{Acquire, Claimant, IfBusy, Meta, OpenSession, Owner, Proclaim, Want},
 };
+use fairhold_access::token::AccessTokenNumber;
 use fairhold_types::{
     ClusterId, ClusterVersion, FencingToken, GrantId, GrantNumber, Incarnation, JoinTokenNumber, LockName, NodeId, Revision,
     SessionId, SessionNumber, Timing, time::WallMillis,
@@ -252,6 +254,17 @@ pub enum Command {
         /// When the request was received.
         at: WallMillis,
     },
+    /// A command, and by which access data it was decided.
+    Guarded(Guarded<Command>),
+    /// Changes roles, bindings, users or tokens, or whether rights are enforced.
+    ChangeAccess(ChangeAccess),
+    /// The leader's verdict: these tokens expired long enough ago. At most `VERDICT_OBJECTS_MAX`.
+    ExpireTokens {
+        /// The tokens.
+        tokens: Vec<AccessTokenNumber>,
+        /// When the verdict was reached.
+        at: WallMillis,
+    },
 }
 
 impl Command {
@@ -270,6 +283,8 @@ impl Command {
             Command::AdmitNode(request) => request.at,
             Command::RequestRemoval(request) => request.at,
             Command::SetMember(request) => request.at,
+            Command::ChangeAccess(request) => request.at,
+            Command::Guarded(guarded) => guarded.command().at(),
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
@@ -287,6 +302,7 @@ impl Command {
             | Command::SettleJoin { at, .. }
             | Command::RecordRemoval { at, .. }
             | Command::SetTiming { at, .. }
+            | Command::ExpireTokens { at, .. }
             | Command::ContinuePendingWork { at }
             | Command::RecordKey { at, .. } => *at,
             Command::FormCluster { .. }
@@ -302,7 +318,7 @@ impl Command {
     /// Whether it gives the cluster its identity.
     #[must_use]
     pub fn forms_cluster(&self) -> bool {
-        matches!(self, Command::FormCluster { .. } | Command::FormClusterAt { .. })
+        matches!(self.unguarded(), Command::FormCluster { .. } | Command::FormClusterAt { .. })
     }
 
     /// The command with its time set to 0, so that repeated requests compare equal.
@@ -320,6 +336,7 @@ impl Command {
             Command::AdmitNode(request) => &mut request.at,
             Command::RequestRemoval(request) => &mut request.at,
             Command::SetMember(request) => &mut request.at,
+            Command::ChangeAccess(request) => &mut request.at,
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
@@ -337,8 +354,10 @@ impl Command {
             | Command::SettleJoin { at, .. }
             | Command::RecordRemoval { at, .. }
             | Command::SetTiming { at, .. }
+            | Command::ExpireTokens { at, .. }
             | Command::ContinuePendingWork { at }
             | Command::RecordKey { at, .. } => at,
+            Command::Guarded(_) => return self.map_guarded(Command::without_time),
             Command::FormCluster { .. }
             | Command::RaiseClusterVersion { .. }
             | Command::FormClusterAt { .. }

@@ -26,7 +26,7 @@ impl State {
 
     /// The same without the tombstones, which last a minute.
     fn lasting_bytes(&self) -> u64 {
-        self.tree.bytes() + self.sessions.bytes() + self.pending.work.bytes()
+        self.tree.bytes() + self.sessions.bytes() + self.pending.work.bytes() + self.access.bytes()
     }
 
     /// The budget in bytes; `None` until a node has reported its capacity.
@@ -139,6 +139,8 @@ impl Command {
             | Command::CreateJoinToken(CreateJoinToken { key: Some(_), .. })
             | Command::SetMember(SetMember { key: Some(_), .. })
             | Command::SetTiming { key: Some(_), .. } => BudgetShare::Tombstone,
+            Command::ChangeAccess(request) => request.budget_share(),
+            Command::Guarded(guarded) => guarded.command().budget_share(),
             Command::FormCluster { .. }
             | Command::RaiseClusterVersion { .. }
             | Command::FormClusterAt { .. }
@@ -166,14 +168,15 @@ impl Command {
             | Command::RequestRemoval(_)
             | Command::RecordRemoval { .. }
             | Command::SetMember(SetMember { key: None, .. })
-            | Command::SetTiming { key: None, .. } => BudgetShare::Always,
+            | Command::SetTiming { key: None, .. }
+            | Command::ExpireTokens { .. } => BudgetShare::Always,
         }
     }
 
     /// Whether it may create or enlarge something that lasts.
     #[must_use]
     pub fn creates(&self) -> bool {
-        if let Command::Transact(transact) = self {
+        if let Command::Transact(transact) = self.unguarded() {
             let frees = |operation: &Operation| matches!(operation, Operation::Delete { .. } | Operation::Check { .. });
             return !transact.then.iter().chain(transact.otherwise.iter().flatten()).all(frees);
         }
@@ -186,6 +189,8 @@ impl Command {
             of_transaction(transact)
         } else if let Command::Acquire(acquire) = self {
             GROWTH_AT_ONCE * (1 + acquire.wants.len() as u64)
+        } else if let Command::ChangeAccess(request) = self {
+            GROWTH_AT_ONCE + request.growth_of_rules()
         } else if let Command::Revoke(_) = self {
             // It may add a revocation to each holder.
             u64::MAX

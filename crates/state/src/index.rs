@@ -7,6 +7,7 @@ use crate::{
     record::{Contender, NodeKind, NodeRole, SessionRecord, Znode},
     small_set::SmallSet,
 };
+use fairhold_access::PrincipalKey;
 use fairhold_types::{GrantNumber, LockName, Path, SessionId, SessionNumber};
 use imbl::{OrdMap, OrdSet};
 
@@ -33,6 +34,8 @@ pub(crate) struct Index {
     pub(crate) actors: OrdMap<(SessionNumber, String), ActorWaits>,
     /// Ended sessions with grants or nodes left, and the number of their pending work.
     pub(crate) ending: OrdMap<SessionNumber, u64>,
+    /// The principals whose sessions end, with the last of these sessions, and the number of their pending work.
+    pub(crate) ending_openers: OrdMap<(PrincipalKey, SessionNumber), u64>,
     /// Locks that are being broken, and the number of their pending work.
     pub(crate) breaking: OrdMap<LockName, u64>,
     /// Locks with granting left to do.
@@ -151,6 +154,7 @@ impl Index {
             Pending::EndSession { session, .. } => drop(self.ending.insert(*session, number)),
             Pending::Break { lock, .. } => drop(self.breaking.insert(lock.clone(), number)),
             Pending::Grant { lock } => drop(self.granting.insert(lock.clone())),
+            Pending::EndSessionsOf(of) => drop(self.ending_openers.insert((of.principal, of.through), number)),
             Pending::Revoke { .. } | Pending::ApplyLimit { .. } => {}
         }
     }
@@ -161,6 +165,7 @@ impl Index {
             Pending::EndSession { session, .. } => drop(self.ending.remove(session)),
             Pending::Break { lock, .. } => drop(self.breaking.remove(lock)),
             Pending::Grant { lock } => drop(self.granting.remove(lock)),
+            Pending::EndSessionsOf(of) => drop(self.ending_openers.remove(&(of.principal, of.through))),
             Pending::Revoke { .. } | Pending::ApplyLimit { .. } => {}
         }
     }

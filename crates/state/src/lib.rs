@@ -17,12 +17,14 @@
 //! - A command does a bounded number of steps. The rest becomes pending work in the state, which later commands do
 //!   (`pending`).
 //! - Raft's membership is the only list of members. The state has what was requested and given out (`membership`).
+//! - The state has the access data, but evaluates no rights: it compares revisions (`access`).
 //! - The state has a budget in bytes. Beyond it, commands that create something are refused (`budget`).
 //!
 //! # Caveats
 //!
 //! Tree operations cannot write below `/locks`. Nodes have access lists, which are empty and not enforced.
 
+pub mod access;
 mod acl;
 mod actor;
 mod admin_request;

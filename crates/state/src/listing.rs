@@ -109,6 +109,8 @@ pub struct LockListing<'a> {
     state: &'a State,
     query: &'a LockQuery,
     limit: usize,
+    /// Which names the list may show; `None`: all.
+    visible: Option<&'a (dyn Fn(&LockName) -> bool + Sync)>,
     names: Peekable<Box<dyn Iterator<Item = &'a LockName> + Send + 'a>>,
     /// The number of visited locks, and the last of them.
     seen: usize,
@@ -124,6 +126,13 @@ impl fmt::Debug for LockListing<'_> {
 }
 
 impl<'a> LockListing<'a> {
+    /// The same page of only these names. It may visit every lock, and says nothing of the others: a key of a hidden lock
+    /// would tell its name.
+    #[must_use]
+    pub fn only(self, visible: &'a (dyn Fn(&LockName) -> bool + Sync)) -> LockListing<'a> {
+        LockListing { visible: Some(visible), ..self }
+    }
+
     /// Visits `count` more locks. Returns whether the page is complete.
     pub fn visit(&mut self, count: usize) -> bool {
         for _ in 0..count {
@@ -133,7 +142,7 @@ impl<'a> LockListing<'a> {
             let Some(name) = self.names.next() else { return true };
             self.seen += 1;
             self.last_seen = Some(name);
-            if self.state.fits_filter(name, self.query.filter) {
+            if self.state.fits_filter(name, self.query.filter) && self.visible.is_none_or(|is_visible| is_visible(name)) {
                 self.consider(name);
             }
         }
@@ -144,7 +153,7 @@ impl<'a> LockListing<'a> {
     #[must_use]
     pub fn into_page(mut self) -> LockPage {
         let page: Vec<(u64, &LockName)> = self.first.iter().take(self.limit).copied().collect();
-        let next = if self.is_by_name() {
+        let next = if self.is_by_name() && self.visible.is_none() {
             self.last_seen.filter(|_| self.names.peek().is_some()).map(|name| (0, name))
         } else {
             page.last().filter(|_| self.first.len() > self.limit).copied()
@@ -161,7 +170,10 @@ impl<'a> LockListing<'a> {
 
     /// Sorted by name, the first matches are the page. In other sort orders, any lock may belong to it.
     fn is_full(&self) -> bool {
-        self.is_by_name() && (self.first.len() == self.limit || self.seen == PAGE_SCANNED_MAX)
+        match self.visible {
+            None => self.is_by_name() && (self.first.len() == self.limit || self.seen == PAGE_SCANNED_MAX),
+            Some(_) => self.is_by_name() && self.first.len() > self.limit,
+        }
     }
 
     fn consider(&mut self, name: &'a LockName) {
@@ -194,6 +206,7 @@ impl State {
             state: self,
             query,
             limit: query.limit.clamp(1, PAGE_MAX),
+            visible: None,
             names: self.names_from(query, after).peekable(),
             seen: 0,
             last_seen: None,
@@ -334,6 +347,27 @@ mod tests {
                     break;
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_list_of_some_names_never_tells_another_one() {
+        let state = many(40);
+        let is_visible = |name: &LockName| name.as_str().ends_with('0') || name.as_str().ends_with('5');
+        for sort in [LockSort::Name, LockSort::Waiters] {
+            let (mut names, mut after) = (Vec::new(), None);
+            loop {
+                let query = LockQuery { limit: 3, ..query(sort, after) };
+                let mut listing = state.lock_listing(&query).only(&is_visible);
+                while !listing.visit(2) {}
+                let page = listing.into_page();
+                names.extend(page.items.iter().map(|entry| entry.name.as_str().to_owned()));
+                after = page.next;
+                let Some(next) = &after else { break };
+                assert!(is_visible(&next.name), "the cursor tells {}", next.name.as_str());
+            }
+            let wanted: Vec<String> = (0..8).map(|number| format!("lock-{:05}", number * 5)).collect();
+            assert_eq!(names, wanted, "{sort:?}");
         }
     }
 

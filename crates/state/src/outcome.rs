@@ -4,6 +4,7 @@
 //! `LOG_FORMAT`.
 
 use crate::command::{Event, OperationResult, Rejection};
+use fairhold_access::token::AccessTokenNumber;
 use fairhold_types::{FencingToken, GrantNumber, JoinTokenNumber, MemberRole, NodeId, Revision, SessionId, SessionNumber};
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +93,13 @@ pub enum Outcome {
         role: MemberRole,
         /// The member that it replaces.
         replaces: Option<NodeId>,
+    },
+    /// A bearer token was created.
+    AccessTokenCreated {
+        /// Its number.
+        number: AccessTokenNumber,
+        /// Whether an earlier request with the same key and the same secret created it.
+        repeated: bool,
     },
 }
 

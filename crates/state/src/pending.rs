@@ -5,6 +5,7 @@
 //! hold up small work.
 
 use crate::{
+    access::EndingSessions,
     record::Revocation,
     service_rank::ServiceRank,
     weighed::{Weigh, Weighed},
@@ -27,6 +28,8 @@ pub(crate) enum Pending {
     ApplyLimit { lock: LockName, after: Option<ServiceRank>, by: String },
     /// Grants waiters of a lock.
     Grant { lock: LockName },
+    /// Ends sessions of a principal. Those that are left are alive until then.
+    EndSessionsOf(EndingSessions),
 }
 
 /// How a session ended.
@@ -54,7 +57,7 @@ impl Pending {
     pub(crate) fn concerns(&self, of: &LockName) -> bool {
         match self {
             Pending::Break { lock, .. } | Pending::ApplyLimit { lock, .. } | Pending::Revoke { lock, .. } => lock == of,
-            Pending::EndSession { .. } | Pending::Grant { .. } => false,
+            Pending::EndSession { .. } | Pending::Grant { .. } | Pending::EndSessionsOf(_) => false,
         }
     }
 }
@@ -77,6 +80,7 @@ impl Weigh<u64> for Pending {
                 Pending::Revoke { lock, revocation, .. } => len(lock.as_str()) + len(&revocation.by) + len(&revocation.reason),
                 Pending::ApplyLimit { lock, by, .. } => len(lock.as_str()) + len(by),
                 Pending::Grant { lock } => len(lock.as_str()),
+                Pending::EndSessionsOf(sessions) => len(&sessions.by) + len(&sessions.reason),
             }
     }
 }

@@ -29,6 +29,15 @@ impl State {
     }
 }
 
+impl State {
+    /// The next piece. Sessions that shall end come first: a piece that grants must not grant to them.
+    fn next_piece(&self) -> Option<(u64, Pending)> {
+        let first = self.index.ending_openers.get_min().map(|(_, number)| *number);
+        let first = first.and_then(|number| Some((number, self.pending.work.get(&number)?.clone())));
+        first.or_else(|| self.pending.next_in_turn())
+    }
+}
+
 impl Change<'_> {
     /// Leaves work to later commands.
     pub(crate) fn defer(&mut self, pending: Pending) {
@@ -44,8 +53,14 @@ impl Change<'_> {
         if self.state.pending.work.is_empty() {
             return Effect::Unchanged(Outcome::Nothing);
         }
+        self.run_pieces();
+        Effect::Changed(Outcome::Done)
+    }
+
+    /// Does pieces until this command has done enough.
+    pub(crate) fn run_pieces(&mut self) {
         while self.has_steps_left_to_end()
-            && let Some((number, pending)) = self.state.pending.next_in_turn()
+            && let Some((number, pending)) = self.state.next_piece()
         {
             self.state.pending.last = number;
             match self.run_piece(number, pending) {
@@ -59,7 +74,6 @@ impl Change<'_> {
             }
             self.count_steps(1);
         }
-        Effect::Changed(Outcome::Done)
     }
 
     /// Removes finished work.
@@ -98,6 +112,7 @@ impl Change<'_> {
                 self.grant_waiters(locks);
                 after.map(|after| Pending::ApplyLimit { lock, after: Some(after), by })
             }
+            Pending::EndSessionsOf(sessions) => self.end_some_sessions(&sessions).then_some(Pending::EndSessionsOf(sessions)),
             Pending::Grant { lock } => {
                 // `grant_waiters` adds the rest as new work.
                 self.finish_pending(number);

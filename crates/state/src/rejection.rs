@@ -2,8 +2,8 @@
 //!
 //! Frames encode variants and fields by position: add at the end. `proto/golden/` holds the bytes of each.
 
-use crate::{membership::JoinTokenFault, write::Part};
-use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Path, SessionNumber, time::WallMillis};
+use crate::{access::AccessFault, membership::JoinTokenFault, write::Part};
+use fairhold_types::{ClusterVersion, EndReason, FencingToken, GrantNumber, LockName, Path, SessionNumber, time::WallMillis};
 use serde::{Deserialize, Serialize};
 
 /// A refusal: definite, the same on every node, and without any change.
@@ -226,6 +226,18 @@ pub enum Rejection {
         /// The maximum number of nodes.
         max: u64,
     },
+    /// The cluster's version does not have it yet.
+    #[error("this needs version {version} of the cluster: finalize the upgrade first")]
+    NeedsUpgrade {
+        /// The version that it needs.
+        version: ClusterVersion,
+    },
+    /// Rights were narrowed after the command was decided, or it needs a decision and has none.
+    #[error("access rights were changed while the request was on its way: it must be decided again")]
+    AccessChanged,
+    /// The access data was not changed.
+    #[error("{0}")]
+    Access(AccessFault),
 }
 
 fn ending_in_words(reason: EndReason) -> &'static str {

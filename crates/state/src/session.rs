@@ -186,6 +186,7 @@ impl Change<'_> {
             return;
         };
         self.state.index.remove_session(&session);
+        self.state.forget_opener(number);
         self.add_uncounted_steps(session.ended.len() as u64);
         if let Some(key) = session.key {
             self.state.tombstones.remember(key, self.revision, Tombstone::Session);
@@ -214,6 +215,7 @@ impl Change<'_> {
     fn insert_session(&mut self, session: SessionRecord) {
         self.events.push(Event::SessionOpened { session: session.number, timeout_ms: session.timeout_ms });
         self.state.index.add_session(&session);
+        self.principal.into_iter().for_each(|principal| self.state.record_opener(session.number, principal));
         self.state.sessions.insert(session.number, Arc::new(session));
     }
 }

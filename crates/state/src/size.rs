@@ -6,6 +6,8 @@ use crate::command::{Command, Condition, Meta, Operation};
 const COMMAND_BYTES: usize = 160;
 /// The same for a condition, an operation, and an entry of a list.
 const STEP_BYTES: usize = 40;
+/// A guard.
+const GUARD_BYTES: usize = 19;
 /// The length prefixes of a key and its value.
 const PAIR_BYTES: usize = 6;
 
@@ -34,6 +36,9 @@ impl Command {
             Command::RequestRemoval(request) => request.by.len(),
             Command::SetMember(request) => request.zone.as_ref().map_or(0, String::len) + request.by.len(),
             Command::SetTiming { by, .. } => by.len(),
+            Command::ChangeAccess(request) => request.text_bytes() + request.rules().len() * STEP_BYTES,
+            Command::ExpireTokens { tokens, .. } => tokens.len() * STEP_BYTES,
+            Command::Guarded(guarded) => return GUARD_BYTES + guarded.command().size(),
             Command::EndSession { by, reason, .. } => by.len() + reason.len(),
             Command::EndCooling { grants, .. } => grants.len() * STEP_BYTES,
             Command::EndHolds { holds, .. } => holds.len() * STEP_BYTES,

@@ -5,6 +5,7 @@
 
 use crate::{
     State,
+    access::{AccessData, saved::SavedAccess},
     command::{Command, Operation},
     history::PastHolding,
     index::Index,
@@ -100,6 +101,8 @@ enum Item {
     ClusterVersion(ClusterVersion),
     /// Follows the version, if the cluster's members ever changed, or have settings.
     Membership(Arc<Membership>),
+    /// Follow the members, if access data was ever changed.
+    Access(SavedAccess),
 }
 
 impl Item {
@@ -108,6 +111,7 @@ impl Item {
         match self {
             Item::Header(_) | Item::ClusterVersion(_) => 0,
             Item::Membership(membership) => membership.records() as u64 * ITEM_BYTES as u64,
+            Item::Access(saved) => saved.size(),
             Item::Node(path, node) => len(path.as_str()) + node_weight(node),
             Item::Session(session) => session.weight(),
             Item::Tombstone(_, _, what) => what.weight(),
@@ -123,6 +127,7 @@ impl State {
     #[must_use]
     pub fn snapshot_weight(&self) -> u64 {
         let items = self.sessions.len() + self.tree.len() + self.tree.locks.history_len + self.tree.locks.with_statistics;
+        let items = items + self.access.records();
         let remembered = self.tombstones.table.len() as u64 * (ITEM_WEIGHT / REMEMBERED_IN_AN_ITEM);
         items as u64 * ITEM_WEIGHT + remembered + self.tree.value_bytes()
     }
@@ -135,7 +140,8 @@ impl State {
             + self.tree.locks.history_len
             + self.tree.locks.with_statistics
             + self.tombstones.table.len()
-            + self.membership.records();
+            + self.membership.records()
+            + self.access.records();
         items as u64 * ITEM_BYTES as u64 + self.tree.value_bytes()
     }
 
@@ -159,13 +165,15 @@ impl State {
         let version = (self.version > ClusterVersion::FIRST).then_some(Item::ClusterVersion(self.version));
         let is_default = *self.membership == Membership::default();
         let membership = (!is_default).then(|| Item::Membership(Arc::clone(&self.membership)));
+        let access = self.access.saved().map(Item::Access);
         let sessions = self.sessions.values().map(|session| Item::Session(SessionRecord::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
         let remembered = self.tombstones.table.iter().map(|(id, (at, what))| Item::Tombstone(*id, *at, what.clone()));
         let history = self.tree.locks.history_entries().map(|past| Item::PastHolding(PastHolding::clone(past)));
         let statistics = self.tree.locks.statistics().map(|(lock, counted)| Item::Statistics(lock.clone(), counted.clone()));
         let pending = self.pending.work.iter().map(|(number, pending)| Item::Pending(*number, pending.clone()));
-        let items = std::iter::once(header).chain(version).chain(membership).chain(sessions).chain(nodes).chain(remembered);
+        let items =
+            std::iter::once(header).chain(version).chain(membership).chain(access).chain(sessions).chain(nodes).chain(remembered);
         let mut items = items.chain(history).chain(statistics).chain(pending);
         std::iter::from_fn(move || {
             let mut block = Vec::new();
@@ -189,6 +197,8 @@ impl State {
     pub fn from_snapshot_blocks(blocks: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<State, SnapshotError> {
         let mut state = State { tree: Tree::default(), ..State::new() };
         let mut header: Option<Header> = None;
+        let mut access = AccessData::default();
+        let mut access_records = 0;
         for (block, bytes) in blocks.enumerate() {
             let items: Vec<Item> = fairhold_codec::decode(SNAPSHOT_FORMAT, bytes.as_ref())
                 .map_err(|source| SnapshotError::Block { block, source })?;
@@ -205,10 +215,12 @@ impl State {
                     (Item::Pending(number, pending), true) => drop(state.pending.work.insert(number, pending)),
                     (Item::ClusterVersion(version), true) => state.version = version,
                     (Item::Membership(membership), true) => state.membership = membership,
+                    (Item::Access(saved), true) => access_records = access.restore(saved).unwrap_or(access_records),
                 }
             }
         }
         let header = header.ok_or(SnapshotError::Header)?;
+        state.access = Arc::new(access);
         for (what, expected, found) in [
             ("sessions", header.sessions, state.sessions.len()),
             ("nodes", header.nodes, state.tree.len()),
@@ -216,6 +228,7 @@ impl State {
             ("history entries", header.history, state.tree.locks.history_len),
             ("lock statistics", header.statistics, state.tree.locks.with_statistics),
             ("pieces of pending work", header.pending, state.pending.work.len()),
+            ("records of access data", access_records, state.access.records()),
             ("bytes", header.bytes, usize::try_from(state.bytes()).unwrap_or(usize::MAX)),
         ] {
             let found = found as u64;
@@ -240,7 +253,7 @@ impl Command {
     /// values. A snapshot saves a node from applying the command. Removals do not reduce the weight.
     #[must_use]
     pub fn snapshot_weight(&self) -> u64 {
-        let Command::Transact(transact) = self else { return ITEM_WEIGHT };
+        let Command::Transact(transact) = self.unguarded() else { return ITEM_WEIGHT };
         let operations = || transact.then.iter().chain(transact.otherwise.iter().flatten());
         let bytes: usize = operations().map(Operation::weight).sum();
         operations().count().max(1) as u64 * ITEM_WEIGHT + bytes as u64
@@ -278,6 +291,9 @@ impl State {
 fn lose_what_is_planted(state: &mut State) {
     if planted::has(Bug::SnapshotForgetsSessions) {
         state.sessions = Weighed::default();
+    }
+    if planted::has(Bug::SnapshotForgetsAccess) {
+        state.access = Arc::default();
     }
     if planted::has(Bug::SnapshotForgetsKeys) {
         state.tombstones = Tombstones::default();

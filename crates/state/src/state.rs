@@ -1,8 +1,8 @@
 //! The whole replicated state, as a value.
 
 use crate::{
-    budget::Budget, index::Index, membership::Membership, pending::PendingWork, record::SessionRecord, statistics::Statistics,
-    tombstones::Tombstones, tree::Tree, weighed::Weighed,
+    access::AccessData, budget::Budget, index::Index, membership::Membership, pending::PendingWork, record::SessionRecord,
+    statistics::Statistics, tombstones::Tombstones, tree::Tree, weighed::Weighed,
 };
 use fairhold_types::{ClusterId, ClusterVersion, Revision, SessionNumber, limits};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ pub struct State {
     pub(crate) pending: PendingWork,
     pub(crate) budget: Budget,
     pub(crate) membership: Arc<Membership>,
+    pub(crate) access: Arc<AccessData>,
     /// The maximum number of steps of one command. Later commands do the rest.
     pub(crate) piece_steps: u64,
     pub(crate) index: Index,
@@ -47,6 +48,7 @@ impl State {
             pending: PendingWork::default(),
             budget: Budget::default(),
             membership: Arc::default(),
+            access: Arc::default(),
             piece_steps: limits::COMMAND_STEPS_MAX,
             index: Index::default(),
         }

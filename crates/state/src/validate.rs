@@ -38,7 +38,9 @@ impl Command {
             | Command::SettleJoin { .. }
             | Command::RequestRemoval(_)
             | Command::RecordRemoval { .. }
-            | Command::SetMember(_) => true,
+            | Command::SetMember(_)
+            | Command::ExpireTokens { .. } => true,
+            Command::Guarded(guarded) => guarded.command().is_leader_only(),
             Command::OpenSession(_)
             | Command::CloseSession { .. }
             | Command::Acquire(_)
@@ -58,7 +60,8 @@ impl Command {
             | Command::RecordCapacity { .. }
             | Command::CreateJoinToken(_)
             | Command::RevokeJoinToken { .. }
-            | Command::SetTiming { .. } => false,
+            | Command::SetTiming { .. }
+            | Command::ChangeAccess(_) => false,
         }
     }
 
@@ -84,6 +87,8 @@ impl Command {
             Command::SettleJoin { node, .. } | Command::RecordRemoval { node, .. } => node_id(*node),
             Command::SetMember(request) => set_member(request),
             Command::SetTiming { by, .. } => admin_texts(by, ""),
+            Command::ChangeAccess(request) => request.validate(),
+            Command::Guarded(guarded) => guarded.command().validate(),
             Command::FormCluster { .. }
             | Command::RaiseClusterVersion { .. }
             | Command::FormClusterAt { .. }
@@ -103,6 +108,7 @@ impl Command {
             | Command::EndUpgrade { .. }
             | Command::EndHolds { .. }
             | Command::ContinuePendingWork { .. }
+            | Command::ExpireTokens { .. }
             | Command::RecordKey { .. } => Ok(()),
         }
     }

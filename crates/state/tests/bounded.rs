@@ -3,6 +3,8 @@
 //!
 //! A new command does not compile until it has a bound here.
 
+#[path = "bounded/access.rs"]
+mod access;
 #[path = "bounded/crowd.rs"]
 mod crowd;
 #[path = "bounded/meter.rs"]
@@ -12,7 +14,7 @@ use crowd::{AT, Crowd};
 use fairhold_state::command::{Command, Outcome, Rejection};
 use fairhold_types::limits::{
     COMMAND_STEPS_MAX, DEADLOCK_VISITS_MAX, HISTORY_REMOVED_MAX, LOCKS_PER_ACQUIRE_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX,
-    NODES_SWEPT_MAX, SESSION_TOMBSTONES_MAX, TOMBSTONES_REMOVED_MAX, TRANSACTION_STEPS_MAX,
+    NODES_SWEPT_MAX, SESSION_TOMBSTONES_MAX, TOMBSTONES_REMOVED_MAX, TRANSACTION_STEPS_MAX, VERDICT_OBJECTS_MAX,
 };
 use fairhold_types::{FencingToken, LockName};
 use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf};
@@ -73,6 +75,11 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
         Command::RecordRemoval { .. } => ("RecordRemoval", BASE, "the removed nodes, 1,000 at most"),
         Command::SetMember(_) => ("SetMember", BASE, "nothing grows"),
         Command::SetTiming { .. } => ("SetTiming", BASE, "nothing grows"),
+        Command::Guarded(guarded) => ("Guarded", bound(guarded.command()).1, "its command, and one comparison"),
+        Command::ChangeAccess(request) => access::bound(&request.change),
+        Command::ExpireTokens { .. } => {
+            ("ExpireTokens", BASE + 3 * VERDICT_OBJECTS_MAX as u64, "the tokens that one verdict names")
+        }
     }
 }
 
@@ -80,8 +87,9 @@ const ENDS: u64 = BASE + PIECE + SESSION_TOMBSTONES_MAX as u64;
 
 fn worst() -> BTreeMap<&'static str, (u64, u64, &'static str, String)> {
     let mut crowd = Crowd::new();
+    access::fill(&mut crowd);
     let mut worst = BTreeMap::new();
-    for (scene, command) in crowd.scenes() {
+    for (scene, command) in crowd.scenes().into_iter().chain(access::scenes()) {
         let (name, bound, of) = bound(&command);
         let mut state = crowd.state.clone();
         // While other work is pending, a large session does nothing at once.
@@ -90,7 +98,7 @@ fn worst() -> BTreeMap<&'static str, (u64, u64, &'static str, String)> {
                 state.apply(&Command::ContinuePendingWork { at: AT });
             }
         }
-        let steps = state.apply(&command).steps;
+        let steps = access::enforced(&mut state, name, &command).steps;
         assert!(steps <= bound, "{name} took {steps} steps ({scene}), but only {bound} are allowed");
         let known: &mut (u64, u64, &'static str, String) = worst.entry(name).or_insert((bound, 0, of, String::new()));
         if steps > known.1 || known.3.is_empty() {
@@ -161,8 +169,9 @@ fn each_piece_of_the_largest_ends_stays_within_its_bound() {
 #[test]
 fn a_step_costs_about_the_same_in_every_command() {
     let mut crowd = Crowd::new();
+    access::fill(&mut crowd);
     let mut complaints = Vec::new();
-    for (scene, command) in crowd.scenes() {
+    for (scene, command) in crowd.scenes().into_iter().chain(access::scenes()) {
         let complaint = crowd.meter.complaint(&crowd.state, &command);
         complaints.extend(complaint.map(|complaint| format!("{} ({scene}): {complaint}", bound(&command).0)));
     }

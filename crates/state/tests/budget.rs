@@ -4,12 +4,16 @@
 #[path = "model/random.rs"]
 mod random;
 
+use fairhold_access::{
+    Principal,
+    token::{AccessTokenNumber, TokenHash},
+};
 use fairhold_state::{
     State,
     command::{
-        Acquire, AdmitNode, Applied, Break, Claimant, Command, CreateJoinToken, HeldGrant, IfBusy, Lifetime, Meta, OpenSession,
-        Operation, Outcome, Owner, Proclaim, Rejection, RequestRemoval, Revoke, SetLock, SetMember, Sweepable, Transact, Want,
-        WriteKey,
+        AccessChange, AccessGuard, AccessRequester, Acquire, AdmitNode, Applied, Break, ChangeAccess, Claimant, Command,
+        CreateJoinToken, HeldGrant, IfBusy, Lifetime, Meta, OpenSession, Operation, Outcome, Owner, Proclaim, Rejection,
+        RequestRemoval, Revoke, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
     },
     read::GrantStatus,
     weight::{HISTORY_BYTES, REMEMBERED_BYTES, RESULT_BYTES},
@@ -96,7 +100,8 @@ fn done(state: &mut State, command: Command) -> Outcome {
 /// A state in which every command has something to do, at about revision 40.
 fn populated() -> State {
     let mut state = State::with_piece_steps(64);
-    done(&mut state, Command::FormCluster { cluster: ClusterId(7) });
+    done(&mut state, Command::FormClusterAt { cluster: ClusterId(7), version: ClusterVersion(2) });
+    done_to_access(&mut state);
     for session in [1, 2, 3, 4] {
         done(&mut state, open(session));
     }
@@ -127,6 +132,32 @@ fn populated() -> State {
     let by = "an administrator".to_owned();
     done(&mut state, Command::RequestRemoval(RequestRemoval { node: 2, ids_through: 3, by, at: AT }));
     state
+}
+
+/// A role, a binding and a token, and an administrator.
+fn done_to_access(state: &mut State) {
+    for change in [put_role("kept", 1), bind("kept", "user:ci"), bind("admin", "user:ann"), create_token(1)] {
+        done(state, change_access(change, None));
+    }
+}
+
+fn change_access(change: AccessChange, key: Option<WriteKey>) -> Command {
+    let requester = AccessRequester { principal: Principal::file_admin(), client: "c".repeat(200) };
+    Command::ChangeAccess(ChangeAccess { key, change, requester, at: AT })
+}
+
+fn put_role(name: &str, rules: usize) -> AccessChange {
+    let rule = |number: usize| format!("acquire locks:{number}/**").parse().expect("a rule");
+    AccessChange::PutRole { role: name.parse().expect("a name"), rules: (0..rules).map(rule).collect(), expected: None }
+}
+
+fn bind(role: &str, subject: &str) -> AccessChange {
+    AccessChange::Bind { role: role.parse().expect("a name"), subject: subject.parse().expect("a subject") }
+}
+
+fn create_token(secret: u8) -> AccessChange {
+    let user = "ci".parse().expect("a name");
+    AccessChange::CreateToken { hash: TokenHash([secret; 32]), user, expires_at: Some(WallMillis(AT.0 + 1)) }
 }
 
 fn join_token() -> CreateJoinToken {
@@ -226,11 +257,12 @@ fn commands(state: &State) -> Vec<(&'static str, Command, Expected, Expected)> {
         ("RecordKey", Command::RecordKey { key: key(513), at }, NoRoom, Room),
         ("RecordCapacity", Command::RecordCapacity { node: 2, bytes: 1 }, Room, Room),
         ("FormClusterAt", Command::FormClusterAt { cluster: ClusterId(8), version: ClusterVersion(2) }, Room, Room),
-        ("RaiseClusterVersion", Command::RaiseClusterVersion { to: ClusterVersion(2) }, Room, Room),
+        ("RaiseClusterVersion", Command::RaiseClusterVersion { to: ClusterVersion(3) }, Room, Room),
     ]
     .into_iter()
     .chain(transactions())
     .chain(commands_about_members())
+    .chain(commands_about_access())
     .collect()
 }
 
@@ -274,6 +306,36 @@ fn commands_about_members() -> Vec<(&'static str, Command, Expected, Expected)> 
     ]
 }
 
+/// Rights can be taken away even if the state is full.
+fn commands_about_access() -> Vec<(&'static str, Command, Expected, Expected)> {
+    use Expected::{NoRoom, Room};
+    let (ci, key) = (|| "ci".parse().expect("a name"), Some(key(517)));
+    let subject = || "user:ci".parse().expect("a subject");
+    let unbind = || AccessChange::Unbind { role: "kept".parse().expect("a name"), subject: subject() };
+    let no_role = AccessChange::DeleteRole { role: "kept".parse().expect("a name"), force: true, expected: None };
+    let disable = AccessChange::SetUser { user: ci(), disabled: true, end_sessions: true };
+    let revoke = AccessChange::RevokeToken { number: AccessTokenNumber(1), end_sessions: true };
+    let guarded = |command: Command| {
+        let guard = AccessGuard { access: Revision(u64::MAX), principal: Principal::file_admin().key() };
+        command.guarded(guard)
+    };
+    vec![
+        ("ChangeAccess: a new role", change_access(put_role("new", 3), None), NoRoom, NoRoom),
+        ("ChangeAccess: a larger role", change_access(put_role("kept", 9), None), NoRoom, NoRoom),
+        ("ChangeAccess: a new binding", change_access(bind("admin", "user:bob"), None), NoRoom, NoRoom),
+        ("ChangeAccess: a new token", change_access(create_token(2), None), NoRoom, NoRoom),
+        ("ChangeAccess: no binding, a key", change_access(unbind(), key), Room, Room),
+        ("ChangeAccess: no role", change_access(no_role, None), Room, Room),
+        ("ChangeAccess: a disabled user", change_access(disable, None), Room, Room),
+        ("ChangeAccess: a revoked token", change_access(revoke, None), Room, Room),
+        ("ChangeAccess: on", change_access(AccessChange::Enable, None), Room, Room),
+        ("ChangeAccess: off", change_access(AccessChange::Disable, None), Room, Room),
+        ("ExpireTokens", Command::ExpireTokens { tokens: vec![AccessTokenNumber(1)], at: AT }, Room, Room),
+        ("Guarded: a session", guarded(open(6)), NoRoom, NoRoom),
+        ("Guarded: removed", guarded(write(None, vec![delete("/more/below")])), Room, Room),
+    ]
+}
+
 /// A new command does not compile until it has a name here, and does not pass until it has a row above.
 fn name(command: &Command) -> &'static str {
     match command {
@@ -314,11 +376,14 @@ fn name(command: &Command) -> &'static str {
         Command::RecordRemoval { .. } => "RecordRemoval",
         Command::SetMember(_) => "SetMember",
         Command::SetTiming { .. } => "SetTiming",
+        Command::Guarded(_) => "Guarded",
+        Command::ChangeAccess(_) => "ChangeAccess",
+        Command::ExpireTokens { .. } => "ExpireTokens",
     }
 }
 
 /// How many commands `name` knows.
-const COMMANDS: usize = 37;
+const COMMANDS: usize = 40;
 
 #[test]
 fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {

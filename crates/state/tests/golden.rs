@@ -5,12 +5,17 @@
 
 #![cfg(test)]
 
+use fairhold_access::{
+    Principal, PrincipalKey, Rule,
+    token::{AccessTokenNumber, TokenHash},
+};
 use fairhold_state::{
     State,
     command::{
-        Acquire, AdmitNode, Answer, Blocked, Break, Claimant, Command, Condition, CreateJoinToken, HeldGrant, HolderFacts,
-        IfBusy, JoinTokenFault, LOG_FORMAT, Lifetime, Meta, OpenSession, Operation, OperationResult, Outcome, Owner, Part,
-        Proclaim, Queued, Rejection, RequestRemoval, Revoke, SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
+        AccessChange, AccessFault, AccessGuard, AccessRequester, Acquire, AdmitNode, Answer, Blocked, Break, ChangeAccess,
+        Claimant, Command, Condition, CreateJoinToken, HeldGrant, HolderFacts, IfBusy, JoinTokenFault, LOG_FORMAT, Lifetime,
+        Meta, OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, RequestRemoval, Revoke,
+        SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
     },
     snapshot::SNAPSHOT_FORMAT,
     value::Value,
@@ -304,9 +309,47 @@ fn commands() -> Vec<(String, Command)> {
         RecordRemoval => Command::RecordRemoval { node: 2, incarnation: Some(admit().incarnation), ids_through: 4, at: AT },
         SetMember => Command::SetMember(set_member()),
         SetTiming => Command::SetTiming { key: Some(key), timing: Timing::Wan, by: "curl@10.0.0.7".to_owned(), at: AT },
+        Guarded => guarded(Command::Acquire(acquire())),
+        ChangeAccess => change_access(AccessChange::Enable),
+        ExpireTokens => Command::ExpireTokens { tokens: vec![AccessTokenNumber(7), AccessTokenNumber(300)], at: AT },
     );
     commands.extend(further_commands());
+    let changes = access_changes().into_iter();
+    commands.extend(changes.map(|(name, change)| (format!("change-access-{name}"), change_access(change))));
     commands
+}
+
+fn guarded(command: Command) -> Command {
+    let guard = AccessGuard { access: Revision(300), principal: Principal::parse("user:ci").unwrap().key() };
+    command.guarded(guard)
+}
+
+fn change_access(change: AccessChange) -> Command {
+    let requester = AccessRequester { principal: Principal::file_admin(), client: "curl@10.0.0.7".to_owned() };
+    let key = Some(WriteKey { key: grant(18), fingerprint: *b"0123456789abcdef" });
+    Command::ChangeAccess(ChangeAccess { key, change, requester, at: AT })
+}
+
+fn rules() -> Vec<Rule> {
+    ["acquire,inspect,priority<=7 locks:deploy/**", "read,write nodes:app/{user}/**", "end sessions", "admin cluster"]
+        .map(|rule| rule.parse().unwrap())
+        .into()
+}
+
+fn access_changes() -> Vec<(String, AccessChange)> {
+    let (role, user) = (|| "deployers".parse().unwrap(), || "ci".parse().unwrap());
+    let subject = || "k8s:system:serviceaccount:ci:*".parse().unwrap();
+    each_variant!(AccessChange:
+        PutRole => AccessChange::PutRole { role: role(), rules: rules(), expected: Some(Revision(300)) },
+        DeleteRole => AccessChange::DeleteRole { role: role(), force: true, expected: None },
+        Bind => AccessChange::Bind { role: role(), subject: subject() },
+        Unbind => AccessChange::Unbind { role: role(), subject: subject() },
+        SetUser => AccessChange::SetUser { user: user(), disabled: true, end_sessions: false },
+        CreateToken => AccessChange::CreateToken { hash: TokenHash([7; 32]), user: user(), expires_at: Some(AT) },
+        RevokeToken => AccessChange::RevokeToken { number: AccessTokenNumber(300), end_sessions: true },
+        Enable => AccessChange::Enable,
+        Disable => AccessChange::Disable,
+    )
 }
 
 fn proclaim() -> Proclaim {
@@ -394,8 +437,36 @@ fn outcomes() -> Vec<(String, Answer)> {
         WrittenBefore => Outcome::WrittenBefore { succeeded: true, at: Revision(57) },
         JoinTokenCreated => Outcome::JoinTokenCreated { number: JoinTokenNumber(300), repeated: true },
         Admitted => Outcome::Admitted { node: 4, role: MemberRole::Learner, replaces: Some(2) },
+        AccessTokenCreated => Outcome::AccessTokenCreated { number: AccessTokenNumber(300), repeated: true },
     );
     outcomes.into_iter().map(|(name, outcome)| (name, Answer { result: Ok(outcome), revision: Revision(90) })).collect()
+}
+
+fn access_rejections() -> Vec<(String, Rejection)> {
+    let faults = each_variant!(AccessFault:
+        WouldLockOut => AccessFault::WouldLockOut,
+        NeedsFile => AccessFault::NeedsFile,
+        BuiltInRole => AccessFault::BuiltInRole,
+        NoRole => AccessFault::NoRole,
+        RoleInUse => AccessFault::RoleInUse { bindings: 300 },
+        RoleChanged => AccessFault::RoleChanged { current: Revision(300) },
+        AlreadyIssued => AccessFault::AlreadyIssued,
+        NoToken => AccessFault::NoToken,
+        UserDisabled => AccessFault::UserDisabled,
+        Full => AccessFault::Full { what: "tokens".to_owned(), max: 100_000 },
+    );
+    faults.into_iter().map(|(name, fault)| (format!("access-{name}"), Rejection::Access(fault))).collect()
+}
+
+fn join_token_rejections() -> Vec<(String, Rejection)> {
+    let faults = each_variant!(JoinTokenFault:
+        Unknown => JoinTokenFault::Unknown,
+        Expired => JoinTokenFault::Expired,
+        Used => JoinTokenFault::Used { node: 4 },
+        NoReplacement => JoinTokenFault::NoReplacement,
+        Removed => JoinTokenFault::Removed { node: 4 },
+    );
+    faults.into_iter().map(|(name, fault)| (format!("join-token-{name}"), Rejection::JoinToken(fault))).collect()
 }
 
 fn rejections() -> Vec<(String, Answer)> {
@@ -442,16 +513,12 @@ fn rejections() -> Vec<(String, Answer)> {
         JoinToken => Rejection::JoinToken(JoinTokenFault::Unknown),
         JoinTokensFull => Rejection::JoinTokensFull { max: 100 },
         JoinsFull => Rejection::JoinsFull { max: 10 },
+        NeedsUpgrade => Rejection::NeedsUpgrade { version: ClusterVersion(2) },
+        AccessChanged => Rejection::AccessChanged,
+        Access => Rejection::Access(AccessFault::WouldLockOut),
     );
-    for (name, fault) in each_variant!(JoinTokenFault:
-        Unknown => JoinTokenFault::Unknown,
-        Expired => JoinTokenFault::Expired,
-        Used => JoinTokenFault::Used { node: 4 },
-        NoReplacement => JoinTokenFault::NoReplacement,
-        Removed => JoinTokenFault::Removed { node: 4 },
-    ) {
-        rejections.push((format!("join-token-{name}"), Rejection::JoinToken(fault)));
-    }
+    rejections.extend(access_rejections());
+    rejections.extend(join_token_rejections());
     rejections.push(("step-conditions".to_owned(), step(Part::Conditions)));
     rejections.push(("step-otherwise".to_owned(), step(Part::Otherwise)));
     for (name, reason) in each_variant!(EndReason:
@@ -559,6 +626,68 @@ fn state_with_members() -> State {
     state
 }
 
+/// A state with each kind of record of the access data.
+fn state_with_access() -> State {
+    let mut state = State::new();
+    let token =
+        |last| AccessChange::CreateToken { hash: TokenHash([last; 32]), user: "ci".parse().unwrap(), expires_at: Some(AT) };
+    let disabled = |user: &str| AccessChange::SetUser { user: user.parse().unwrap(), disabled: true, end_sessions: false };
+    let bind = |role: &str, subject: &str| AccessChange::Bind { role: role.parse().unwrap(), subject: subject.parse().unwrap() };
+    let put = |expected| AccessChange::PutRole { role: "deployers".parse().unwrap(), rules: rules(), expected };
+    let changes = [put(None), bind("deployers", "k8s:ci:*"), bind("admin", "user:ann"), token(7), token(8), disabled("bob")];
+    let revoke = AccessChange::RevokeToken { number: AccessTokenNumber(1), end_sessions: false };
+    let version = ClusterVersion(2);
+    let mut commands = vec![Command::FormClusterAt { cluster: ClusterId(7), version }];
+    let without_key = |change| {
+        let Command::ChangeAccess(request) = change_access(change) else { panic!("another command") };
+        Command::ChangeAccess(ChangeAccess { key: None, ..request })
+    };
+    commands.extend(changes.into_iter().chain([AccessChange::Enable]).map(without_key));
+    commands.push(guarded(Command::OpenSession(open())));
+    commands.push(guarded(without_key(revoke)));
+    for command in commands {
+        let applied = state.apply(&command);
+        assert!(applied.answer.result.is_ok(), "{command:?}: {applied:?}");
+    }
+    state.check().unwrap();
+    state
+}
+
+#[test]
+fn a_guard_costs_at_most_nineteen_bytes() {
+    let guard = AccessGuard { access: Revision(u64::MAX), principal: PrincipalKey(u64::MAX) };
+    for (_, command) in commands() {
+        let bare = command.unguarded().clone();
+        let guarded = bare.clone().guarded(guard);
+        let bytes = |command| fairhold_codec::encode(LOG_FORMAT, command).unwrap().len();
+        assert_eq!(bytes(&guarded), bytes(&bare) + 19, "{bare:?}");
+        assert_eq!(guarded.unguarded(), &bare);
+    }
+}
+
+/// Otherwise hostile bytes could nest guards until the stack overflows.
+#[test]
+fn a_guard_within_a_guard_cannot_be_read() {
+    let command = guarded(Command::ContinuePendingWork { at: AT });
+    let bytes = fairhold_codec::encode(LOG_FORMAT, &command).unwrap();
+    let bare = fairhold_codec::encode(LOG_FORMAT, command.unguarded()).unwrap();
+    // The version and the guard come before the command, and the checksum after it.
+    let guard = &bytes[1..bytes.len() - bare.len() + 1];
+    let nested = |levels: usize| {
+        let mut bytes = vec![LOG_FORMAT];
+        (0..levels).for_each(|_| bytes.extend_from_slice(guard));
+        bytes.extend_from_slice(&bare[1..bare.len() - 4]);
+        let checksum = fairhold_codec::checksum(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        fairhold_codec::decode::<Command>(LOG_FORMAT, &bytes)
+    };
+    for levels in [2, 3, 1_000_000] {
+        assert!(nested(levels).is_err(), "{levels} guards");
+        assert_eq!(nested(1).unwrap(), command, "after {levels} guards");
+    }
+    assert_eq!(guarded(command.clone()), command);
+}
+
 #[test]
 fn every_command_matches_its_golden_bytes() {
     assert_all("command", &commands());
@@ -610,6 +739,7 @@ fn large_commands() -> Vec<Command> {
         Command::EndCooling { grants: vec![GrantNumber(u64::MAX); 1_000], at: latest },
     ];
     large.extend(large_commands_about_members());
+    large.extend(large_commands_about_access());
     large
 }
 
@@ -650,6 +780,31 @@ fn large_commands_about_members() -> Vec<Command> {
     ]
 }
 
+fn large_commands_about_access() -> Vec<Command> {
+    let (long, latest) = (|| "n".repeat(128).parse().unwrap(), WallMillis(u64::MAX));
+    let rule: Rule =
+        format!("acquire,inspect,priority<=2147483647 locks:{}", "p/".repeat(31) + &"p".repeat(900)).parse().unwrap();
+    let large = |change| {
+        let requester = AccessRequester {
+            principal: Principal::parse(&format!("k8s:{}", "x".repeat(128))).unwrap(),
+            client: "c".repeat(256),
+        };
+        let key = Some(WriteKey { key: GrantId::from_ulid(u128::MAX), fingerprint: [255; 16] });
+        Command::ChangeAccess(ChangeAccess { key, change, requester, at: latest })
+    };
+    let create = AccessChange::CreateToken {
+        hash: TokenHash([255; 32]),
+        user: "n".repeat(128).parse().unwrap(),
+        expires_at: Some(latest),
+    };
+    vec![
+        large(AccessChange::PutRole { role: long(), rules: vec![rule; 100], expected: Some(Revision(u64::MAX)) }),
+        large(create.clone()),
+        large(create).guarded(AccessGuard { access: Revision(u64::MAX), principal: PrincipalKey(u64::MAX) }),
+        Command::ExpireTokens { tokens: vec![AccessTokenNumber(u64::MAX); 1_000], at: latest },
+    ]
+}
+
 /// Bounds entries, queues and the log. It once left out conditions, so a log got an entry that was too large.
 #[test]
 fn the_size_of_a_command_is_at_least_its_bytes_and_not_much_more() {
@@ -685,6 +840,9 @@ fn a_snapshot_matches_its_golden_bytes() {
     let members = state_with_members();
     let stored = assert_golden("snapshot-members.hex", &members.snapshot_blocks().next().unwrap());
     assert_eq!(State::from_snapshot_blocks(std::iter::once(stored.as_slice())).unwrap(), members);
+    let access = state_with_access();
+    let stored = assert_golden("snapshot-access.hex", &access.snapshot_blocks().next().unwrap());
+    assert_eq!(State::from_snapshot_blocks(std::iter::once(stored.as_slice())).unwrap(), access);
 }
 
 #[test]

@@ -136,7 +136,10 @@ impl Translation<'_> {
             | Command::RequestRemoval(_)
             | Command::RecordRemoval { .. }
             | Command::SetMember(_)
-            | Command::SetTiming { .. } => {}
+            | Command::SetTiming { .. }
+            | Command::Guarded(_)
+            | Command::ChangeAccess(_)
+            | Command::ExpireTokens { .. } => {}
         }
         Some(command)
     }

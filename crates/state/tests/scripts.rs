@@ -4,6 +4,8 @@
 //! command the state is checked, written as a snapshot and read again. `UPDATE_GOLDENFILES=1 cargo test -p
 //! fairhold-state --test scripts` writes the output into the scripts: read the difference before you keep it.
 
+#[path = "scripts/access.rs"]
+mod access;
 #[path = "scripts/language.rs"]
 mod language;
 #[path = "scripts/members.rs"]
@@ -111,6 +113,11 @@ fn tree_scripts() {
 #[test]
 fn membership_scripts() {
     run_all("membership");
+}
+
+#[test]
+fn access_scripts() {
+    run_all("access");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! The client fills and writes them, the server reads them from a query or a JSON body, and the API's description is made of
 //! them: their doc comments are its descriptions. A new option needs one field here, and the code that obeys it.
 
+mod access;
 mod acquire;
 mod address;
 mod batch;
@@ -20,6 +21,10 @@ mod schema;
 mod session;
 mod watch;
 
+pub use access::{
+    AccessTokenTtl, CheckAccess, CreateAccessToken, DeleteRole, ListAccessTokens, PrincipalText, PutRole, ReadAccess,
+    RevokeAccessToken, RuleText, SetUser,
+};
 pub use acquire::{Acquire, AcquireMany, BatchAcquire, HoldMode, Stand};
 pub use address::{NodeUrl, ParseAddressError, PeerAddress, split_url};
 pub use batch::{BatchCall, BatchCalls, BatchRelease, BatchRenew};

@@ -16,6 +16,8 @@ pub struct ClusterVersion(pub u16);
 
 /// The first version with join tokens, changes of members and timing profiles.
 pub const MEMBERSHIP_SINCE: ClusterVersion = ClusterVersion(2);
+/// The first version with access data and guards.
+pub const ACCESS_SINCE: ClusterVersion = ClusterVersion(2);
 
 impl ClusterVersion {
     /// The first version: the formats of the first program that has cluster versions.

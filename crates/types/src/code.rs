@@ -77,6 +77,12 @@ codes! {
     WrongNode => "wrong_node",
     /// Too few of the remaining voters would be healthy.
     WouldLoseQuorum => "would_lose_quorum",
+    /// After the change nobody could change the access data any more, except administrators by a file.
+    WouldLockOut => "would_lock_out",
+    /// A token with this hash exists, or the request that made a token is repeated.
+    AlreadyIssued => "already_issued",
+    /// The role has bindings, or is built in.
+    InUse => "in_use",
     /// The node has children.
     NotEmpty => "not_empty",
     /// The node already exists.
@@ -99,6 +105,8 @@ codes! {
     TooLarge => "too_large",
     /// The same key was used with another request.
     IdempotencyMismatch => "idempotency_mismatch",
+    /// A rule of the role is wrong.
+    BadRule => "bad_rule",
     /// The queue of the lock is full.
     QueueFull => "queue_full",
     /// The state has reached its size limit: remove something first.
@@ -109,6 +117,8 @@ codes! {
     Overloaded => "overloaded",
     /// The disk is nearly full: the leader refuses writes that need space.
     DiskLow => "disk_low",
+    /// Access rights were changed again and again while the request was decided; nothing was done.
+    StaleAccess => "stale_access",
     /// No majority of the nodes can be reached.
     NoQuorum => "no_quorum",
     /// This server is shutting down.

@@ -4,12 +4,17 @@ use crate::{FencingToken, GrantId, GrantNumber, HoldingEnd, LockName, Mode, Path
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+mod access;
 mod cluster;
 mod history;
 mod membership;
 mod sessions;
 mod tree;
 
+pub use access::{
+    AccessCheck, AccessMode, AccessStatus, AccessTokenEntry, BindingEntry, BindingList, CreatedAccessToken, RoleEntry, RoleList,
+    UserEntry, UserList, WhoAmI,
+};
 pub use cluster::{
     CertificateStatus, CertificateUrgency, Cluster, ClusterUpgrade, Defect, Host, Leader, Member, Readiness, SnapshotTaken,
     UpgradeMember, Version,

@@ -34,7 +34,7 @@ pub use id::{
     ClusterId, FencingToken, GrantId, GrantNumber, Incarnation, NodeId, ParseIdError, Revision, SessionId, SessionNumber,
 };
 pub use membership::{JoinTokenNumber, MemberRole, Timing};
-pub use path::{LockName, ParsePathError, Path};
+pub use path::{LockName, ParsePathError, Path, is_contender_name};
 
 /// How a grant shares its lock with others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]

@@ -178,6 +178,18 @@ pub const HISTORY_PER_LOCK_MAX: usize = 1_000;
 pub const HISTORY_MAX: usize = 100_000;
 /// How long a holding stays in the history, at least, unless the limits on their number remove it.
 pub const HISTORY_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Bytes of a rule of a role, as text.
+pub const ACCESS_RULE_BYTES_MAX: usize = 1_152;
+/// Rules of a role.
+pub const ACCESS_RULES_MAX: usize = 100;
+/// Bytes of the target of a check of rights, as text.
+pub const ACCESS_CHECK_BYTES_MAX: usize = 1_152;
+/// Bytes of a principal: its kind, a colon and its name.
+pub const PRINCIPAL_BYTES_MAX: usize = 32 + 1 + 128;
+/// The longest life of an access token: ten years.
+pub const ACCESS_TOKEN_TTL_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
+/// How long an expired token stays, so that its user learns why it is refused.
+pub const EXPIRED_TOKEN_KEPT_FOR: Duration = Duration::from_secs(24 * 3_600);
 /// Holdings that one verdict of the leader's clock removes from the history.
 pub const HISTORY_REMOVED_MAX: usize = 1_000;
 /// Recent holdings whose median estimates the next one.

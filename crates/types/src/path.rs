@@ -169,7 +169,9 @@ impl LockName {
     }
 }
 
-fn is_contender_name(level: &[u8]) -> bool {
+/// Whether a level of a name has the form of a contender's node: `<session number>-lock-<ten digits>`.
+#[must_use]
+pub fn is_contender_name(level: &[u8]) -> bool {
     // Most names fail at their first byte.
     level.first().is_some_and(u8::is_ascii_digit)
         && level.split_last_chunk::<10>().is_some_and(|(rest, sequence)| {

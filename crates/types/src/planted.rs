@@ -77,11 +77,19 @@ pub enum Bug {
     ForgetsRemovals,
     /// A command of cluster version 2 is made at version 1.
     VersionTooEarly,
+    /// A guard that was decided at the newest narrowing of rights is refused.
+    MarkRefusesItself,
+    /// A new role, binding or token moves the mark of all principals.
+    WideningMovesTheMark,
+    /// A verdict of the leader needs a guard.
+    VerdictNeedsGuard,
+    /// A snapshot is installed without the access data.
+    SnapshotForgetsAccess,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Bug; 36] = [
+    pub const ALL: [Bug; 40] = [
         Bug::FenceUnchecked,
         Bug::TokenOfTheQueue,
         Bug::GrantsAgain,
@@ -118,6 +126,10 @@ impl Bug {
         Bug::JoinReusesId,
         Bug::ForgetsRemovals,
         Bug::VersionTooEarly,
+        Bug::MarkRefusesItself,
+        Bug::WideningMovesTheMark,
+        Bug::VerdictNeedsGuard,
+        Bug::SnapshotForgetsAccess,
     ];
 }
 

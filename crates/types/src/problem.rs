@@ -123,6 +123,15 @@ pub struct Facts {
     /// The cluster version that the call needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_version: Option<ClusterVersion>,
+    /// What is wrong with the credential: `missing`, `unknown`, `revoked` or `expired`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credential: Option<&'static str>,
+    /// The right that the caller lacks: a verb as in a rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needs: Option<String>,
+    /// What the right is needed on, as in a rule: `locks:orders/42`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
     /// How many voters there would be after the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub voters: Option<u64>,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   fairhold dev                            three nodes on ports 7171 to 7173
   fairhold dev --nodes 5 --dir ./data --demo
-  fairhold dev --secure                   with TLS; prints what to export for commands")]
+  fairhold dev --secure                   with TLS and access rights; prints what to export")]
 pub(crate) struct DevArgs {
     /// Start this many nodes, 1 to 5
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u16).range(1..=5))]
@@ -25,7 +25,7 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) admin_token_file: Option<PathBuf>,
 
-    /// Use TLS: make certificates for the nodes and for clients in the data directory
+    /// Use TLS and enforce access rights: make certificates and tokens in the data directory
     #[arg(long)]
     pub(crate) secure: bool,
 

@@ -121,7 +121,7 @@ mod tests {
                 assert!(config.own.url.starts_with("https://127.0.0.1:"), "{:?}", config.own);
                 check(&config).unwrap();
             }
-            crate::local_http::client_for(&[], std::time::Duration::from_secs(1), &certificates.client()).unwrap();
+            crate::local_http::client_for(&[], std::time::Duration::from_secs(1), &certificates.client(), None).unwrap();
         }
     }
 }

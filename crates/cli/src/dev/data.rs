@@ -3,7 +3,6 @@
 use super::error::DevError;
 use fairhold_types::NodeId;
 use std::{
-    fmt::Write as _,
     fs::{self, DirBuilder, File},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
@@ -53,7 +52,7 @@ impl Data {
     pub(super) fn peer_key_file(&self) -> Result<PathBuf, DevError> {
         let file = self.path.join(KEY_FILE);
         if !file.exists() {
-            write_key(&file).map_err(|error| DevError::Data { path: file.display().to_string(), error })?;
+            write_secret(&file, &random_hex()).map_err(|error| DevError::Data { path: file.display().to_string(), error })?;
         }
         Ok(file)
     }
@@ -68,17 +67,16 @@ impl Data {
     }
 }
 
-/// Writes a new key. Only this user can ever read the file, and it appears only when it is complete.
-fn write_key(file: &Path) -> io::Result<()> {
-    let mut line = String::new();
-    for byte in rand::random::<[u8; 32]>() {
-        // Writing to a string cannot fail.
-        write!(line, "{byte:02x}").map_err(io::Error::other)?;
-    }
-    line.push('\n');
+/// 32 random bytes, as hexadecimal digits.
+pub(super) fn random_hex() -> String {
+    rand::random::<[u8; 32]>().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes a secret as a line. Only this user can ever read the file, and it appears only when it is complete.
+pub(super) fn write_secret(file: &Path, secret: &str) -> io::Result<()> {
     let unfinished = file.with_extension("unfinished");
     let mut opened = File::options().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
-    opened.write_all(line.as_bytes())?;
+    opened.write_all(format!("{secret}\n").as_bytes())?;
     opened.sync_all()?;
     fs::rename(unfinished, file)
 }

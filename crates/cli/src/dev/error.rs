@@ -23,6 +23,9 @@ pub(crate) enum DevError {
     /// A client cannot use the certificates.
     #[error("{0}")]
     Client(String),
+    /// The nodes run, but the rights of the user cannot be set.
+    #[error("access rights cannot be set: {0}")]
+    Rights(String),
     /// A port is in use.
     #[error("cannot listen at {address}: {error}. Stop the process that uses it, or choose other ports with --port")]
     Port { address: String, error: io::Error },

@@ -85,8 +85,8 @@ impl DevPlan {
         format!("node {id} pid {pid} {url}\n")
     }
 
-    /// What to try next with TLS. These variables tell commands how to connect.
-    pub(crate) fn next_steps_with_tls(&self, variables: &[(&str, String)]) -> String {
+    /// What to try next with `--secure`. These variables tell commands how to connect, and as which user.
+    pub(crate) fn secure_next_steps(&self, variables: &[(&str, String)]) -> String {
         let urls: Vec<String> = self.nodes.iter().map(PlannedNode::url).collect();
         let quote = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
         let export = |(name, value): &(&str, String)| format!("dev:   export {name}={}\n", quote(value));
@@ -97,7 +97,9 @@ impl DevPlan {
              dev:   export FAIRHOLD_ENDPOINT={}\n\
              {exports}\
              dev:   fairhold lock deploy -- echo hello          # run a command under a lock\n\
-             dev:   curl --cacert \"$FAIRHOLD_CACERT\" {first}/v1/locks\n\
+             dev:   fairhold access whoami                      # you are user:dev, an administrator\n\
+             dev:   curl --cacert \"$FAIRHOLD_CACERT\" -H \"Authorization: Bearer $(cat \"$FAIRHOLD_AUTH_TOKEN_FILE\")\" \
+             {first}/v1/locks\n\
              dev: then: fairhold top; fairhold doctor; kill -9 the pid of a node\n",
             urls.join(",")
         )
@@ -175,7 +177,7 @@ mod tests {
         assert!(steps.contains("fairhold top -e http://127.0.0.1:7571"), "{steps}");
         assert!(steps.lines().all(|line| line.starts_with("dev: ")), "{steps}");
         let plan = DevPlan::new(2, 7171).unwrap().with_tls();
-        let steps = plan.next_steps_with_tls(&[("FAIRHOLD_CACERT", "/it's here/ca.crt".to_owned())]);
+        let steps = plan.secure_next_steps(&[("FAIRHOLD_CACERT", "/it's here/ca.crt".to_owned())]);
         assert!(steps.contains("export FAIRHOLD_ENDPOINT=https://127.0.0.1:7171,https://127.0.0.1:7172\n"), "{steps}");
         assert!(steps.contains("export FAIRHOLD_CACERT='/it'\\''s here/ca.crt'\n"), "{steps}");
         assert!(steps.lines().all(|line| line.starts_with("dev: ")), "{steps}");

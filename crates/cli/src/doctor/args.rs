@@ -26,6 +26,10 @@ pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
 
+    /// Read the token of a user or of administrators from this file
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_AUTH_TOKEN_FILE")]
+    pub(crate) auth_token_file: Option<std::path::PathBuf>,
+
     /// Print in this format
     #[arg(short, long, value_enum, default_value_t = DoctorOutput::Table)]
     pub(crate) output: DoctorOutput,

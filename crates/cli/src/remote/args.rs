@@ -36,7 +36,7 @@ pub(crate) struct ConnectArgs {
     #[arg(long, global = true, value_name = "DURATION", default_value = "10s", value_parser = fairhold_types::duration::parse)]
     pub(crate) timeout: Duration,
 
-    /// Read the administrators' token from this file
+    /// Read the token of a user or of administrators from this file
     #[arg(long, global = true, value_name = "FILE", env = "FAIRHOLD_AUTH_TOKEN_FILE")]
     pub(crate) auth_token_file: Option<PathBuf>,
 
@@ -109,14 +109,16 @@ impl ConnectArgs {
 
     /// The token, if a file is given.
     pub(crate) fn auth_token(&self) -> Result<Option<String>, Failure> {
-        let Some(path) = &self.auth_token_file else { return Ok(None) };
-        let unusable = |why: String| Failure::Usage(format!("--auth-token-file {}: {why}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
-        match text.trim() {
-            "" => Err(unusable("it is empty".to_owned())),
-            token => Ok(Some(token.to_owned())),
-        }
+        self.auth_token_file.as_deref().map(read_token).transpose()
     }
+}
+
+/// Reads a token from a file. The first line counts: the file of a node's administrators may have several.
+pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
+    let unusable = |why: String| Failure::Usage(format!("--auth-token-file {}: {why}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty());
+    first.map(str::to_owned).ok_or_else(|| unusable("it is empty".to_owned()))
 }
 
 /// The connection, and the output format.

@@ -47,6 +47,11 @@ impl Failure {
         if error.is_retryable() { Failure::Unavailable(error.to_string()) } else { Failure::Ended(error.to_string()) }
     }
 
+    /// Whether the cluster refused the request with this code.
+    pub(crate) fn has_code(&self, code: Code) -> bool {
+        matches!(self, Failure::Refused { body, .. } if has_code(body, &[code]))
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {

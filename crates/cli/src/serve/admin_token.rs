@@ -17,6 +17,13 @@ use tokio::{
 /// How often the node checks whether the file has changed.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
+/// The most tokens that a file has.
+const TOKENS_MAX: usize = 16;
+/// The largest file.
+const FILE_BYTES_MAX: usize = TOKENS_MAX * (ADMIN_TOKEN_BYTES_MAX + 1);
+/// How the tokens of users begin.
+const TOKEN_PREFIX: &str = "fht_";
+
 /// Why a file has no valid token.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminTokenError {
@@ -24,7 +31,10 @@ pub(crate) enum AdminTokenError {
     #[error("--admin-token-file {path} cannot be read: {error}")]
     Unreadable { path: String, error: io::Error },
     /// The file has no token, or one that a header cannot contain.
-    #[error("--admin-token-file {path} {fault}: write one line of printable ASCII to it, such as `openssl rand -hex 32` prints")]
+    #[error(
+        "--admin-token-file {path} {fault}: write lines of printable ASCII to it, each a token, such as `openssl rand -hex 32` \
+         prints"
+    )]
     NoToken { path: String, fault: &'static str },
 }
 
@@ -38,12 +48,12 @@ pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTo
         }
         return Ok(Admin::open());
     };
-    let (token, metadata) = read(file)?;
+    let (tokens, metadata) = read(file)?;
     if let Some(warning) = permission_warning(&metadata) {
         tracing::warn!(file = %file.display(), "{warning}");
     }
     tracing::info!(file = %file.display(), "administrators' calls require the token");
-    Ok(Admin::guarded(token))
+    Ok(Admin::guarded(tokens))
 }
 
 /// A warning if other users can read the token. It is not an error, because some systems mount secrets that way.
@@ -63,7 +73,8 @@ pub(super) fn watch(file: PathBuf, admin: Admin) -> JoinHandle<()> {
         loop {
             sleep(CHECK_EVERY).await;
             let path = file.clone();
-            let Ok(found) = spawn_blocking(move || read(&path).map(|(token, _)| token).map_err(|error| error.to_string())).await
+            let Ok(found) =
+                spawn_blocking(move || read(&path).map(|(tokens, _)| tokens).map_err(|error| error.to_string())).await
             else {
                 return;
             };
@@ -71,8 +82,8 @@ pub(super) fn watch(file: PathBuf, admin: Admin) -> JoinHandle<()> {
                 continue;
             }
             match &found {
-                Ok(token) => {
-                    admin.replace_token(token.clone());
+                Ok(tokens) => {
+                    admin.replace_tokens(tokens.clone());
                     if last.is_some() {
                         tracing::info!(file = %file.display(), "reloaded the administrators' token");
                     }
@@ -84,22 +95,29 @@ pub(super) fn watch(file: PathBuf, admin: Admin) -> JoinHandle<()> {
     })
 }
 
-fn read(file: &Path) -> Result<(String, Metadata), AdminTokenError> {
+/// The tokens in the file, one in each line. With two of them, clients can change from one to the other.
+fn read(file: &Path) -> Result<(Vec<String>, Metadata), AdminTokenError> {
     let path = file.display().to_string();
-    let opened = secret_file::read(file, ADMIN_TOKEN_BYTES_MAX);
+    let opened = secret_file::read(file, FILE_BYTES_MAX);
     let (bytes, metadata) = opened.map_err(|error| AdminTokenError::Unreadable { path: path.clone(), error })?;
     // Invalid UTF-8 becomes a character that no token has.
     let text = String::from_utf8_lossy(&bytes);
-    let token = text.trim();
-    let fault = match token {
-        "" => Some("is empty"),
-        token if token.len() > ADMIN_TOKEN_BYTES_MAX => Some("is too long"),
-        token if !token.bytes().all(|byte| byte.is_ascii_graphic()) => Some("has more than one word, or other characters"),
-        _ => None,
+    let tokens: Vec<String> = text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect();
+    let is_long = bytes.len() > FILE_BYTES_MAX || tokens.iter().any(|token| token.len() > ADMIN_TOKEN_BYTES_MAX);
+    let fault = if tokens.is_empty() {
+        Some("is empty")
+    } else if is_long {
+        Some("is too long")
+    } else if !tokens.iter().all(|token| token.bytes().all(|byte| byte.is_ascii_graphic())) {
+        Some("has a line with more than one word, or with other characters")
+    } else if tokens.iter().any(|token| token.starts_with(TOKEN_PREFIX)) {
+        Some("has a token of a user: an administrators' token has another beginning")
+    } else {
+        None
     };
     match fault {
         Some(fault) => Err(AdminTokenError::NoToken { path, fault }),
-        None => Ok((token.to_owned(), metadata)),
+        None => Ok((tokens, metadata)),
     }
 }
 
@@ -122,21 +140,26 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_the_single_line_of_the_file() {
+    fn each_line_of_the_file_is_a_token() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("token");
         let of = |content: &str| {
             fs::write(&file, content).unwrap();
-            read(&file).map(|(token, _)| token).map_err(|error| error.to_string())
+            read(&file).map(|(tokens, _)| tokens).map_err(|error| error.to_string())
         };
-        assert_eq!(of("s3cret\n").unwrap(), "s3cret");
-        assert_eq!(of(&"x".repeat(ADMIN_TOKEN_BYTES_MAX)).unwrap().len(), ADMIN_TOKEN_BYTES_MAX);
+        assert_eq!(of("s3cret\n").unwrap(), ["s3cret"]);
+        assert_eq!(of("s3cret\n\n next").unwrap(), ["s3cret", "next"]);
+        let longest = "x".repeat(ADMIN_TOKEN_BYTES_MAX);
+        assert_eq!(of(&longest).unwrap(), std::slice::from_ref(&longest));
+        assert_eq!(of(&format!("{longest}\n").repeat(TOKENS_MAX)).unwrap().len(), TOKENS_MAX);
         for (content, says) in [
             ("", "is empty"),
             (" \n", "is empty"),
             ("two words", "more than one word"),
             ("é", "other characters"),
             (&*"x".repeat(ADMIN_TOKEN_BYTES_MAX + 1), "is too long"),
+            (&*format!("{longest}\n").repeat(TOKENS_MAX + 1), "is too long"),
+            ("s3cret\nfht_x", "has a token of a user"),
         ] {
             let error = of(content).unwrap_err();
             assert!(error.contains(says) && error.contains("token"), "{error}");

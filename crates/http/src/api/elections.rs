@@ -3,7 +3,7 @@
 use crate::{
     api::grants,
     edge::answer::{self, span},
-    edge::error::{of_read, problem_of},
+    edge::error::{at_end_of_stream, of_read, problem_of},
     edge::headers,
     edge::names::lock_name,
     edge::problem::Problem,
@@ -116,7 +116,7 @@ fn render(form: StreamFormat, seen: At<LeaderEvent>) -> Bytes {
         LeaderEvent::Proclaimed(leader) => (What::Proclaimed(line_of(leader)), true),
         LeaderEvent::Bookmark => (What::Bookmark, true),
         LeaderEvent::GoAway => (What::Goaway, false),
-        LeaderEvent::Failed(error) => (What::Error(Box::new(of_read(error).into())), false),
+        LeaderEvent::Failed(error) => (What::Error(Box::new(at_end_of_stream(error, RequestKind::Read).into())), false),
     };
     form.write(&ElectionLine { revision, what }, complete.then_some(revision), &mut out);
     out.into()

@@ -4,7 +4,7 @@
 use crate::{
     edge::answer,
     edge::body::{self, NDJSON},
-    edge::error::problem_of,
+    edge::error::{at_end_of_stream, problem_of},
     edge::problem::Problem,
     edge::request_kind::RequestKind,
 };
@@ -122,7 +122,7 @@ fn line(event: At<HoldEvent>, kind: RequestKind, id: GrantId) -> Bytes {
         }
         HoldEvent::Revoke(word) => HoldLine::Revoke { id, by: word.by, reason: word.reason },
         HoldEvent::Lost(reason) => HoldLine::Lost { id, reason },
-        HoldEvent::Failed(failure) => error(problem_of(failure, kind)),
+        HoldEvent::Failed(failure) => error(at_end_of_stream(failure, kind)),
         HoldEvent::GoAway => HoldLine::Goaway { id },
     };
     let mut bytes = Vec::new();

@@ -1,12 +1,13 @@
 //! `GET /v1/watch`: events as they happen, as lines of JSON or as server-sent events.
 
 use crate::{
-    edge::error::of_read,
+    edge::error::{at_end_of_stream, of_read},
     edge::frames::{Frames, Lines},
     edge::headers,
     edge::names::refuse_reserved,
     edge::problem::Problem,
     edge::request::Received,
+    edge::request_kind::RequestKind,
     edge::stream::StreamFormat,
 };
 use axum::{
@@ -130,7 +131,9 @@ fn lines(item: WatchItem) -> Lines {
         }
         WatchItem::Bookmark(revision) => one(revision, What::Bookmark, Some(revision)),
         WatchItem::GoAway(revision) => one(revision, What::Goaway, None),
-        WatchItem::Failed(revision, error) => one(revision, What::Error(Box::new(of_read(error).into())), None),
+        WatchItem::Failed(revision, error) => {
+            one(revision, What::Error(Box::new(at_end_of_stream(error, RequestKind::Read).into())), None)
+        }
     }
 }
 

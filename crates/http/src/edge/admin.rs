@@ -1,19 +1,26 @@
 //! Authorization of calls for administrators: they require the token, if one is set.
 
 use crate::{edge::headers, edge::problem::Problem};
+use fairhold_node::access::{Caller, FileTokens};
 use fairhold_types::Code;
 use http::{HeaderMap, header};
 use parking_lot::RwLock;
 use std::sync::Arc;
-use subtle::ConstantTimeEq;
+use subtle::{Choice, ConstantTimeEq};
 
 const SCHEME: &str = "Bearer";
 
-/// The rule for administrators' calls. Clones share one token.
+/// The rule for administrators' calls. Clones share their tokens.
 #[derive(Clone)]
-pub struct Admin(Option<Arc<RwLock<String>>>);
+pub struct Admin(Option<Arc<Guarding>>);
 
-/// The token is a secret.
+struct Guarding {
+    tokens: RwLock<Vec<String>>,
+    /// For the requests that are open when the tokens change.
+    file: FileTokens,
+}
+
+/// The tokens are secrets.
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.0.is_some() { "Admin(guarded)" } else { "Admin(open)" })
@@ -27,22 +34,41 @@ impl Admin {
         Admin(None)
     }
 
-    /// Administrators' calls need this token.
+    /// Administrators' calls need one of these tokens.
     #[must_use]
-    pub fn guarded(token: String) -> Admin {
-        Admin(Some(Arc::new(RwLock::new(token))))
+    pub fn guarded(tokens: Vec<String>) -> Admin {
+        Admin(Some(Arc::new(Guarding { tokens: RwLock::new(tokens), file: FileTokens::default() })))
     }
 
-    /// Replaces the token. Without a token before, calls stay open.
-    pub fn replace_token(&self, token: String) {
-        if let Some(current) = &self.0 {
-            *current.write() = token;
+    /// Replaces the tokens: the streams and waits of their callers end. Without a token before, calls stay open.
+    pub fn replace_tokens(&self, tokens: Vec<String>) {
+        let Some(guarding) = &self.0 else { return };
+        let mut current = guarding.tokens.write();
+        if *current != tokens {
+            *current = tokens;
+            guarding.file.replace();
         }
+    }
+
+    /// The caller that shows one of the tokens.
+    pub(crate) fn caller(&self, shown: &str) -> Option<Caller> {
+        let caller = self.0.as_ref()?.file.caller();
+        self.has_token(shown).then_some(caller)
+    }
+
+    /// Whether this is one of the tokens. The comparison with each takes constant time.
+    fn has_token(&self, shown: &str) -> bool {
+        let Some(guarding) = &self.0 else { return false };
+        let same = |token: &String| shown.as_bytes().ct_eq(token.as_bytes());
+        let found = guarding.tokens.read().iter().map(same).fold(Choice::from(0), |found, same| found | same);
+        found.into()
     }
 
     /// Accepts a request that has the token, or any request if no token is set. The comparison takes constant time.
     pub(crate) fn check(&self, request: &HeaderMap) -> Result<(), Problem> {
-        let Some(token) = &self.0 else { return Ok(()) };
+        if self.0.is_none() {
+            return Ok(());
+        }
         let missing = || {
             Problem::new(
                 Code::Unauthenticated,
@@ -55,8 +81,7 @@ impl Admin {
         if !scheme.eq_ignore_ascii_case(SCHEME) {
             return Err(missing());
         }
-        let token = token.read();
-        if shown.trim().as_bytes().ct_eq(token.as_bytes()).into() {
+        if self.has_token(shown.trim()) {
             Ok(())
         } else {
             Err(Problem::new(Code::Denied, "the token is not this server's administrator token"))
@@ -85,7 +110,7 @@ mod tests {
 
     #[test]
     fn only_the_token_is_accepted() {
-        let admin = Admin::guarded("s3cret".to_owned());
+        let admin = Admin::guarded(vec!["s3cret".to_owned()]);
         for (authorization, expected) in [
             (None, 401),
             (Some("Bearer s3cret"), 200),
@@ -101,7 +126,7 @@ mod tests {
         }
         let missing = fairhold_types::problem::Problem::from(admin.check(&HeaderMap::new()).unwrap_err());
         assert!(missing.detail.ends_with("or pass --auth-token-file FILE to the fairhold command"), "{}", missing.detail);
-        admin.clone().replace_token("other".to_owned());
+        admin.clone().replace_tokens(vec!["other".to_owned()]);
         assert_eq!((status(&admin, Some("Bearer s3cret")), status(&admin, Some("Bearer other"))), (403, 200));
         assert!(!format!("{admin:?}").contains("other"));
     }

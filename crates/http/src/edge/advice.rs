@@ -47,6 +47,7 @@ pub(crate) fn advice_for(code: Code, kind: RequestKind) -> Option<&'static str> 
         Code::NeedsUpgrade => Some("fairhold cluster upgrade status shows which nodes still need the newer program"),
         Code::ChangeInProgress => Some("fairhold cluster members shows what is under way"),
         Code::WouldLoseQuorum => Some("fairhold cluster members shows which nodes do not answer"),
+        Code::WouldLockOut => Some("fairhold access bind admin --to user:NAME, and create a token for that user"),
         Code::NoNode if matches!(kind, RequestKind::Write { .. }) => Some("create it first; parents creates the missing parents"),
         Code::BadRequest
         | Code::Unauthenticated
@@ -55,6 +56,9 @@ pub(crate) fn advice_for(code: Code, kind: RequestKind) -> Option<&'static str> 
         | Code::MethodNotAllowed
         | Code::NoNode
         | Code::NodeExists
+        | Code::AlreadyIssued
+        | Code::InUse
+        | Code::BadRule
         | Code::EphemeralParent
         | Code::WaitTimeout
         | Code::KindMismatch
@@ -65,6 +69,7 @@ pub(crate) fn advice_for(code: Code, kind: RequestKind) -> Option<&'static str> 
         | Code::TooLarge
         | Code::RateLimited
         | Code::Overloaded
+        | Code::StaleAccess
         | Code::NoQuorum
         | Code::ShuttingDown
         | Code::DeadlineExceeded

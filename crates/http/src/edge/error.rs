@@ -7,7 +7,11 @@ use crate::{
     edge::rejection::of_rejection,
     edge::request_kind::RequestKind,
 };
-use fairhold_node::api::{CallError, QueuePosition};
+use fairhold_access::Denied;
+use fairhold_node::{
+    access::AccessRefusal,
+    api::{CallError, QueuePosition},
+};
 use fairhold_raft::{
     FinalizeError, HandoverError, MembershipError,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
@@ -57,6 +61,7 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
         }
         CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, kind.key())),
         CallError::NoNode { path } => Problem::new(Code::NoNode, detail).facts(about(path)),
+        CallError::Access(refusal) => access_problem(refusal, detail),
         CallError::Handover(error) => handover_problem(&error, detail),
         CallError::Finalize(error) => with_advice(finalize_problem(&error, detail), kind),
         CallError::Membership(error) => with_advice(membership_problem(error, detail), kind),
@@ -73,6 +78,25 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
             problem.advice(retry_advice(kind, " at another node"))
         }
     }
+}
+
+fn access_problem(refusal: AccessRefusal, detail: String) -> Problem {
+    match refusal {
+        AccessRefusal::Unauthenticated(fault) => Problem::new(Code::Unauthenticated, detail)
+            .facts(Facts { credential: Some(fault.as_str()), ..outcome(Effect::None, None) }),
+        AccessRefusal::Denied(Denied { needs, on, because: _ }) => {
+            let facts = Facts { needs: Some(bounded(needs)), on: Some(bounded(on)), ..outcome(Effect::None, None) };
+            Problem::new(Code::Denied, detail).facts(facts)
+        }
+        AccessRefusal::Stale => Problem::new(Code::StaleAccess, detail).facts(outcome(Effect::None, None)),
+    }
+}
+
+/// The problem at the end of a stream. A client can open it again with a newer credential.
+pub(crate) fn at_end_of_stream(error: CallError, kind: RequestKind) -> Problem {
+    let is_renewable = matches!(error, CallError::Access(AccessRefusal::Unauthenticated(_)));
+    let problem = problem_of(error, kind);
+    if is_renewable { problem.retryable(true) } else { problem }
 }
 
 /// The same, with advice for the caller.
@@ -130,6 +154,8 @@ fn membership_problem(error: MembershipError, detail: String) -> Problem {
         MembershipError::Unfinished { .. } => (Code::DeadlineExceeded, outcome(Effect::Unknown, None)),
         MembershipError::OtherRequest => (Code::IdempotencyMismatch, outcome(Effect::None, None)),
         MembershipError::TooManyKeys => (Code::RateLimited, outcome(Effect::None, None)),
+        // The node decides again before a caller sees it.
+        MembershipError::AccessChanged { revision: _ } => (Code::StaleAccess, outcome(Effect::None, None)),
         MembershipError::BadRequest(_) => (Code::BadRequest, Facts::default()),
     };
     Problem::new(code, detail).facts(facts)

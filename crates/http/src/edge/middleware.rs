@@ -2,9 +2,11 @@
 //! cluster, the revision, the leader and the request's id.
 
 use crate::{
+    door::{self, Admitted},
     edge::admin::Admin,
     edge::answer,
     edge::cluster_header::ClusterHeader,
+    edge::error::of_read,
     edge::headers,
     edge::metrics::{HttpMetrics, METHODS, RouteMetrics},
     edge::problem::Problem,
@@ -80,7 +82,7 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&Route<Node<RT>>>,
     mut request: Request,
-    next: impl FnOnce(Request) -> BoxFuture<'static, Response>,
+    next: impl FnOnce(Request, Node<RT>) -> BoxFuture<'static, Response>,
 ) -> Response {
     let start = RT::Instant::now();
     let in_flight = context.metrics.begin();
@@ -114,7 +116,7 @@ async fn serve<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&'static str>,
     request: Request,
-    next: impl FnOnce(Request) -> BoxFuture<'static, Response>,
+    next: impl FnOnce(Request, Node<RT>) -> BoxFuture<'static, Response>,
 ) -> Response {
     let id = match context.request_ids.of(request.headers()) {
         Ok(id) => id,
@@ -122,10 +124,15 @@ async fn serve<RT: AsyncRuntime>(
     };
     // The path may contain a secret, so only its pattern is logged.
     let span = tracing::debug_span!("request", id = ?id, method = %request.method(), route);
-    let routed = check_cluster(&request, context.cluster.value()).and_then(|()| redirect(&context.node, route, &request));
+    let mut request = request;
+    let admitted = match check_cluster(&request, context.cluster.value()) {
+        Ok(()) => admit_at_last(context, route, &mut request).await,
+        Err(problem) => Err(problem),
+    };
+    let routed = admitted.and_then(|node| Ok((redirect(&node, route, &request)?, node)));
     let mut response = match routed {
-        Ok(None) => next(request).instrument(span).await,
-        Ok(Some(redirect)) => redirect,
+        Ok((None, node)) => next(request, node).instrument(span).await,
+        Ok((Some(redirect), _)) => redirect,
         Err(problem) => problem.into_response(),
     };
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
@@ -141,6 +148,42 @@ async fn serve<RT: AsyncRuntime>(
         headers.insert(headers::LEADER, leader);
     }
     response
+}
+
+/// Admits a request by access data that is new enough, or refuses it.
+async fn admit_at_last<RT: AsyncRuntime>(
+    context: &MiddlewareContext<RT>,
+    route: Option<&str>,
+    request: &mut Request,
+) -> Result<Node<RT>, Problem> {
+    let mut admitted = admit(context, route, request);
+    let is_outdated = admitted.as_ref().is_err_and(|refused| door::may_be_outdated(refused, request.headers()));
+    // Without a leader the refusal stays.
+    if is_outdated && context.node.catch_up_with_access().await.is_ok() {
+        admitted = admit(context, route, request);
+    }
+    let admitted = admitted?;
+    if admitted.is_decided {
+        admitted.node.prove_access().await.map_err(of_read)?;
+    }
+    Ok(admitted.node)
+}
+
+/// Admits a request by the access data of this node. If its rights were decided, the token of administrators is not asked
+/// for.
+fn admit<RT: AsyncRuntime>(
+    context: &MiddlewareContext<RT>,
+    route: Option<&str>,
+    request: &mut Request,
+) -> Result<Admitted<RT>, Problem> {
+    let Some(admin) = &context.admin else { return Ok(Admitted { node: context.node.clone(), is_decided: false }) };
+    let admitted = door::admit(&context.node, admin, route, request)?;
+    if admitted.is_decided
+        && let Some(peer) = request.extensions_mut().get_mut::<HttpPeer>()
+    {
+        peer.admin = Some(Admin::open());
+    }
+    Ok(admitted)
 }
 
 /// `Fairhold-Cluster`: refuses a request for another cluster before it has any effect. Calls about the node itself are

@@ -6,9 +6,9 @@ use crate::{
     edge::problem::{Problem, about, limited, outcome},
     edge::request_kind::RequestKind,
 };
-use fairhold_state::command::{Blocked, Part, Rejection};
+use fairhold_state::command::{AccessFault, Blocked, Part, Rejection};
 use fairhold_types::{
-    Code, Path,
+    ClusterVersion, Code, Path,
     limits::CYCLE_NAMED_MAX,
     problem::{self, Effect, Facts, FailedStep, TransactionPart},
 };
@@ -76,18 +76,41 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, kind: RequestKi
         }
         Rejection::NotHeld => (Code::NotHeld, Facts::default()),
         Rejection::NotLeader => (Code::NotLeader, Facts::default()),
-        Rejection::OtherUse { election } => {
-            let (collection, other) = if election { ("elections", "lock") } else { ("locks", "election") };
-            let advice = format!("use /v1/{collection}/…, or choose another name for the {other}");
-            return Problem::new(Code::KindMismatch, detail).advice(Some(advice));
-        }
+        Rejection::OtherUse { election } => return other_use(election, detail),
         Rejection::Defect { fingerprint: _ } => (Code::Internal, outcome(Effect::None, None)),
         // Only a join is refused so, except that the token of a repeated request may be revoked by now.
         Rejection::JoinToken(_) => (Code::NotFound, Facts::default()),
         Rejection::JoinTokensFull { max } | Rejection::JoinsFull { max } => (Code::RateLimited, limited(max)),
+        Rejection::NeedsUpgrade { version } => needs_upgrade(version),
+        // The node decides again before a caller sees it.
+        Rejection::AccessChanged => (Code::StaleAccess, outcome(Effect::None, None)),
+        Rejection::Access(fault) => of_access_fault(fault),
         Rejection::NoRoomForName { parent } => (Code::BadRequest, about(parent)),
     };
     Problem::new(code, detail).facts(facts)
+}
+
+fn other_use(election: bool, detail: String) -> Problem {
+    let (collection, other) = if election { ("elections", "lock") } else { ("locks", "election") };
+    let advice = format!("use /v1/{collection}/…, or choose another name for the {other}");
+    Problem::new(Code::KindMismatch, detail).advice(Some(advice))
+}
+
+fn needs_upgrade(version: ClusterVersion) -> (Code, Facts) {
+    (Code::NeedsUpgrade, Facts { cluster_version: Some(version), ..Facts::default() })
+}
+
+fn of_access_fault(fault: AccessFault) -> (Code, Facts) {
+    match fault {
+        AccessFault::NeedsFile => (Code::Denied, Facts::default()),
+        AccessFault::NoRole | AccessFault::NoToken | AccessFault::TokenGone => (Code::NotFound, Facts::default()),
+        AccessFault::RoleChanged { current: _ } => (Code::VersionMismatch, Facts::default()),
+        AccessFault::Full { what: _, max } => (Code::RateLimited, limited(max)),
+        AccessFault::WouldLockOut => (Code::WouldLockOut, Facts::default()),
+        AccessFault::BuiltInRole | AccessFault::RoleInUse { bindings: _ } => (Code::InUse, Facts::default()),
+        AccessFault::AlreadyIssued => (Code::AlreadyIssued, Facts::default()),
+        AccessFault::UserDisabled => (Code::BadRequest, Facts::default()),
+    }
 }
 
 fn failed_step(part: Part, index: u32) -> FailedStep {

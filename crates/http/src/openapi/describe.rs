@@ -335,10 +335,12 @@ impl Operation<'_> {
                 Code::ShuttingDown,
                 Code::RateLimited,
                 Code::DeadlineExceeded,
+                Code::Unauthenticated,
+                Code::Denied,
             ]);
         }
         if matches!(self.kind, OperationKind::Keyed(_) | OperationKind::Change(_)) {
-            self = self.codes(&[Code::DiskLow, Code::Internal, Code::StateFull]);
+            self = self.codes(&[Code::DiskLow, Code::Internal, Code::StateFull, Code::StaleAccess]);
         }
         match self.kind {
             OperationKind::Read => {

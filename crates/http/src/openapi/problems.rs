@@ -2,12 +2,12 @@
 
 use super::examples;
 use crate::{edge::error::problem_of, edge::params::expected, edge::problem::Problem, edge::request_kind::RequestKind};
-use fairhold_node::api::CallError;
+use fairhold_node::{access::AccessRefusal, api::CallError};
 use fairhold_raft::{
     FinalizeError, HandoverError, MembershipError,
     error::{NotProposed, ReadError},
 };
-use fairhold_state::command::{Blocked, HolderFacts, Rejection};
+use fairhold_state::command::{AccessFault, Blocked, HolderFacts, Rejection};
 use fairhold_types::{
     ClusterVersion, Code, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber,
     limits::{HEAD_BYTES_MAX, HEADERS_MAX, VALUE_BYTES_MAX},
@@ -56,6 +56,7 @@ pub(super) fn example(code: Code) -> Problem {
         Code::DeadlineExceeded => problem_of(ReadError::Deadline.into(), RequestKind::Read),
         Code::Overloaded => not_served(NotProposed::Overloaded),
         Code::DiskLow => problem_of(CallError::Propose(NotProposed::DiskLow.into()), acquire_kind()),
+        Code::StaleAccess => problem_of(AccessRefusal::Stale.into(), RequestKind::Change),
         Code::NoQuorum => not_served(NotProposed::NoLeader),
         Code::ShuttingDown => problem_of(CallError::ShuttingDown, RequestKind::Read),
         Code::NotCaughtUp => problem_of(HandoverError::Behind { to: 2, lag: 830 }.into(), RequestKind::Change),
@@ -66,6 +67,10 @@ pub(super) fn example(code: Code) -> Problem {
         Code::WrongNode => member_refused(MembershipError::WrongNode { address: "n2:7271".to_owned(), found: Some(3) }),
         Code::WouldLoseQuorum => member_refused(MembershipError::WouldLoseQuorum { voters: 2, healthy: 1, needed: 2 }),
         Code::Compacted => problem_of(CallError::Compacted { oldest: Revision(8_000) }, RequestKind::Read),
+        Code::WouldLockOut => refused(Rejection::Access(AccessFault::WouldLockOut)),
+        Code::AlreadyIssued => refused(Rejection::Access(AccessFault::AlreadyIssued)),
+        Code::InUse => refused(Rejection::Access(AccessFault::RoleInUse { bindings: 3 })),
+        Code::BadRule => problem("rule 2: character 15: level 2 is empty"),
         Code::NoNode => refused(Rejection::NoNode { path: path() }),
         Code::NotEmpty => refused(Rejection::NotEmpty { path: path(), children: 3 }),
         Code::NodeExists => refused(Rejection::NodeExists { path: path() }),

@@ -1,6 +1,7 @@
 //! The calls for sessions, and views of sessions.
 
 use super::OwnedAfter;
+use crate::access::Visible;
 use fairhold_state::command::Meta;
 use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Path, SessionId, SessionNumber, time::WallMillis};
 use std::time::Duration;
@@ -69,6 +70,22 @@ pub struct SessionView {
     pub ephemeral_count: usize,
     /// The position after which the next page begins; `None` if no page follows.
     pub next: Option<OwnedAfter>,
+}
+
+impl SessionView {
+    /// The same without the names of grants and of nodes, unless the reader may see all locks, or all nodes.
+    pub(crate) fn for_reader(mut self, visible: &Visible) -> SessionView {
+        let (locks, nodes) = (visible.has_all_locks(), visible.has_all_nodes());
+        if !locks {
+            (self.grants, self.grant_count) = (Vec::new(), 0);
+        }
+        if !nodes {
+            (self.ephemeral_nodes, self.ephemeral_count) = (Vec::new(), 0);
+        }
+        let shown = |next: OwnedAfter| OwnedAfter { grant: next.grant.filter(|_| locks), node: next.node.filter(|_| nodes) };
+        self.next = self.next.map(shown).filter(|next| next.grant.is_some() || next.node.is_some());
+        self
+    }
 }
 
 /// A session by its id or its number.

@@ -183,7 +183,7 @@ impl<I: Instant> NodeMetrics<I> {
             Some(Ok(Acquired::Held(_))) => &acquires.held,
             Some(Ok(Acquired::Queued(_))) => &acquires.queued,
             Some(Err(CallError::LockHeld { .. } | CallError::Rejected(Rejection::LockHeld { .. }))) => &acquires.lock_held,
-            Some(Err(CallError::Rejected(_) | CallError::TtlTooShort { .. })) => &acquires.refused,
+            Some(Err(CallError::Rejected(_) | CallError::Access(_) | CallError::TtlTooShort { .. })) => &acquires.refused,
             Some(Err(CallError::WaitTimeout { .. })) => &acquires.wait_timeout,
             Some(Err(
                 CallError::Propose(_)

@@ -8,6 +8,7 @@ use crate::{
     calls::{
         attempt::{AttemptStatus, CommittedAcquire, OwnGrant, attempt_status},
         keep_alive_guard::KeepAliveGuard,
+        waiter_rights::instead_of_timeout,
     },
     clock::wall_now,
     leader::keepalive::Renewed,
@@ -140,7 +141,8 @@ impl<RT: AsyncRuntime> PendingAcquire<RT> {
             | Outcome::Broken { .. }
             | Outcome::Judged { .. }
             | Outcome::JoinTokenCreated { .. }
-            | Outcome::Admitted { .. }) => {
+            | Outcome::Admitted { .. }
+            | Outcome::AccessTokenCreated { .. }) => {
                 unreachable!("an acquire was answered with {outcome:?}")
             }
         }
@@ -201,11 +203,16 @@ impl<RT: AsyncRuntime> PendingAcquire<RT> {
                 }
                 AttemptStatus::Waiting => {}
             }
+            if let Err(refused) = self.node.check_waiter(&self.call.acquire) {
+                let deadline = after_waiting(deadline, since);
+                return Some(instead_of_timeout(self.withdraw(committed, confirmed_at(), deadline).await, refused));
+            }
             tokio::select! {
                 biased;
                 () = self.node.0.stop.requested() => return Some(Err(CallError::Detached)),
                 () = answer.closed() => return None,
                 () = waiter.woken() => {}
+                () = self.node.credential_expired() => {}
                 () = RT::sleep_until(until) => {
                     let deadline = after_waiting(deadline, since);
                     return Some(if self.call.respond_async {
@@ -244,7 +251,8 @@ impl<RT: AsyncRuntime> PendingAcquire<RT> {
                 | Outcome::Broken { .. }
                 | Outcome::Judged { .. }
                 | Outcome::JoinTokenCreated { .. }
-                | Outcome::Admitted { .. }),
+                | Outcome::Admitted { .. }
+                | Outcome::AccessTokenCreated { .. }),
             ) => {
                 unreachable!("a withdrawal was answered with {outcome:?}")
             }
@@ -370,6 +378,7 @@ pub(crate) fn as_unknown(error: CallError) -> CallError {
         | CallError::WaitTimeout { .. }
         | CallError::Superseded
         | CallError::NoNode { .. }
+        | CallError::Access(_)
         | CallError::Handover(_)
         | CallError::Finalize(_)
         | CallError::Membership(_)

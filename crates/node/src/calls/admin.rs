@@ -22,7 +22,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let key = WriteKey { key, fingerprint: fingerprint(&("break", &lock, token, &reason))? };
         let command = Break { key, lock: lock.clone(), token, by: by.clone(), reason: reason.clone(), at: wall_now() };
         let deadline = RT::Instant::now() + timeout;
-        let answer = self.0.replica.propose(Command::Break(command), deadline).await?;
+        let answer = self.propose_decided(Command::Break(command), deadline).await?;
         match answer.result? {
             Outcome::Broken { holders, named } => {
                 let named: Vec<String> = named.iter().map(|number| format!("#{number}")).collect();
@@ -40,7 +40,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::WrittenBefore { .. }
             | Outcome::Judged { .. }
             | Outcome::JoinTokenCreated { .. }
-            | Outcome::Admitted { .. }) => unreachable!("a break was answered with {outcome:?}"),
+            | Outcome::Admitted { .. }
+            | Outcome::AccessTokenCreated { .. }) => unreachable!("a break was answered with {outcome:?}"),
         }
         Ok(self.wait_until_settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await)
     }
@@ -76,7 +77,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let deadline = RT::Instant::now() + timeout;
         let key = write_key(key, &("revoke", &lock, &reason))?;
         let command = Revoke { key, lock: lock.clone(), by: by.clone(), reason: reason.clone(), at: wall_now() };
-        let answer = self.0.replica.propose(Command::Revoke(command), deadline).await?;
+        let answer = self.propose_decided(Command::Revoke(command), deadline).await?;
         answer.result?;
         tracing::info!(
             lock = lock.as_str(),
@@ -98,7 +99,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     ) -> Result<Revision, CallError> {
         let command = Command::EndSession { session, by: by.clone(), reason: reason.clone(), at: wall_now() };
         let deadline = RT::Instant::now() + timeout;
-        let answer = self.0.replica.propose(command, deadline).await?;
+        let answer = self.propose_decided(command, deadline).await?;
         answer.result?;
         tracing::info!(session = session.0, revision = answer.revision.0, by, reason, "an administrator ended a session");
         Ok(self.wait_until_settled(answer.revision, deadline, |state| !state.is_ending(session)).await)
@@ -108,7 +109,9 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// current leader in place.
     pub async fn hand_over(&self, to: NodeId, key: Option<GrantId>, timeout: Duration) -> Result<(), CallError> {
         let key = write_key(key, &("lead", to))?;
-        Ok(self.0.replica.hand_over(to, key, RT::Instant::now() + timeout).await?)
+        let deadline = RT::Instant::now() + timeout;
+        self.confirm_caller(deadline).await?;
+        Ok(self.0.replica.hand_over(to, key, deadline).await?)
     }
 
     /// The cluster's version and what each member supports, as the leader knows it. If the leader does not answer
@@ -121,6 +124,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// that version already, nothing changes.
     pub async fn finalize_upgrade(&self, to: ClusterVersion, timeout: Duration) -> Result<(), CallError> {
         let deadline = RT::Instant::now() + timeout;
+        self.confirm_caller(deadline).await?;
         self.0.replica.finalize_upgrade(to, deadline).await?;
         // The answer must show the new version. If it cannot, a repeated request does no harm.
         Ok(self.0.replica.read_barrier(deadline).await.map_err(|_| FinalizeError::NoLeader)?)
@@ -129,6 +133,8 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Takes a snapshot of this node's state, unless one exists for it, and waits until it is stored. Returns the index
     /// of the last log entry in the snapshot. After the timeout the snapshot is still written.
     pub async fn take_snapshot(&self, timeout: Duration) -> Result<u64, CallError> {
-        Ok(self.0.replica.take_snapshot(RT::Instant::now() + timeout).await?)
+        let deadline = RT::Instant::now() + timeout;
+        self.confirm_caller(deadline).await?;
+        Ok(self.0.replica.take_snapshot(deadline).await?)
     }
 }

@@ -119,7 +119,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::WrittenBefore { .. }
             | Outcome::Judged { .. }
             | Outcome::JoinTokenCreated { .. }
-            | Outcome::Admitted { .. }) => unreachable!("a proclamation was answered with {outcome:?}"),
+            | Outcome::Admitted { .. }
+            | Outcome::AccessTokenCreated { .. }) => unreachable!("a proclamation was answered with {outcome:?}"),
         }
     }
 

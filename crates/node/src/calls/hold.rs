@@ -12,6 +12,7 @@ use crate::{
         acquire::{PendingAcquire, UNKNOWN, after_waiting, as_unknown},
         attempt::{AttemptStatus, CommittedAcquire, OwnGrant, attempt_status},
         keep_alive_guard::KeepAliveGuard,
+        waiter_rights::instead_of_timeout,
     },
     node::Node,
     views::{self, positions},
@@ -168,6 +169,15 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
             if stage == HoldStage::Nothing {
                 continue;
             }
+            if stage == HoldStage::Queued
+                && let Err(refused) = node.check_waiter(&call.acquire)
+            {
+                let deadline = after_waiting(deadline, since);
+                let withdrawn = self.request.withdraw(committed, keep_alive.confirmed_at(), deadline).await;
+                stage = self.send_held(instead_of_timeout(withdrawn, refused)?);
+            }
+            // A right that is lost takes no lock away. Without a valid credential the stream renews it no more.
+            node.require_credential()?;
             if stage == HoldStage::Held {
                 revoked = self.send_revocation(committed, revoked);
             }
@@ -176,6 +186,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
                 () = node.0.stop.requested() => return Ok(self.send_last(HoldEvent::GoAway)),
                 () = self.events.closed() => return Ok(HoldEnd::Gone { held: stage == HoldStage::Held }),
                 () = waiter.woken() => {}
+                () = node.credential_expired() => {}
                 () = RT::sleep_until(until), if stage == HoldStage::Queued => {
                     let deadline = after_waiting(deadline, since);
                     stage = self.send_held(self.request.withdraw(committed, keep_alive.confirmed_at(), deadline).await?);
@@ -185,6 +196,8 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
                     if keep_alive.may_expire_at() <= RT::Instant::now() {
                         return Err(UNKNOWN.into());
                     }
+                    // This node may not have heard that the credential was revoked.
+                    node.prove_access().await?;
                     alive_at = RT::Instant::now() + alive_interval;
                     if self.events.capacity() == EVENTS_MAX {
                         drained_at = RT::Instant::now();

@@ -55,7 +55,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::WrittenBefore { .. }
             | Outcome::Broken { .. }
             | Outcome::Judged { .. }
-            | Outcome::Admitted { .. }) => unreachable!("a new join token was answered with {outcome:?}"),
+            | Outcome::Admitted { .. }
+            | Outcome::AccessTokenCreated { .. }) => unreachable!("a new join token was answered with {outcome:?}"),
         };
         if !repeated {
             let by = &command.by;
@@ -133,7 +134,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let request = with_key(request, key)?;
         let removes_this_node = matches!(&request, MemberRequest::Remove { node, .. } if *node == self.0.replica.status().id);
         let deadline = RT::Instant::now() + timeout;
-        self.0.replica.change_member(request, deadline).await?;
+        self.change_member_decided(request, deadline).await?;
         if removes_this_node {
             // It is no member any more, and reads nothing.
             return Ok(());

@@ -2,6 +2,7 @@
 //! reads a copy.
 
 use crate::{
+    access::Visible,
     api::{
         At, CallError, Freshness, GrantLookup, LockInfo, NodeView, OwnedAfter, PageQuery, QueueView, ReadOptions, SessionRef,
         SessionView,
@@ -83,6 +84,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             let found = At { value: lookup(&state, &id), revision: state.revision() };
             drop(state);
             let waits = matches!(&found.value, GrantLookup::Live(view) if view.token.is_none());
+            self.require_credential()?;
             let (Some(waiter), true) = (waiter.as_mut(), waits && RT::Instant::now() < until) else {
                 return Ok(found);
             };
@@ -90,6 +92,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 biased;
                 () = self.0.stop.requested() => return Err(CallError::ShuttingDown),
                 () = waiter.woken() => {}
+                () = self.credential_expired() => {}
                 () = RT::sleep_until(until) => {}
             }
         }
@@ -97,12 +100,20 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// One page of the locks.
     pub async fn locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
-        let needs_walk = query.sort != LockSort::Name;
+        let needs_walk = query.sort != LockSort::Name || self.is_enforced();
+        if !self.visible()?.has_some_locks() {
+            self.freshen(read).await?;
+            // A walk over all locks would find nothing, and keep others from theirs.
+            if !self.visible()?.has_some_locks() {
+                return Ok(At { value: LockPage { items: Vec::new(), next: None }, revision: self.revision() });
+            }
+        }
         if needs_walk {
             let walk = self.walk(read).await?;
-            return Ok(page_of_locks(&walk.state, query).await);
+            return Ok(page_of_locks(&walk.state, query, &self.visible()?).await);
         }
-        Ok(page_of_locks(&self.fresh_copy(read).await?, query).await)
+        let state = self.fresh_copy(read).await?;
+        Ok(page_of_locks(&state, query, &self.visible()?).await)
     }
 
     /// One page of a lock's history.
@@ -139,6 +150,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             left.len() == 0
         })
         .await;
+        let visible = self.visible()?;
+        let views = views.into_iter().map(|view| view.for_reader(&visible)).collect();
         Ok(At { value: (views, next), revision: state.revision() })
     }
 
@@ -154,7 +167,16 @@ impl<RT: AsyncRuntime> Node<RT> {
             SessionRef::Id(id) => state.session_by_id(&id),
             SessionRef::Number(number) => state.session(number),
         };
-        Ok(At { value: session.map(|session| views::session(&state, session, page)), revision: state.revision() })
+        let view = session.map(|session| views::session(&state, session, page));
+        let value = match which {
+            // The owner sees all of it.
+            SessionRef::Id(_) => view,
+            SessionRef::Number(_) => {
+                let visible = self.visible()?;
+                view.map(|view| view.for_reader(&visible))
+            }
+        };
+        Ok(At { value, revision: state.revision() })
     }
 
     /// A node of the tree, with its value.
@@ -184,14 +206,18 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub(crate) async fn freshen_by(&self, freshness: Freshness, deadline: RT::Instant) -> Result<(), CallError> {
         match freshness {
             Freshness::Linearizable => self.0.replica.read_barrier(deadline).await?,
-            Freshness::Local => {}
-            Freshness::AtLeast(revision) => self.0.replica.wait_for_revision(revision, deadline).await?,
+            Freshness::Local => self.prove_access().await?,
+            Freshness::AtLeast(revision) => {
+                self.prove_access().await?;
+                self.0.replica.wait_for_revision(revision, deadline).await?;
+            }
             Freshness::LinearizableAtLeast(revision) => {
                 self.0.replica.read_barrier(deadline).await?;
                 self.0.replica.wait_for_revision(revision, deadline).await?;
             }
         }
-        Ok(())
+        // Only now the caller is decided by everything that was acknowledged before the read.
+        self.check_caller()
     }
 }
 
@@ -212,8 +238,12 @@ fn lookup(state: &State, id: &GrantId) -> GrantLookup {
     }
 }
 
-async fn page_of_locks(state: &State, query: &LockQuery) -> At<LockPage> {
+async fn page_of_locks(state: &State, query: &LockQuery, visible: &Visible) -> At<LockPage> {
+    let is_visible = |lock: &LockName| visible.has_lock(lock);
     let mut listing = state.lock_listing(query);
+    if !visible.has_all_locks() {
+        listing = listing.only(&is_visible);
+    }
     walk_in_turns(|count| listing.visit(count)).await;
     At { value: listing.into_page(), revision: state.revision() }
 }

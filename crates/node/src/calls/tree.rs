@@ -1,7 +1,9 @@
 //! Writes to the tree, and listings of its nodes.
 
 use crate::{
+    access::Visible,
     api::{At, CallError, Children, Fence, NodeRow, Operated, Precondition, ReadOptions, TransactCall, Transacted, WriteCall},
+    base::walks::walk_in_turns,
     calls::write_key::fingerprint,
     clock::wall_now,
     node::Node,
@@ -9,6 +11,7 @@ use crate::{
 use fairhold_state::{
     State,
     command::{Command, Condition, OperationResult, Outcome, Rejection, Transact, WriteKey},
+    record::Znode,
 };
 use fairhold_types::{Path, limits};
 use openraft_rt::AsyncRuntime;
@@ -51,7 +54,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Broken { .. }
             | Outcome::Judged { .. }
             | Outcome::JoinTokenCreated { .. }
-            | Outcome::Admitted { .. }) => unreachable!("a write was answered with {outcome:?}"),
+            | Outcome::Admitted { .. }
+            | Outcome::AccessTokenCreated { .. }) => unreachable!("a write was answered with {outcome:?}"),
         }
     }
 
@@ -66,21 +70,55 @@ impl<RT: AsyncRuntime> Node<RT> {
         read: ReadOptions,
     ) -> Result<At<Children>, CallError> {
         let limit = limit.min(limits::PAGE_MAX);
+        let no_node = || CallError::NoNode { path: path.clone() };
+        if self.is_enforced() {
+            let walk = self.walk(read).await?;
+            let visible = self.visible()?;
+            let value = list_visible(&walk.state, (path, recursive), after, limit, &visible).await.ok_or_else(no_node)?;
+            return Ok(At { value, revision: walk.state.revision() });
+        }
         let state = self.fresh_copy(read).await?;
-        let value = list(&state, path, recursive, after, limit).ok_or_else(|| CallError::NoNode { path: path.clone() })?;
+        let value = list(&state, path, recursive, after, limit).ok_or_else(no_node)?;
         Ok(At { value, revision: state.revision() })
     }
 }
 
 fn list(state: &State, path: &Path, recursive: bool, after: Option<&str>, limit: usize) -> Option<Children> {
     let parent = state.node(path)?.clone();
-    let row = |(path, node): (&Path, &fairhold_state::record::Znode)| NodeRow { path: path.clone(), node: node.clone() };
+    let row = |(path, node): (&Path, &Znode)| NodeRow { path: path.clone(), node: node.clone() };
     // Reads one extra row, to learn whether more follow.
     let mut rows: Vec<NodeRow> = if recursive {
         state.descendants(path, after).take(limit + 1).map(row).collect()
     } else {
         state.children(path, after).take(limit + 1).map(row).collect()
     };
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    Some(Children { parent, rows, more })
+}
+
+/// The same without the nodes that the caller may not see. It may visit all of them.
+async fn list_visible(
+    state: &State,
+    (path, recursive): (&Path, bool),
+    after: Option<&str>,
+    limit: usize,
+    visible: &Visible,
+) -> Option<Children> {
+    let parent = state.node(path)?.clone();
+    let mut nodes: Box<dyn Iterator<Item = (&Path, &Znode)> + Send> =
+        if recursive { Box::new(state.descendants(path, after)) } else { Box::new(state.children(path, after)) };
+    let mut rows = Vec::new();
+    walk_in_turns(|count| {
+        for _ in 0..count {
+            let Some((path, node)) = nodes.next().filter(|_| rows.len() <= limit) else { return true };
+            if visible.has_node(path) {
+                rows.push(NodeRow { path: path.clone(), node: node.clone() });
+            }
+        }
+        false
+    })
+    .await;
     let more = rows.len() > limit;
     rows.truncate(limit);
     Some(Children { parent, rows, more })

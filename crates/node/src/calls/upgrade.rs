@@ -10,6 +10,7 @@ use crate::{
         acquire::{UNKNOWN, after_waiting, as_unknown, expires_in},
         attempt::CommittedAcquire,
         keep_alive_guard::KeepAliveGuard,
+        waiter_rights::instead_of_timeout,
         write_key::write_key,
     },
     clock::wall_now,
@@ -115,7 +116,8 @@ impl<RT: AsyncRuntime> Node<RT> {
                 | Outcome::Broken { .. }
                 | Outcome::Judged { .. }
                 | Outcome::JoinTokenCreated { .. }
-                | Outcome::Admitted { .. }),
+                | Outcome::Admitted { .. }
+                | Outcome::AccessTokenCreated { .. }),
             ) => unreachable!("an upgrade was answered with {outcome:?}"),
         };
         send(answer, result);
@@ -152,10 +154,15 @@ impl<RT: AsyncRuntime> Node<RT> {
                 UpgradeStatus::Unknown => return Err(self.grant_ended(&grant, EndReason::Expired)),
                 UpgradeStatus::Waiting => {}
             }
+            if let Err(refused) = self.check_upgrade(grant) {
+                let deadline = after_waiting(deadline, since);
+                return instead_of_timeout(self.end_upgrade(grant, committed.attempt, deadline, confirmed_at()).await, refused);
+            }
             tokio::select! {
                 biased;
                 () = self.0.stop.requested() => return Err(CallError::Detached),
                 () = waiter.woken() => {}
+                () = self.credential_expired() => {}
                 () = RT::sleep_until(until) => {
                     return self.end_upgrade(grant, committed.attempt, after_waiting(deadline, since), confirmed_at()).await;
                 }
@@ -185,7 +192,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Broken { .. }
             | Outcome::Judged { .. }
             | Outcome::JoinTokenCreated { .. }
-            | Outcome::Admitted { .. }) => self.answer_given_up(grant, answer.revision, deadline, confirmed_at).await,
+            | Outcome::Admitted { .. }
+            | Outcome::AccessTokenCreated { .. }) => self.answer_given_up(grant, answer.revision, deadline, confirmed_at).await,
         }
     }
 

@@ -48,6 +48,7 @@ pub enum WatchItem {
 /// An open watch; dropping it ends it.
 pub struct NodeWatch<RT: AsyncRuntime> {
     node: Node<RT>,
+    filters: Vec<WatchFilter>,
     watcher: Watcher,
     initial: Option<InitialPages>,
     /// The revision at which a watch with `Now` or `Initial` began; reported as a bookmark before the first change.
@@ -88,6 +89,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
         failpoint!(NodeWatchBegin, RT).map_err(|_| CallError::Read(NotProposed::Overloaded.into()))?;
         let mut initial = None;
+        let shown = filters.clone();
         let deadline = RT::Instant::now() + read.timeout;
         let reported = match start {
             WatchStart::Now | WatchStart::Initial => {
@@ -99,6 +101,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 Revision(from.0.saturating_sub(1))
             }
         };
+        self.require_watch(&filters)?;
         let mut watcher = self.register_watcher(filters.clone())?;
         let reported = match start {
             WatchStart::From(from) => {
@@ -116,7 +119,16 @@ impl<RT: AsyncRuntime> Node<RT> {
             WatchStart::Now | WatchStart::Initial => Some(reported),
             WatchStart::From(_) => None,
         };
-        Ok(NodeWatch { node: self.clone(), watcher, initial, initial_bookmark, reported, bookmark_at: None, ended: false })
+        Ok(NodeWatch {
+            node: self.clone(),
+            filters: shown,
+            watcher,
+            initial,
+            initial_bookmark,
+            reported,
+            bookmark_at: None,
+            ended: false,
+        })
     }
 
     /// Waits up to `wait` until something that the filter selects is newer than `after`, or than the current state
@@ -135,7 +147,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         if let Some(after) = after {
             self.reach(after.next(), deadline).await?;
         }
-        let mut watcher = self.register_watcher(vec![filter])?;
+        let filters = vec![filter];
+        self.require_watch(&filters)?;
+        let mut watcher = self.register_watcher(filters.clone())?;
         match after {
             Some(after) if watcher.start_at(after.next()).is_err() => return Ok(LongPollResult::Newer),
             Some(_) => {}
@@ -150,6 +164,8 @@ impl<RT: AsyncRuntime> Node<RT> {
                 }
                 Ok(Some(_)) | Err(_) => return Ok(LongPollResult::Newer),
             }
+            // Also before it says that nothing is newer.
+            self.require_watch(&filters)?;
             if RT::Instant::now() >= until {
                 // Reads both together, so that nothing is newer up to exactly this revision.
                 match self.0.replica.read(|state| (watcher.next_changes(), state.revision())) {
@@ -196,7 +212,11 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
         if self.ended {
             return None;
         }
-        let item = self.next_item().await;
+        let item = match self.next_item().await {
+            // Decided after the changes are taken: the access data is never older than they are.
+            Ok(item) => self.node.require_watch(&self.filters).map(|()| item),
+            Err(error) => Err(error),
+        };
         let item = item.unwrap_or_else(|error| WatchItem::Failed(self.node.revision(), error));
         match &item {
             WatchItem::Initial(..) => {}
@@ -209,6 +229,7 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
                 self.bookmark_at = Some(RT::Instant::now() + BOOKMARK_EVERY);
             }
             WatchItem::GoAway(_) => self.ended = true,
+            WatchItem::Failed(_, CallError::Access(_)) => self.ended = true,
             WatchItem::Failed(..) => {
                 self.node.0.hub.dispatcher.compacted.inc();
                 self.ended = true;
@@ -231,6 +252,7 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
             return Ok(WatchItem::Bookmark(revision));
         }
         loop {
+            self.node.require_watch(&self.filters)?;
             if self.node.is_shutting_down() {
                 return Ok(WatchItem::GoAway(self.reported));
             }
@@ -255,6 +277,8 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
                 () = self.watcher.woken() => {}
                 // A due bookmark waits for changes that are about to wake this watch.
                 () = RT::sleep_until(self.bookmark_at.unwrap_or(now)), if !due => {}
+                // A credential may expire without any event, and a node that is cut off hears of nothing.
+                () = RT::sleep_until(self.node.proof_expires_at()), if self.node.is_enforced() => self.node.prove_access().await?,
             }
         }
     }

@@ -93,7 +93,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Broken { .. }
             | Outcome::Judged { .. }
             | Outcome::JoinTokenCreated { .. }
-            | Outcome::Admitted { .. }) => {
+            | Outcome::Admitted { .. }
+            | Outcome::AccessTokenCreated { .. }) => {
                 unreachable!("opening a session was answered with {outcome:?}")
             }
         }
@@ -183,6 +184,6 @@ impl<RT: AsyncRuntime> Node<RT> {
         if self.0.memory.is_short() && command.creates() {
             return Err(ProposeError::from(NotProposed::Overloaded).into());
         }
-        Ok(self.0.replica.propose(command, deadline).await?)
+        self.propose_decided(command, deadline).await
     }
 }

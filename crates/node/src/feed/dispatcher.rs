@@ -81,6 +81,11 @@ impl WatchDispatcher {
         self.added.notify_one();
     }
 
+    /// Wakes all watchers, so that each is decided again.
+    pub(crate) fn wake_all(&self) {
+        self.table().watchers.values().for_each(|slot| slot.wake.notify_one());
+    }
+
     /// Registers a watcher that starts at the end of the ring; `None` if there are too many. Everything that is added
     /// to the ring after this call wakes the watcher, so the watcher reads the ring only after it.
     pub(crate) fn register(self: &Arc<Self>, filters: Vec<WatchFilter>) -> Option<Watcher> {

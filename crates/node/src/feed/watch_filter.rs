@@ -1,6 +1,7 @@
 //! What a watch selects.
 
 use crate::feed::change::Subject;
+use fairhold_access::{Need, Pattern, Verb};
 use fairhold_types::{LockName, Path, SessionNumber};
 
 /// Selects the changes that a watch reports.
@@ -29,6 +30,23 @@ pub enum WatchFilter {
 }
 
 impl WatchFilter {
+    /// The rights that a watch of it needs: they cover everything that it selects.
+    pub(crate) fn needs(&self) -> Vec<Need<'static>> {
+        let inspect = |lock: &LockName| Need::on_lock(Verb::Inspect, lock).into_owned();
+        let inspect_all = || Need::on_every(Verb::Inspect, Pattern::everything());
+        match self {
+            WatchFilter::Node(path) => vec![Need::read(path).into_owned()],
+            WatchFilter::Children(path) => Need::read_children(path),
+            WatchFilter::Subtree(path) => Need::read_below(path),
+            WatchFilter::Lock(lock) | WatchFilter::Leader(lock) => vec![inspect(lock)],
+            WatchFilter::LocksBelow(lock) => vec![Need::on_every(Verb::Inspect, Pattern::from_name(lock.as_str()))],
+            WatchFilter::Locks => vec![inspect_all()],
+            // The grants of a session name their locks.
+            WatchFilter::Session(_) => vec![Need::unnamed(Verb::Status), inspect_all()],
+            WatchFilter::Sessions | WatchFilter::Cluster => vec![Need::unnamed(Verb::Status)],
+        }
+    }
+
     /// Whether the filter selects changes of this object.
     pub(crate) fn covers(&self, subject: Subject<'_>) -> bool {
         match (self, subject) {

@@ -1,6 +1,7 @@
 //! The commands of the leader's clock that expire no session.
 
 use crate::clock::wall_now;
+use fairhold_access::token::AccessTokenNumber;
 use fairhold_state::command::{Command, Sweepable};
 use fairhold_types::{FencingToken, GrantNumber, LockName, Revision};
 
@@ -13,6 +14,7 @@ pub(crate) enum Scheduled {
     Forget(Revision),
     Sweep(Vec<Sweepable>),
     ForgetHistory(Revision),
+    ExpireTokens(Vec<AccessTokenNumber>),
     /// The next piece of the work that the state has left over.
     Continue,
 }
@@ -27,6 +29,7 @@ pub(crate) enum ScheduledKind {
     Forget,
     Sweep,
     ForgetHistory,
+    ExpireTokens,
     Continue,
 }
 
@@ -39,6 +42,7 @@ impl Scheduled {
             Scheduled::Forget(_) => ScheduledKind::Forget,
             Scheduled::Sweep(_) => ScheduledKind::Sweep,
             Scheduled::ForgetHistory(_) => ScheduledKind::ForgetHistory,
+            Scheduled::ExpireTokens(_) => ScheduledKind::ExpireTokens,
             Scheduled::Continue => ScheduledKind::Continue,
         }
     }
@@ -51,6 +55,7 @@ impl Scheduled {
             Scheduled::Forget(through) => Command::Forget { through },
             Scheduled::Sweep(nodes) => Command::Sweep { nodes, at: wall_now() },
             Scheduled::ForgetHistory(through) => Command::ForgetHistory { through },
+            Scheduled::ExpireTokens(tokens) => Command::ExpireTokens { tokens, at: wall_now() },
             Scheduled::Continue => Command::ContinuePendingWork { at: wall_now() },
         }
     }

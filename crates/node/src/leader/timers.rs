@@ -1,24 +1,29 @@
 //! Everything that ends by itself, with its deadline, as a pure structure: what is due now, and which commands are in
 //! flight.
 
-use crate::leader::{
-    bounded_holds::BoundedHolds,
-    deadlines::Deadlines,
-    idle_locks::IdleLocks,
-    revision_clock::RevisionClock,
-    scheduled::{Scheduled, ScheduledKind},
-    session_deadlines::{SessionDeadlines, Touched},
-    sweeps::Sweeps,
+use crate::{
+    clock::wall_now,
+    leader::{
+        bounded_holds::BoundedHolds,
+        deadlines::Deadlines,
+        idle_locks::IdleLocks,
+        revision_clock::RevisionClock,
+        scheduled::{Scheduled, ScheduledKind},
+        session_deadlines::{SessionDeadlines, Touched},
+        sweeps::Sweeps,
+    },
 };
+use fairhold_access::token::AccessTokenNumber;
 use fairhold_raft::Leadership;
 use fairhold_state::{
     State,
     command::{Answer, Event, Outcome},
 };
 use fairhold_types::{
-    GrantNumber, LockName, Revision, SessionNumber,
+    GrantNumber, LockName, Revision, SessionNumber, duration,
     limits::{self, VERDICT_OBJECTS_MAX},
     planted::{self, Bug},
+    time::WallMillis,
 };
 use openraft_rt::Instant;
 use std::{collections::BTreeSet, time::Duration};
@@ -187,6 +192,7 @@ impl<I: Instant> Timers<I> {
             (!swept.is_empty()).then_some(Scheduled::Sweep(swept)),
             old(remembered, facts.oldest_remembered).map(Scheduled::Forget),
             old(history, facts.oldest_history).map(Scheduled::ForgetHistory),
+            (!facts.expired_tokens.is_empty()).then(|| Scheduled::ExpireTokens(facts.expired_tokens.clone())),
             facts.is_pending.then_some(Scheduled::Continue),
         ];
         scheduled.into_iter().flatten().filter(|command| self.in_flight.insert(command.kind())).collect()
@@ -221,20 +227,26 @@ impl<I: Instant> Timers<I> {
                     }
                 }
             }
-            Scheduled::Forget(_) | Scheduled::Sweep(_) | Scheduled::ForgetHistory(_) | Scheduled::Continue => {}
+            Scheduled::Forget(_)
+            | Scheduled::Sweep(_)
+            | Scheduled::ForgetHistory(_)
+            | Scheduled::ExpireTokens(_)
+            | Scheduled::Continue => {}
         }
         objects > 0
     }
 }
 
 /// What `take_scheduled` needs to know about the state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct StateFacts {
     pub(crate) revision: Revision,
     /// The oldest entry that the state remembers without a session.
     pub(crate) oldest_remembered: Option<Revision>,
     /// The oldest entry of the history.
     pub(crate) oldest_history: Option<Revision>,
+    /// Tokens that expired at least `EXPIRED_TOKEN_KEPT_FOR` ago, as many as one command may name.
+    pub(crate) expired_tokens: Vec<AccessTokenNumber>,
     /// Whether work is left for `Command::ContinuePendingWork`.
     pub(crate) is_pending: bool,
     /// The state's budget in bytes.
@@ -247,10 +259,18 @@ impl StateFacts {
             revision: state.revision(),
             oldest_remembered: state.remembered_span().map(|(oldest, _)| oldest),
             oldest_history: state.oldest_history(),
+            expired_tokens: expired_tokens(state, wall_now()),
             is_pending: state.has_pending(),
             budget: state.bytes_max(),
         }
     }
+}
+
+/// Tokens are judged by wall clocks, so that an administrator can say when a token ends. Until they are removed, a refused
+/// caller learns that its token has expired.
+fn expired_tokens(state: &State, now: WallMillis) -> Vec<AccessTokenNumber> {
+    let before = WallMillis(now.0.saturating_sub(duration::millis(limits::EXPIRED_TOKEN_KEPT_FOR)));
+    state.access().expired_before(before).take(VERDICT_OBJECTS_MAX).collect()
 }
 
 /// The timeout of a session that a new leader finds.

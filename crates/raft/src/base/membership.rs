@@ -1,7 +1,7 @@
 //! What an operator asks of the members, and what the leader tells about them.
 
 use crate::base::error::list;
-use fairhold_state::command::WriteKey;
+use fairhold_state::command::{AccessGuard, WriteKey};
 use fairhold_types::{ClusterVersion, MemberRole, NodeId, Revision, cluster_version::MEMBERSHIP_SINCE, time::WallMillis};
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,28 @@ pub enum MemberRequest {
     },
 }
 
+/// A change of a member, with the decision about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberChange {
+    /// The change.
+    pub request: MemberRequest,
+    /// By which access data it was decided. It is needed while rights are enforced.
+    pub guard: Option<AccessGuard>,
+}
+
 impl MemberRequest {
+    /// The change, decided by this access data.
+    #[must_use]
+    pub fn decided_by(self, guard: Option<AccessGuard>) -> MemberChange {
+        MemberChange { request: self, guard }
+    }
+
+    /// Whether it changes the address to which clients send their tokens.
+    #[must_use]
+    pub fn sets_url(&self) -> bool {
+        matches!(self, MemberRequest::Set { url: Some(_), .. })
+    }
+
     /// The member that it changes.
     #[must_use]
     pub fn node(&self) -> NodeId {
@@ -257,6 +278,12 @@ pub enum MembershipError {
     /// The request makes no sense.
     #[error("{0}")]
     BadRequest(String),
+    /// Rights were narrowed after the request was decided.
+    #[error("access rights were changed while the request was on its way: it must be decided again")]
+    AccessChanged {
+        /// The leader's revision at that moment: by then the narrowing was applied.
+        revision: Revision,
+    },
 }
 
 fn wrong_node_text(address: &str, found: Option<NodeId>) -> String {

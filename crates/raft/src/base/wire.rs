@@ -15,7 +15,7 @@ use crate::base::{
 };
 use bytes::Bytes;
 use fairhold_codec::{DecodeError, EncodeError};
-use fairhold_state::command::{Answer, Command, WriteKey};
+use fairhold_state::command::{AccessGuard, Answer, Command, WriteKey};
 use fairhold_types::{ClusterVersion, NodeId};
 use openraft::{
     AsyncRuntime, Vote,
@@ -89,6 +89,8 @@ pub(crate) enum PeerRequest<RT: AsyncRuntime> {
         request: MemberRequest,
         /// How long the requesting node continues to wait.
         within_ms: u64,
+        /// By which access data the request was decided, if rights are enforced.
+        guard: Option<AccessGuard>,
     },
     /// Requests the leader's list of the members.
     MembersView,
@@ -210,7 +212,7 @@ mod tests {
         membership::{JoinPhase, JoinRow, MemberRow, RemovedRow},
         types::Batch,
     };
-    use fairhold_state::command::Outcome;
+    use fairhold_state::{access::PrincipalKey, command::Outcome};
     use fairhold_types::{
         ClusterId, GrantId, Incarnation, JoinTokenNumber, MemberRole, Revision, SupportedVersions, Timing, time::WallMillis,
     };
@@ -254,8 +256,12 @@ mod tests {
             PeerRequest::Join(join_request()),
         ]
         .into_iter()
-        .chain(member_requests().map(|request| PeerRequest::ChangeMember { request, within_ms: 10 }))
+        .chain(member_requests().map(|request| PeerRequest::ChangeMember { request, within_ms: 10, guard: guard() }))
         .collect()
+    }
+
+    fn guard() -> Option<AccessGuard> {
+        Some(AccessGuard { access: Revision(7), principal: PrincipalKey(8) })
     }
 
     fn member_requests() -> [MemberRequest; 4] {

@@ -20,7 +20,7 @@ pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
     if is_for_leader(command) {
         return Some(Rejection::Unsupported { what: "a verdict of the leader from a node that does not lead".to_owned() });
     }
-    if let Command::RecordCapacity { node, .. } = command
+    if let Command::RecordCapacity { node, .. } = command.unguarded()
         && *node != from
     {
         return Some(Rejection::Unsupported { what: format!("a report by node {from} of the capacity of node {node}") });

@@ -264,9 +264,11 @@ impl<RT: AsyncRuntime> PeerService<RT> {
                 PeerReply::UpgradeFinalized(upgrade::serve(&core, &queues, to, deadline).await)
             }
             .boxed(),
-            PeerRequest::ChangeMember { request, within_ms } => async move {
+            PeerRequest::ChangeMember { request, within_ms, guard } => async move {
                 let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
-                PeerReply::MemberChanged(membership_calls::serve_change(&core, &queues, request, deadline).await)
+                PeerReply::MemberChanged(
+                    membership_calls::serve_change(&core, &queues, request.decided_by(guard), deadline).await,
+                )
             }
             .boxed(),
             PeerRequest::MembersView => {

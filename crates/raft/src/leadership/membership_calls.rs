@@ -16,7 +16,7 @@ pub(crate) use ready::check_version;
 
 use crate::{
     base::{
-        membership::{MemberRequest, MembersView, MembershipError},
+        membership::{MemberChange, MemberRequest, MembersView, MembershipError},
         peer::{JoinRefusal, JoinRequest, Joined},
         wire::{PeerReply, PeerRequest},
     },
@@ -66,19 +66,20 @@ pub(crate) async fn join<RT: AsyncRuntime>(
 pub(crate) async fn change<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
-    request: MemberRequest,
+    change: MemberChange,
     deadline: RT::Instant,
 ) -> Result<(), MembershipError> {
     loop {
         let result = match core.route() {
-            LeaderRoute::Local => serve_change(core, queues, request.clone(), deadline).await,
+            LeaderRoute::Local => serve_change(core, queues, change.clone(), deadline).await,
             LeaderRoute::Remote(leader) if !tells(core, leader.id) => {
                 Err(MembershipError::NeedsUpgrade { version: core.shared.read().cluster_version() })
             }
             LeaderRoute::Remote(leader) => {
                 let within = deadline.saturating_duration_since(RT::Instant::now());
                 let within_ms = duration::millis(within.saturating_sub(ANSWER_MARGIN.min(within / 4)));
-                let request = PeerRequest::ChangeMember { request: request.clone(), within_ms };
+                let MemberChange { request, guard } = change.clone();
+                let request = PeerRequest::ChangeMember { request, within_ms, guard };
                 match RT::timeout_at(deadline, core.call(&leader, &request)).await {
                     Ok(Ok(PeerReply::MemberChanged(result))) => result,
                     // Every change says what the member becomes, so trying again is safe.
@@ -90,7 +91,7 @@ pub(crate) async fn change<RT: AsyncRuntime>(
         match result {
             Err(MembershipError::NoLeader) if core.pause(deadline).await => {}
             // The others have removed this node, and tell it so instead of answering.
-            Err(MembershipError::NoLeader) if removes(&request, core.id) && core.notice.is_removed() => return Ok(()),
+            Err(MembershipError::NoLeader) if removes(&change.request, core.id) && core.notice.is_removed() => return Ok(()),
             result => return result,
         }
     }

@@ -319,7 +319,9 @@ fn is_verdict(command: &Command) -> bool {
         | Command::ForgetHistory { .. }
         | Command::ForgetLocks { .. }
         | Command::Sweep { .. }
+        | Command::ExpireTokens { .. }
         | Command::ContinuePendingWork { .. } => true,
+        Command::Guarded(guarded) => is_verdict(guarded.command()),
         Command::FormCluster { .. }
         | Command::RaiseClusterVersion { .. }
         | Command::FormClusterAt { .. }
@@ -349,7 +351,8 @@ fn is_verdict(command: &Command) -> bool {
         | Command::RequestRemoval(_)
         | Command::RecordRemoval { .. }
         | Command::SetMember(_)
-        | Command::SetTiming { .. } => false,
+        | Command::SetTiming { .. }
+        | Command::ChangeAccess(_) => false,
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) fn is_urgent(command: &Command) -> bool {
         | Command::RecordRemoval { .. }
         | Command::SetMember(_)
         | Command::SetTiming { .. }
+        | Command::ChangeAccess(_)
         | Command::RaiseClusterVersion { .. }
         | Command::FormClusterAt { .. }
         | Command::FormCluster { .. } => true,
@@ -46,7 +47,9 @@ pub(crate) fn is_urgent(command: &Command) -> bool {
         | Command::ForgetHistory { .. }
         | Command::ForgetLocks { .. }
         | Command::RecordKey { .. }
+        | Command::ExpireTokens { .. }
         | Command::Sweep { .. } => false,
+        Command::Guarded(guarded) => is_urgent(guarded.command()),
     }
 }
 
@@ -54,6 +57,7 @@ pub(crate) fn is_urgent(command: &Command) -> bool {
 /// nearly full. A small command that ends or removes something frees space, once a snapshot without it replaces the
 /// log.
 pub(crate) fn needs_room(command: &Command, bytes: usize) -> bool {
+    let command = command.unguarded();
     command.creates() || matches!(command, Command::Upgrade { .. } | Command::Proclaim(_)) || bytes > FREEING_BYTES_MAX
 }
 

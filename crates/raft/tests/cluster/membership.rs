@@ -84,7 +84,7 @@ impl Cluster {
     }
 
     async fn remove(&self, at: NodeId, node: NodeId) -> Result<(), MembershipError> {
-        self.node(at).change_member(MemberRequest::Remove { node, by: "tests".to_owned() }, soon()).await
+        self.node(at).change_member(MemberRequest::Remove { node, by: "tests".to_owned() }.decided_by(None), soon()).await
     }
 
     async fn set(
@@ -104,7 +104,7 @@ impl Cluster {
             zone: None,
             by: "tests".to_owned(),
         };
-        self.node(at).change_member(request, soon()).await
+        self.node(at).change_member(request.decided_by(None), soon()).await
     }
 }
 
@@ -151,23 +151,27 @@ async fn a_learner_gets_a_vote_and_loses_it_on_request() {
 
     let by = "tests".to_owned();
     let promote = MemberRequest::Promote { node: 4, key: key(1), by: by.clone() };
-    assert_eq!(cluster.node(4).change_member(promote.clone(), soon()).await, Ok(()));
+    assert_eq!(cluster.node(4).change_member(promote.clone().decided_by(None), soon()).await, Ok(()));
     cluster.members_until(1, |view| voters(view) == [1, 2, 3, 4]).await;
 
     // The leader itself loses its vote: another one leads.
     let leader = cluster.leader_among(1..=4).await;
     let demote = MemberRequest::Demote { node: leader, key: key(2), by: by.clone() };
-    assert_eq!(cluster.node(1).change_member(demote, soon()).await, Ok(()));
+    assert_eq!(cluster.node(1).change_member(demote.decided_by(None), soon()).await, Ok(()));
     let view = cluster.members_until(1, |view| !voters(view).contains(&leader)).await;
     assert_eq!((voters(&view).len(), learners(&view)), (3, vec![leader]));
 
     let demote = MemberRequest::Demote { node: 4, key: key(3), by: by.clone() };
-    assert_eq!(cluster.node(1).change_member(demote, soon()).await, Ok(()));
-    assert_eq!(cluster.node(1).change_member(promote, soon()).await, Ok(()), "a late copy of an earlier request");
+    assert_eq!(cluster.node(1).change_member(demote.decided_by(None), soon()).await, Ok(()));
+    assert_eq!(
+        cluster.node(1).change_member(promote.decided_by(None), soon()).await,
+        Ok(()),
+        "a late copy of an earlier request"
+    );
     let view = cluster.members_until(1, |view| view.from_leader).await;
     assert!(learners(&view).contains(&4), "the late copy changes nothing: {view:?}");
     let missing = MemberRequest::Promote { node: 9, key: None, by };
-    let error = cluster.node(1).change_member(missing, soon()).await;
+    let error = cluster.node(1).change_member(missing.decided_by(None), soon()).await;
     assert_eq!(error, Err(MembershipError::NotMember { node: 9, members: vec![1, 2, 3, 4] }));
 }
 

@@ -61,7 +61,7 @@ impl Change<'_> {
     }
 
     /// Whether the request with this key was done. If it was not, the table has room for its key.
-    fn was_set_before(&self, key: Option<WriteKey>) -> Result<bool, Rejection> {
+    pub(crate) fn was_set_before(&self, key: Option<WriteKey>) -> Result<bool, Rejection> {
         let Some(key) = key else { return Ok(false) };
         if self.state.was_written(key)? {
             return Ok(true);
@@ -70,7 +70,7 @@ impl Change<'_> {
     }
 
     /// Remembers the key even if nothing changed: a late repetition could change something.
-    fn end_setting(&mut self, changed: bool, key: Option<WriteKey>) -> Effect {
+    pub(crate) fn end_setting(&mut self, changed: bool, key: Option<WriteKey>) -> Effect {
         key.into_iter().for_each(|key| self.remember_write(key));
         if changed || key.is_some() { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) }
     }

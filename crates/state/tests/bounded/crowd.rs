@@ -21,7 +21,7 @@ use fairhold_types::{
 pub(crate) const AT: WallMillis = WallMillis(1_000);
 
 /// All commands.
-pub(crate) const EVERY: [&str; 37] = [
+pub(crate) const EVERY: [&str; 48] = [
     "FormCluster",
     "OpenSession",
     "CloseSession",
@@ -59,6 +59,17 @@ pub(crate) const EVERY: [&str; 37] = [
     "RecordRemoval",
     "SetMember",
     "SetTiming",
+    "Guarded",
+    "PutRole",
+    "DeleteRole",
+    "Bind",
+    "Unbind",
+    "SetUser",
+    "CreateToken",
+    "RevokeToken",
+    "Enable",
+    "Disable",
+    "ExpireTokens",
 ];
 
 pub(crate) const REFUSED: &str = "a deadlock behind 3,900, refused";
@@ -152,7 +163,7 @@ impl Crowd {
         crowd
     }
 
-    fn apply(&mut self, command: Command) -> Outcome {
+    pub(crate) fn apply(&mut self, command: Command) -> Outcome {
         self.meter.apply(&mut self.state, command).answer.result.unwrap_or_else(|rejection| panic!("refused: {rejection}"))
     }
 

@@ -21,21 +21,22 @@
 //! pieces STEPS                               starts over with pieces of work of this many steps
 //! continue                                   does the next piece        finish      does all remaining pieces
 //! create-token [by=] and others               all of `members.rs`       show members
+//! role NAME RULE and others                   all of `access.rs`        show access
 //! fence LOCK TOKEN [a]     show lock|queue|session|grant|node NAME     show memory|cooling|idle     snapshot
 //! flood LOCK s1 id=a from=1 to=9             acquires with a1 … a9; prints the last
 //! cycle LOCK s1 id=a from=1 to=9             acquires and releases each; prints the last
 //! ```
 
 use crate::{
-    members,
+    access, members,
     names::{Names, grant_id, session_id},
     printer, show, writes,
 };
 use fairhold_state::{
     State,
     command::{
-        Acquire, Applied, Break, Claimant, Command, HeldGrant, IfBusy, Meta, OpenSession, Outcome, Owner, Proclaim, Queued,
-        Revoke, SetLock, Want, WriteKey,
+        AccessGuard, Acquire, Applied, Break, Claimant, Command, HeldGrant, IfBusy, Meta, OpenSession, Outcome, Owner, Proclaim,
+        Queued, Revoke, SetLock, Want, WriteKey,
     },
     listing::{LockFilter, LockQuery, LockSort},
 };
@@ -52,13 +53,17 @@ pub(crate) struct Machine {
     names: Names,
     /// How many commands were given: the wall clock of scripts, and the source of ids if a command names none.
     steps: u64,
+    /// The prefix of the command.
+    guard: Option<AccessGuard>,
 }
 
 impl goldenscript::Runner for Machine {
     type Command = goldenscript::Command;
 
-    fn run(&mut self, command: &goldenscript::Command, _context: &Context) -> Fallible<String> {
+    fn run(&mut self, command: &goldenscript::Command, context: &Context) -> Fallible<String> {
         self.steps += 1;
+        let prefix = context.prefix.as_deref();
+        self.guard = prefix.map(|prefix| access::guard(&self.state, prefix)).transpose()?;
         let mut args = command.consume_args();
         let printed = self.dispatch(&command.name, &mut args)?;
         args.reject_next()?;
@@ -69,7 +74,7 @@ impl goldenscript::Runner for Machine {
 
 impl Machine {
     pub(crate) fn new() -> Machine {
-        Machine { state: State::new(), names: Names::default(), steps: 0 }
+        Machine { state: State::new(), names: Names::default(), steps: 0, guard: None }
     }
 
     fn at(&self) -> WallMillis {
@@ -135,6 +140,7 @@ impl Machine {
             }
             "sweep" => writes::sweep(args, at)?,
             name if members::NAMES.contains(&name) => members::read(name, args, at)?,
+            name if access::NAMES.contains(&name) => access::read(name, args, at)?,
             name if name == "transact" || writes::OPERATIONS.contains(&name) => writes::read(name, args, at)?,
             "fence" => return self.fence(args),
             "show" => return self.show(args),
@@ -172,8 +178,16 @@ impl Machine {
 
     fn apply(&mut self, command: Command) -> String {
         let before = self.state.revision();
-        let applied = self.state.apply(&command);
+        let applied = self.state.apply(&self.guarded(command));
         printer::applied(&self.names, before, &applied)
+    }
+
+    /// The command with the guard that its prefix means.
+    fn guarded(&self, command: Command) -> Command {
+        match self.guard {
+            Some(guard) => command.guarded(guard),
+            None => command,
+        }
     }
 
     /// Does all remaining pieces, and prints each.
@@ -208,7 +222,7 @@ impl Machine {
             at: self.at(),
         };
         let (before, asked) = (self.state.revision(), open.id);
-        let applied = self.state.apply(&Command::OpenSession(open));
+        let applied = self.state.apply(&self.guarded(Command::OpenSession(open)));
         if let Ok(Outcome::SessionOpened { id, number, .. }) = &applied.answer.result
             && *id == asked
         {
@@ -222,7 +236,7 @@ impl Machine {
         let id = args.take_key("id").unwrap_or(&fresh);
         let acquire = self.read_acquire(id, args)?;
         let before = self.state.revision();
-        let applied = self.state.apply(&Command::Acquire(acquire));
+        let applied = self.state.apply(&self.guarded(Command::Acquire(acquire)));
         self.note_grant(id, &applied);
         Ok(printer::applied(&self.names, before, &applied))
     }
@@ -333,6 +347,7 @@ impl Machine {
             "election" => show::election(state, &LockName::parse(word(args)?)?),
             "locks" => show::locks(state, &locks_query(args)?),
             "members" => members::show(state),
+            "access" => access::show(state),
             other => return Err(format!("nothing to show of that kind: {other}").into()),
         })
     }

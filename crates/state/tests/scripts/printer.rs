@@ -70,6 +70,9 @@ fn outcome(names: &Names, revision: Revision, outcome: &Outcome) -> String {
         Outcome::JoinTokenCreated { number, repeated } => {
             format!("join token {number}{}", if *repeated { ", created before" } else { "" })
         }
+        Outcome::AccessTokenCreated { number, repeated } => {
+            format!("token {number}{}", if *repeated { ", created before" } else { "" })
+        }
         Outcome::Admitted { node, role, replaces } => format!("node {node}, a {role}{}", members::in_place_of(*replaces)),
         Outcome::WrittenBefore { succeeded, at } => {
             format!("{} at @{at}, without its results", if *succeeded { "written" } else { "written otherwise" })
@@ -153,6 +156,9 @@ pub(crate) fn rejection(rejection: &Rejection) -> String {
         | Rejection::JoinToken(_)
         | Rejection::JoinTokensFull { .. }
         | Rejection::JoinsFull { .. }
+        | Rejection::NeedsUpgrade { .. }
+        | Rejection::AccessChanged
+        | Rejection::Access(_)
         | Rejection::NotHeld
         | Rejection::NotLeader
         | Rejection::OtherUse { .. } => String::new(),

@@ -279,6 +279,10 @@ impl ListItem for SessionId {
     const KIND: &'static str = "strings";
 }
 
+impl<const MAX: usize> ListItem for BoundedText<MAX> {
+    const KIND: &'static str = "strings";
+}
+
 impl ListItem for dto::Want {
     const KIND: &'static str = "objects";
 }

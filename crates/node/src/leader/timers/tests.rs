@@ -1,8 +1,12 @@
 //! Timers that follow a separate state: what is due, how much one command covers, and what follows its answer.
 
 use super::*;
-use fairhold_state::command::{Acquire, Applied, Claimant, Command, IfBusy, Meta, OpenSession, Owner, Rejection, Want};
-use fairhold_types::{FencingToken, GrantId, Mode, SessionId, time::WallMillis};
+use fairhold_access::{Principal, UserName, token::TokenHash};
+use fairhold_state::command::{
+    AccessChange, AccessRequester, Acquire, Applied, ChangeAccess, Claimant, Command, IfBusy, Meta, OpenSession, Owner,
+    Rejection, Want,
+};
+use fairhold_types::{ClusterId, FencingToken, GrantId, Mode, SessionId, cluster_version::ACCESS_SINCE, time::WallMillis};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_tokio::TokioRuntime;
 
@@ -75,6 +79,7 @@ impl Fixture {
                 Scheduled::EndCooling(grants) => grants.len(),
                 Scheduled::EndHolds(holds) => holds.len(),
                 Scheduled::ForgetLocks(locks) => locks.len(),
+                Scheduled::ExpireTokens(tokens) => tokens.len(),
                 Scheduled::Forget(_) | Scheduled::Sweep(_) | Scheduled::ForgetHistory(_) | Scheduled::Continue => 1,
             });
             let answer = self.apply(command.command(), at.as_secs());
@@ -180,4 +185,27 @@ fn a_hold_that_has_ended_is_not_due() {
     fixture.hold(1);
     fixture.apply(Command::Release { grant: GrantId::from_ulid(1), session: None, at: AT }, 1);
     assert_eq!(fixture.due(HOLD), []);
+}
+
+#[test]
+fn a_token_is_removed_a_day_after_it_expired() {
+    let mut fixture = Fixture::new();
+    fixture.apply(Command::FormClusterAt { cluster: ClusterId(1), version: ACCESS_SINCE }, 0);
+    for (number, expires_at) in [(1, Some(AT)), (2, None)] {
+        let change =
+            AccessChange::CreateToken { hash: TokenHash([number; 32]), user: UserName::parse("ci").unwrap(), expires_at };
+        let requester = AccessRequester { principal: Principal::file_admin(), client: String::new() };
+        let created = fixture.apply(Command::ChangeAccess(ChangeAccess { key: None, change, requester, at: AT }), 0);
+        assert!(created.result.is_ok(), "{created:?}");
+    }
+    let day = duration::millis(limits::EXPIRED_TOKEN_KEPT_FOR);
+    let after = |state: &State, ms: u64| expired_tokens(state, WallMillis(AT.0 + ms));
+    assert_eq!(after(&fixture.state, day), []);
+    assert_eq!(after(&fixture.state, day + 1), [AccessTokenNumber(1)]);
+    // The node's own clock is decades after it.
+    let command = fixture.only_due(Duration::ZERO);
+    assert_eq!(command, Scheduled::ExpireTokens(vec![AccessTokenNumber(1)]));
+    assert_eq!(fixture.run(Duration::ZERO, command), [1]);
+    assert_eq!(fixture.due(Duration::ZERO), []);
+    assert_eq!(fixture.state.access().token_count(), 1, "the other one never expires");
 }

@@ -63,6 +63,13 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             })
             .await?;
             tracing::info!(node, ?url, ?peer, "node {node} has another address");
+            // "Nothing happened" would be wrong now.
+            let what = || format!("the change of node {node}");
+            let unfinished = |error| match error {
+                MembershipError::AccessChanged { .. } => MembershipError::Unfinished { what: what() },
+                error => error,
+            };
+            return self.propose(command).await.map_err(unfinished);
         }
         self.propose(command).await
     }

@@ -6,7 +6,7 @@
 
 use crate::{
     base::{
-        membership::{MemberRequest, MembershipError},
+        membership::{MemberChange, MemberRequest, MembershipError},
         wall_clock::wall_now,
     },
     core::{Core, leadership_in},
@@ -35,12 +35,14 @@ use std::collections::BTreeSet;
 pub(crate) async fn serve<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
-    request: MemberRequest,
+    change: MemberChange,
     deadline: RT::Instant,
 ) -> Result<(), MembershipError> {
     let leadership = leading(core, queues, deadline).await.ok_or(MembershipError::NoLeader)?;
     check_version(&core.shared.read())?;
-    let here = Request { core, queues, leadership, deadline };
+    let MemberChange { request, guard } = change;
+    let here = Request { core, queues, leadership, guard, deadline };
+    here.check_guard()?;
     match request {
         MemberRequest::Remove { node, by } => here.remove(node, by).await,
         MemberRequest::Promote { node, key, by } => {

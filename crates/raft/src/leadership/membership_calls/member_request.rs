@@ -10,7 +10,7 @@ use crate::{
     },
     queues::Queues,
 };
-use fairhold_state::command::{Command, Rejection, WriteKey};
+use fairhold_state::command::{AccessGuard, Command, Rejection, WriteKey};
 use fairhold_types::{NodeId, time::WallMillis};
 use openraft::AsyncRuntime;
 use std::time::Duration;
@@ -23,10 +23,19 @@ pub(super) struct Request<'c, RT: AsyncRuntime> {
     pub(super) core: &'c Core<RT>,
     pub(super) queues: &'c Queues,
     pub(super) leadership: Leadership,
+    /// By which access data it was decided, if rights are enforced.
+    pub(super) guard: Option<AccessGuard>,
     pub(super) deadline: RT::Instant,
 }
 
 impl<RT: AsyncRuntime> Request<'_, RT> {
+    /// Refuses the request if the rights of its principal were narrowed after it was decided. Raft's own changes of members
+    /// are no commands of the state, so `apply` compares no guard: this does, directly before each change.
+    pub(super) fn check_guard(&self) -> Result<(), MembershipError> {
+        let state = self.core.shared.read();
+        state.require_guard(self.guard).map_err(|_| MembershipError::AccessChanged { revision: state.revision() })
+    }
+
     pub(super) fn sight(&self) -> Sight {
         self.sight_with(Answered::Lately)
     }
@@ -61,6 +70,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             }
             if sight.view.phase == Phase::Uniform {
                 let Some(changes) = decide(&sight)? else { return Ok(()) };
+                self.check_guard().map_err(|refused| if begun { MembershipError::Unfinished { what: what() } } else { refused })?;
                 begun = true;
                 let changed = steps::change(self.core, self.leadership, sight.set_by, changes, true);
                 match RT::timeout_at(self.deadline, changed).await {
@@ -104,10 +114,15 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     }
 
     pub(super) async fn propose(&self, command: Command) -> Result<(), MembershipError> {
+        let command = match self.guard {
+            Some(guard) if command.needs_guard() => command.guarded(guard),
+            Some(_) | None => command,
+        };
         let submitted = self.queues.proposals.submit(command, true).map_err(|_| MembershipError::NoLeader)?;
         match submitted.outcome::<RT>(self.deadline).await {
             Ok(answer) => match answer.result {
                 Ok(_) => Ok(()),
+                Err(Rejection::AccessChanged) => Err(MembershipError::AccessChanged { revision: answer.revision }),
                 Err(Rejection::MemoryFull { .. } | Rejection::StateFull { .. }) => Err(MembershipError::TooManyKeys),
                 Err(Rejection::IdempotencyMismatch { .. }) => Err(MembershipError::OtherRequest),
                 Err(rejection) => Err(MembershipError::BadRequest(rejection.to_string())),

@@ -1,0 +1,66 @@
+//! Authentication and authorization of a request, before its call runs.
+//!
+//! - Who is it? `identity` reads the credential.
+//! - What does it need? `table` has a rule for each route. A change is decided with the command that it becomes, and a watch
+//!   with what it selects: there the rule only asks for a valid credential, and the node does the rest.
+//!
+//! While rights are not enforced, nothing is refused here, and administrators' calls ask for the administrators' token.
+
+mod identity;
+mod table;
+
+use crate::{
+    door::table::{CALLS, RouteRule},
+    edge::admin::Admin,
+    edge::error::of_read,
+    edge::problem::Problem,
+};
+use axum::extract::Request;
+use fairhold_access::Verb;
+use fairhold_node::Node;
+use fairhold_types::Code;
+use http::{HeaderMap, Method};
+use openraft_rt::AsyncRuntime;
+
+/// A handle of the node for the caller of an admitted request.
+pub(crate) struct Admitted<RT: AsyncRuntime> {
+    pub(crate) node: Node<RT>,
+    /// Whether its rights were decided. Otherwise the rule of administrators' calls holds.
+    pub(crate) is_decided: bool,
+}
+
+/// Admits a request for this route, or refuses it.
+pub(crate) fn admit<RT: AsyncRuntime>(
+    node: &Node<RT>,
+    admin: &Admin,
+    route: Option<&str>,
+    request: &Request,
+) -> Result<Admitted<RT>, Problem> {
+    let access = node.access();
+    if !access.is_on() {
+        let caller = identity::unenforced(admin, request, &access, node.wall_now());
+        return Ok(Admitted { node: node.for_caller(caller), is_decided: false });
+    }
+    let rule = route.map(|route| rule_of(route, request.method()));
+    if rule.is_some_and(|rule| rule.is_open(request)) {
+        return Ok(Admitted { node: node.clone(), is_decided: true });
+    }
+    let caller = identity::identify(admin, request, &access, node.wall_now())?;
+    let needs = rule.map_or_else(|| Ok(Vec::new()), |rule| rule.needs(request))?;
+    let node = node.for_caller(caller.needing(needs));
+    node.check_caller().map_err(of_read)?;
+    Ok(Admitted { node, is_decided: true })
+}
+
+/// Whether newer access data may lift this refusal: the caller shows a token that may be one of the cluster, and this node
+/// may not have heard of it, or of a right, yet.
+pub(crate) fn may_be_outdated(refused: &Problem, headers: &HeaderMap) -> bool {
+    matches!(refused.code(), Code::Denied | Code::Unauthenticated) && identity::shows_token(headers)
+}
+
+/// The rule of a call. HEAD has that of GET. A call without a rule, which no route has, is for administrators.
+fn rule_of(route: &str, method: &Method) -> RouteRule {
+    let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
+    let found = CALLS.iter().find(|(path, of, _)| *path == route && *of == method);
+    found.map_or(RouteRule::Cluster(Verb::Admin), |(_, _, rule)| *rule)
+}

@@ -1,0 +1,168 @@
+//! Who the caller of a request is.
+
+use crate::{edge::admin::Admin, edge::error::of_read, edge::headers, edge::params, edge::problem::Problem};
+use axum::extract::Request;
+use fairhold_access::{
+    Principal,
+    token::{BearerToken, TOKEN_PREFIX},
+};
+use fairhold_node::access::{AccessRefusal, Caller, Credential, CredentialFault};
+use fairhold_state::access::AccessData;
+use fairhold_types::time::WallMillis;
+use http::{HeaderMap, Uri, header};
+
+const SCHEME: &str = "Bearer";
+/// Parameters that other servers take tokens from.
+const TOKEN_PARAMETERS: [&str; 2] = ["access_token", "auth_token"];
+
+/// The caller of a request while rights are enforced.
+pub(super) fn identify(admin: &Admin, request: &Request, access: &AccessData, now: WallMillis) -> Result<Caller, Problem> {
+    refuse_token_in(request.uri())?;
+    let Some(shown) = bearer(request.headers())? else {
+        return Ok(Caller::new(Principal::anonymous(), Credential::Nothing));
+    };
+    by_token(admin, shown, access, now).map_err(refused)
+}
+
+/// The caller of a request while rights are not enforced: nothing is refused. Its principal is that of its token, if the
+/// token is valid.
+pub(super) fn unenforced(admin: &Admin, request: &Request, access: &AccessData, now: WallMillis) -> Caller {
+    let shown = bearer(request.headers()).ok().flatten();
+    let known = shown.and_then(|shown| by_token(admin, shown, access, now).ok());
+    let principal = known.map_or_else(Principal::anonymous, |caller| caller.principal().clone());
+    Caller::new(principal, Credential::Unread)
+}
+
+/// The token that the request shows, if it has the header `Authorization`.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(credentials) = headers::text(headers, header::AUTHORIZATION)? else { return Ok(None) };
+    let (scheme, shown) = credentials.split_once(' ').ok_or_else(|| refused(CredentialFault::Unknown))?;
+    if scheme.eq_ignore_ascii_case(SCHEME) { Ok(Some(shown.trim())) } else { Err(refused(CredentialFault::Unknown)) }
+}
+
+/// Whether the request shows a well-formed token of a user.
+pub(super) fn shows_token(headers: &HeaderMap) -> bool {
+    bearer(headers).is_ok_and(|shown| shown.is_some_and(|shown| BearerToken::parse(shown).is_ok()))
+}
+
+fn by_token(admin: &Admin, shown: &str, access: &AccessData, now: WallMillis) -> Result<Caller, CredentialFault> {
+    if !shown.starts_with(TOKEN_PREFIX) {
+        return admin.caller(shown).ok_or(CredentialFault::Unknown);
+    }
+    // The checksum is verified first, so a mistyped token needs no look-up.
+    let token = BearerToken::parse(shown).map_err(|_| CredentialFault::Unknown)?;
+    let (number, record) = access.token_with(&token.hash()).ok_or(CredentialFault::Unknown)?;
+    if record.is_expired(now) {
+        return Err(CredentialFault::Expired);
+    }
+    Ok(Caller::new(Principal::user(&record.user), Credential::Token(number)))
+}
+
+fn refused(fault: CredentialFault) -> Problem {
+    of_read(AccessRefusal::from(fault).into())
+}
+
+/// Refuses a token in the query: logs and histories keep URLs.
+fn refuse_token_in(uri: &Uri) -> Result<(), Problem> {
+    for pair in uri.query().unwrap_or_default().split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let is_token = params::decode(value).is_ok_and(|value| value.starts_with(TOKEN_PREFIX));
+        if is_token || params::decode(name).is_ok_and(|name| TOKEN_PARAMETERS.contains(&&*name)) {
+            return Err(Problem::bad_request(
+                "do not send a token in the URL, where logs and histories keep it: send the header \"Authorization: Bearer \
+                 TOKEN\", and revoke this token",
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use fairhold_state::{
+        State,
+        command::{AccessChange, AccessRequester, ChangeAccess, Command},
+    };
+    use fairhold_types::{ClusterId, cluster_version::ACCESS_SINCE};
+
+    const NOW: WallMillis = WallMillis(1_000);
+
+    fn token(number: u8) -> BearerToken {
+        BearerToken::from_random([number; 32])
+    }
+
+    /// A state with token 1, which does not expire, and token 2, which expires at `NOW`.
+    fn state() -> State {
+        let mut state = State::new();
+        state.apply(&Command::FormClusterAt { cluster: ClusterId(1), version: ACCESS_SINCE });
+        for (number, expires_at) in [(1, None), (2, Some(NOW))] {
+            let change = AccessChange::CreateToken { hash: token(number).hash(), user: "ci".parse().unwrap(), expires_at };
+            let requester = AccessRequester { principal: Principal::file_admin(), client: String::new() };
+            let command = Command::ChangeAccess(ChangeAccess { key: None, change, requester, at: WallMillis(0) });
+            state.apply(&command).answer.result.unwrap();
+        }
+        state
+    }
+
+    fn caller(headers: &[String], uri: &str) -> Result<(String, Credential), (u16, Option<String>)> {
+        let admin = Admin::guarded(vec!["s3cret".to_owned(), "next".to_owned()]);
+        let request = headers.iter().fold(Request::get(uri), |request, value| request.header("authorization", value));
+        let request = request.body(Body::empty()).unwrap();
+        match identify(&admin, &request, state().access(), NOW) {
+            Ok(caller) => Ok((caller.principal().to_string(), caller.credential())),
+            Err(problem) => {
+                let problem = fairhold_types::problem::Problem::from(problem);
+                Err((problem.status, problem.facts.credential.map(|fault| fault.to_string())))
+            }
+        }
+    }
+
+    #[test]
+    fn a_caller_is_known_by_its_token() {
+        let of = |header: &str| caller(&[header.to_owned()], "/v1/locks");
+        let user = Ok(("user:ci".to_owned(), Credential::Token(fairhold_access::token::AccessTokenNumber(1))));
+        let file = Ok(("file:admin".to_owned(), Credential::File));
+        let unknown = Err((401, Some("unknown".to_owned())));
+        assert_eq!(caller(&[], "/v1/locks"), Ok(("anonymous".to_owned(), Credential::Nothing)));
+        assert_eq!(of(&format!("Bearer {}", token(1).expose())), user);
+        assert_eq!(of(&format!("bearer   {} ", token(1).expose())), user);
+        assert_eq!(of("Bearer s3cret"), file);
+        assert_eq!(of("Bearer next"), file, "each line of the file is a token");
+        assert_eq!(of(&format!("Bearer {}", token(2).expose())), Err((401, Some("expired".to_owned()))));
+        let mut mistyped = token(1).expose();
+        mistyped.replace_range(10..11, "_");
+        for wrong in [
+            "Bearer",
+            "Bearer ",
+            "Bearer s3cre",
+            "Bearer s3cret2",
+            "Basic czNjcmV0",
+            "s3cret",
+            &format!("Bearer {}", token(3).expose()),
+            &format!("Bearer {mistyped}"),
+            &format!("Bearer {} {}", token(1).expose(), token(1).expose()),
+            &format!("Basic {}", token(1).expose()),
+        ] {
+            assert_eq!(of(wrong), unknown, "{wrong}");
+        }
+        let twice = [format!("Bearer {}", token(1).expose()), "Bearer s3cret".to_owned()];
+        assert_eq!(caller(&twice, "/v1/locks"), Err((400, None)));
+    }
+
+    #[test]
+    fn a_token_in_the_url_is_refused() {
+        let token = token(1).expose();
+        for query in [
+            format!("token={token}"),
+            format!("a=b&x={token}"),
+            format!("x=f%68{}", &token[2..]),
+            "access_token=x".to_owned(),
+            "auth%5Ftoken".to_owned(),
+        ] {
+            assert_eq!(caller(&[], &format!("/v1/locks?{query}")), Err((400, None)), "{query}");
+        }
+        assert!(caller(&[], "/v1/locks/a/fence?token=42").is_ok(), "a fencing token is no secret");
+    }
+}

@@ -1,0 +1,22 @@
+//! Access rights at a node: the caller of a request, and how its rights are decided.
+//!
+//! A handle of the node (`Node::for_caller`) carries the caller. Whatever it proposes, reads or watches is decided for that
+//! caller, so no call can forget to ask. A handle without a caller is the node's own.
+//!
+//! - A change is decided by the command that it becomes (`State::needs_of`), just before it is proposed. The command
+//!   carries the revision of the access data. If rights were narrowed in the meantime, the machine refuses it, and this node
+//!   decides again.
+//! - A read is decided after the node has made its state as fresh as the read requires.
+//! - A watch is decided again before each item, and a request that waits is decided again after each change of the access
+//!   data.
+
+mod cache;
+mod caller;
+mod judge;
+mod refusal;
+mod visible;
+
+pub(crate) use cache::RightsCache;
+pub use caller::{Caller, Credential, FileTokens};
+pub use refusal::{AccessRefusal, CredentialFault};
+pub(crate) use visible::Visible;

@@ -1,0 +1,252 @@
+//! The decisions.
+
+use super::{
+    caller::{Caller, Credential},
+    refusal::{AccessRefusal, CredentialFault},
+    visible::Visible,
+};
+use crate::{
+    api::{At, CallError, ReadOptions},
+    clock::wall_now,
+    feed::watch_filter::WatchFilter,
+    node::Node,
+};
+use fairhold_access::{Denied, Need, Principal, Rights, Verb};
+use fairhold_raft::{MemberRequest, MembershipError};
+use fairhold_state::{
+    State,
+    access::{AccessData, AccessGuard},
+    command::{Answer, Command, Rejection},
+    read::GrantStatus,
+};
+use openraft_rt::{AsyncRuntime, Instant};
+use std::{future::pending, sync::Arc, time::Duration};
+
+/// How often one request is decided before it gives up.
+const DECISIONS_MAX: u32 = 4;
+/// While rights are enforced, a node answers local reads for this long without a sign of the leader. So a node that is cut
+/// off serves by old rights for no longer.
+const PROOF_VALID: Duration = Duration::from_secs(5);
+/// How long such a sign may take.
+const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl<RT: AsyncRuntime> Node<RT> {
+    /// A handle of the same node for requests of this caller.
+    #[must_use]
+    pub fn for_caller(&self, caller: Caller) -> Node<RT> {
+        Node(Arc::clone(&self.0), Some(Arc::new(caller)))
+    }
+
+    /// The caller, unless the handle is the node's own.
+    #[must_use]
+    pub fn caller(&self) -> Option<&Caller> {
+        self.1.as_deref()
+    }
+
+    /// The access data as this node has applied it. It is never older than the state that a read sees.
+    #[must_use]
+    pub fn access(&self) -> Arc<AccessData> {
+        self.0.hub.access()
+    }
+
+    /// Refuses the caller if its credential is not valid, or its rights do not cover what the request needs.
+    pub fn check_caller(&self) -> Result<(), CallError> {
+        let needs = self.caller().map_or(&[][..], |caller| &caller.needs);
+        self.require(needs)
+    }
+
+    /// Refuses the caller if its credential is not valid, or its rights do not cover these needs.
+    pub(crate) fn require(&self, needs: &[Need<'_>]) -> Result<(), CallError> {
+        match self.enforcing() {
+            Some((caller, access)) => self.decide(caller, &access, needs).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses the caller if its rights do not cover this need.
+    pub fn require_right(&self, need: &Need<'_>) -> Result<(), CallError> {
+        self.require(std::slice::from_ref(need))
+    }
+
+    /// The rights of a principal by the access data of this node, whether rights are enforced or not.
+    #[must_use]
+    pub fn rights_of(&self, principal: &Principal) -> Arc<Rights> {
+        self.0.rights.rights(&self.access(), principal)
+    }
+
+    /// The access data, as fresh as required.
+    pub async fn read_access(&self, read: ReadOptions) -> Result<At<Arc<AccessData>>, CallError> {
+        self.read(read, State::shared_access).await
+    }
+
+    /// Refuses the caller if its credential is not valid.
+    pub(crate) fn require_credential(&self) -> Result<(), CallError> {
+        self.require(&[])
+    }
+
+    /// Refuses the caller if its credential is not valid, or it may not watch what these filters select.
+    pub(crate) fn require_watch(&self, filters: &[WatchFilter]) -> Result<(), CallError> {
+        let Some((caller, access)) = self.enforcing() else { return Ok(()) };
+        let needs: Vec<Need<'_>> = filters.iter().flat_map(WatchFilter::needs).chain(caller.needs.iter().cloned()).collect();
+        self.decide(caller, &access, &needs).map(drop)
+    }
+
+    /// What a list may show to the caller.
+    pub(crate) fn visible(&self) -> Result<Visible, CallError> {
+        match self.enforcing() {
+            Some((caller, access)) => self.decide(caller, &access, &[]).map(Visible::Covered),
+            None => Ok(Visible::Everything),
+        }
+    }
+
+    /// Whether rights are enforced for this handle.
+    pub(crate) fn is_enforced(&self) -> bool {
+        self.enforcing().is_some()
+    }
+
+    /// The caller and the access data, if rights are enforced for this handle.
+    fn enforcing(&self) -> Option<(&Caller, Arc<AccessData>)> {
+        let caller = self.caller()?;
+        let access = self.access();
+        access.is_on().then_some((caller, access))
+    }
+
+    /// The rights of a caller with a valid credential, if they cover these needs.
+    fn decide(&self, caller: &Caller, access: &AccessData, needs: &[Need<'_>]) -> Result<Arc<Rights>, CallError> {
+        caller.check_credential(access, wall_now())?;
+        let rights = self.0.rights.rights(access, &caller.principal);
+        for need in needs {
+            rights.decide(need).map_err(|denied| refusal(caller, denied))?;
+        }
+        // A caller that shows nothing and has no role gets nothing, not even what needs no right.
+        if caller.credential == Credential::Nothing && rights.roles().is_empty() {
+            return Err(AccessRefusal::from(CredentialFault::Missing).into());
+        }
+        Ok(rights)
+    }
+
+    /// Refuses the caller by everything that was acknowledged before. It is for changes that are no commands, so that
+    /// nothing compares a guard. This node may not have heard yet that rights are enforced.
+    pub(crate) async fn confirm_caller(&self, deadline: RT::Instant) -> Result<(), CallError> {
+        if self.caller().is_some() {
+            self.0.replica.read_barrier(deadline).await?;
+        }
+        self.check_caller()
+    }
+
+    /// Refuses the caller if this node has had no sign of the leader for some time: it may have missed that the caller lost
+    /// its rights. An administrator by a file needs no quorum.
+    pub async fn prove_access(&self) -> Result<(), CallError> {
+        if !self.is_enforced() || RT::Instant::now() < self.proof_expires_at() {
+            return Ok(());
+        }
+        self.catch_up_with_access().await
+    }
+
+    /// Waits until this node has the access data that was acknowledged before.
+    pub async fn catch_up_with_access(&self) -> Result<(), CallError> {
+        let asked_at = RT::Instant::now();
+        self.0.replica.read_barrier(asked_at + PROOF_TIMEOUT).await?;
+        *self.0.proven_at.lock() = Some(asked_at);
+        Ok(())
+    }
+
+    /// Waits until the caller's credential has expired: nothing else would wake a request that waits.
+    pub(crate) async fn credential_expired(&self) {
+        let end = self.enforcing().and_then(|(caller, access)| caller.expires_at(&access));
+        match end {
+            Some(end) => RT::sleep(Duration::from_millis(end.0.saturating_sub(wall_now().0).saturating_add(1))).await,
+            None => pending().await,
+        }
+    }
+
+    /// When the next sign of the leader is due for this caller.
+    pub(crate) fn proof_expires_at(&self) -> RT::Instant {
+        let is_exempt = self.caller().is_none_or(|caller| caller.credential == Credential::File);
+        let proven_at = if is_exempt { Some(RT::Instant::now()) } else { *self.0.proven_at.lock() };
+        proven_at.map_or_else(RT::Instant::now, |proven_at| proven_at + PROOF_VALID)
+    }
+
+    /// Proposes a command once the caller's rights cover it. If they were narrowed before it was applied, it is decided
+    /// again.
+    pub(crate) async fn propose_decided(&self, command: Command, deadline: RT::Instant) -> Result<Answer, CallError> {
+        if self.is_enforced() {
+            self.learn_needs_of(&command, deadline).await?;
+        }
+        let is_changed = |answer: &Answer| matches!(answer.result, Err(Rejection::AccessChanged));
+        for _ in 0..DECISIONS_MAX {
+            let Some((caller, access)) = self.enforcing().filter(|_| command.needs_guard()) else {
+                let answer = self.0.replica.propose(command, deadline).await?;
+                // Rights are enforced since.
+                let is_stale = self.caller().is_some() && is_changed(&answer);
+                return if is_stale { Err(AccessRefusal::Stale.into()) } else { Ok(answer) };
+            };
+            let guard = self.guard_of(caller, &access, &self.needs_of(&command))?;
+            let answer = self.0.replica.propose(command.clone().guarded(guard), deadline).await?;
+            if !is_changed(&answer) {
+                return self.without_hidden(answer);
+            }
+            self.0.replica.wait_for_revision(answer.revision, deadline).await?;
+        }
+        Err(AccessRefusal::Stale.into())
+    }
+
+    /// Leaves out of a deadlock what the caller may not see.
+    fn without_hidden(&self, mut answer: Answer) -> Result<Answer, CallError> {
+        if let Err(Rejection::WouldDeadlock { cycle }) = &mut answer.result {
+            let visible = self.visible()?;
+            cycle.retain(|blocked| visible.has_lock(&blocked.lock));
+        }
+        Ok(answer)
+    }
+
+    /// Waits until this node knows what the needs of a command depend on.
+    async fn learn_needs_of(&self, command: &Command, deadline: RT::Instant) -> Result<(), CallError> {
+        if command.needs_depend_on_state() {
+            self.0.replica.read_barrier(deadline).await?;
+        }
+        let Command::Upgrade { grant, .. } = command else { return Ok(()) };
+        // Nothing is proposed for a grant without known locks: an acquire that is under way could create it first, and the
+        // upgrade would need no right.
+        self.0.replica.read(|state| match state.grant(grant) {
+            GrantStatus::Live(_) => Ok(()),
+            GrantStatus::Ended(reason) => Err(Rejection::GrantEnded { reason, note: state.break_note(grant) }.into()),
+            GrantStatus::Unknown => Err(Rejection::NoGrant.into()),
+        })
+    }
+
+    /// Changes a member once the caller's rights cover it. If they were narrowed before the leader began, it is decided
+    /// again.
+    pub(crate) async fn change_member_decided(&self, request: MemberRequest, deadline: RT::Instant) -> Result<(), CallError> {
+        for _ in 0..DECISIONS_MAX {
+            let enforcing = self.enforcing();
+            let verb = if request.sets_url() { Verb::Admin } else { Verb::Operate };
+            let guard = enforcing.map(|(caller, access)| self.guard_of(caller, &access, &[Need::unnamed(verb)]));
+            match self.0.replica.change_member(request.clone().decided_by(guard.transpose()?), deadline).await {
+                Err(MembershipError::AccessChanged { revision }) if self.caller().is_some() => {
+                    self.0.replica.wait_for_revision(revision, deadline).await?;
+                }
+                changed => return Ok(changed?),
+            }
+        }
+        Err(AccessRefusal::Stale.into())
+    }
+
+    fn needs_of(&self, command: &Command) -> Vec<Need<'static>> {
+        let needs = |state: &State| state.needs_of(command).into_iter().map(Need::into_owned).collect();
+        self.0.replica.read(needs)
+    }
+
+    fn guard_of(&self, caller: &Caller, access: &AccessData, needs: &[Need<'_>]) -> Result<AccessGuard, CallError> {
+        self.decide(caller, access, needs)?;
+        Ok(AccessGuard { access: access.revision(), principal: caller.key })
+    }
+}
+
+/// A caller without a credential learns that one is missing: with one, its request may succeed.
+fn refusal(caller: &Caller, denied: Denied) -> AccessRefusal {
+    if caller.credential == Credential::Nothing {
+        return CredentialFault::Missing.into();
+    }
+    AccessRefusal::Denied(denied)
+}

@@ -1,0 +1,51 @@
+//! What a caller may see in a list.
+
+use fairhold_access::{Need, Pattern, Rights, Verb};
+use fairhold_types::{LockName, Path};
+use std::sync::Arc;
+
+/// What a list may show to its caller.
+#[derive(Debug, Clone)]
+pub(crate) enum Visible {
+    /// Everything: rights are not enforced, or the handle is the node's own.
+    Everything,
+    /// What these rights cover.
+    Covered(Arc<Rights>),
+}
+
+impl Visible {
+    /// Whether it shows the lock.
+    pub(crate) fn has_lock(&self, lock: &LockName) -> bool {
+        self.allows(|| Need::on_lock(Verb::Inspect, lock))
+    }
+
+    /// Whether it may show any lock.
+    pub(crate) fn has_some_locks(&self) -> bool {
+        match self {
+            Visible::Everything => true,
+            Visible::Covered(rights) => rights.has(Verb::Inspect),
+        }
+    }
+
+    /// Whether it shows the node.
+    pub(crate) fn has_node(&self, path: &Path) -> bool {
+        self.allows(|| Need::read(path))
+    }
+
+    /// Whether it shows all locks.
+    pub(crate) fn has_all_locks(&self) -> bool {
+        self.allows(|| Need::on_every(Verb::Inspect, Pattern::everything()))
+    }
+
+    /// Whether it shows all nodes, except those of locks.
+    pub(crate) fn has_all_nodes(&self) -> bool {
+        self.allows(|| Need::on_every(Verb::Read, Pattern::everything()))
+    }
+
+    fn allows<'n>(&self, need: impl FnOnce() -> Need<'n>) -> bool {
+        match self {
+            Visible::Everything => true,
+            Visible::Covered(rights) => rights.decide(&need()).is_ok(),
+        }
+    }
+}

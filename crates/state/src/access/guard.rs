@@ -1,0 +1,80 @@
+//! Guards: by which access data a command was decided, and whether that is still good.
+
+use crate::{
+    State,
+    access::{AccessGuard, Guarded},
+    command::{Command, Rejection},
+};
+use fairhold_types::{
+    cluster_version::ACCESS_SINCE,
+    planted::{self, Bug},
+};
+
+impl Command {
+    /// The command with a guard. If it has one, the new guard takes its place.
+    #[must_use]
+    pub fn guarded(self, guard: AccessGuard) -> Command {
+        if let Command::Guarded(guarded) = self {
+            guarded.command_of().guarded(guard)
+        } else {
+            Command::Guarded(Guarded::new(guard, self))
+        }
+    }
+
+    /// The command without its guard.
+    #[must_use]
+    pub fn unguarded(&self) -> &Command {
+        if let Command::Guarded(guarded) = self { guarded.command() } else { self }
+    }
+
+    /// The command with another one within its guard. A command without a guard stays as it is.
+    pub(crate) fn map_guarded(self, change: impl FnOnce(Command) -> Command) -> Command {
+        if let Command::Guarded(guarded) = self {
+            let guard = guarded.guard();
+            change(guarded.command_of()).guarded(guard)
+        } else {
+            self
+        }
+    }
+
+    /// Its guard.
+    #[must_use]
+    #[inline]
+    pub fn guard(&self) -> Option<AccessGuard> {
+        if let Command::Guarded(guarded) = self { Some(guarded.guard()) } else { None }
+    }
+}
+
+impl State {
+    /// Refuses a command that was decided by access data from before a narrowing, and one that needs a decision and has
+    /// none. While rights are not enforced, this is one comparison.
+    #[inline]
+    pub(crate) fn check_guard(&self, command: &Command) -> Result<(), Rejection> {
+        let guard = command.guard();
+        if guard.is_none() && !self.access.on {
+            return Ok(());
+        }
+        self.check_enforced(guard, command.unguarded())
+    }
+
+    fn check_enforced(&self, guard: Option<AccessGuard>, command: &Command) -> Result<(), Rejection> {
+        if guard.is_some() {
+            self.require_version(ACCESS_SINCE)?;
+        }
+        // What needs no right is never refused, whatever its guard is.
+        if command.needs_guard() { self.require_guard(guard) } else { Ok(()) }
+    }
+
+    /// Refuses a request that needs a right if it was decided by access data from before a narrowing, or not at all. It is
+    /// for requests that are no commands. While rights are not enforced, it refuses none.
+    pub fn require_guard(&self, guard: Option<AccessGuard>) -> Result<(), Rejection> {
+        if !self.access.on {
+            return Ok(());
+        }
+        let is_current = |guard: AccessGuard| {
+            let mark = self.access.narrowed_for(guard.principal);
+            guard.access > mark || (guard.access == mark && !planted::has(Bug::MarkRefusesItself))
+        };
+        if guard.is_some_and(is_current) { Ok(()) } else { Err(Rejection::AccessChanged) }
+    }
+}
