@@ -454,6 +454,7 @@ fn access_rejections() -> Vec<(String, Rejection)> {
         NoToken => AccessFault::NoToken,
         UserDisabled => AccessFault::UserDisabled,
         Full => AccessFault::Full { what: "tokens".to_owned(), max: 100_000 },
+        TokenGone => AccessFault::TokenGone,
     );
     faults.into_iter().map(|(name, fault)| (format!("access-{name}"), Rejection::Access(fault))).collect()
 }

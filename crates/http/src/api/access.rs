@@ -22,7 +22,7 @@ use fairhold_access::{
 use fairhold_node::{
     Node,
     access::Credential,
-    api::{ChangeAccessCall, Freshness, ReadOptions},
+    api::{ChangeAccessCall, ReadOptions},
 };
 use fairhold_state::command::AccessChange;
 use fairhold_types::{
@@ -85,11 +85,6 @@ async fn switch<RT: AsyncRuntime>(node: &Node<RT>, request: Request, change: Acc
 async fn make<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, change: AccessChange) -> Result<Revision, Problem> {
     let call = ChangeAccessCall { key: received.key()?, change, client: received.caller(), timeout: received.timeout };
     node.change_access(call).await.map_err(of_change)
-}
-
-/// This node has applied the caller's change.
-fn after_change(received: &Received) -> ReadOptions {
-    ReadOptions { freshness: Freshness::Local, timeout: received.timeout }
 }
 
 /// `GET /v1/access/whoami`

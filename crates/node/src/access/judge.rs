@@ -143,6 +143,12 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.catch_up_with_access().await
     }
 
+    /// Refuses the caller if its credential is not valid, by access data of the last seconds.
+    pub(crate) async fn prove_credential(&self) -> Result<(), CallError> {
+        self.prove_access().await?;
+        self.require_credential()
+    }
+
     /// Waits until this node has the access data that was acknowledged before.
     pub async fn catch_up_with_access(&self) -> Result<(), CallError> {
         let asked_at = RT::Instant::now();

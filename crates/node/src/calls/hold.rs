@@ -177,7 +177,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
                 stage = self.send_held(instead_of_timeout(withdrawn, refused)?);
             }
             // A right that is lost takes no lock away. Without a valid credential the stream renews it no more.
-            node.require_credential()?;
+            node.prove_credential().await?;
             if stage == HoldStage::Held {
                 revoked = self.send_revocation(committed, revoked);
             }
@@ -186,7 +186,6 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
                 () = node.0.stop.requested() => return Ok(self.send_last(HoldEvent::GoAway)),
                 () = self.events.closed() => return Ok(HoldEnd::Gone { held: stage == HoldStage::Held }),
                 () = waiter.woken() => {}
-                () = node.credential_expired() => {}
                 () = RT::sleep_until(until), if stage == HoldStage::Queued => {
                     let deadline = after_waiting(deadline, since);
                     stage = self.send_held(self.request.withdraw(committed, keep_alive.confirmed_at(), deadline).await?);
@@ -196,8 +195,6 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
                     if keep_alive.may_expire_at() <= RT::Instant::now() {
                         return Err(UNKNOWN.into());
                     }
-                    // This node may not have heard that the credential was revoked.
-                    node.prove_access().await?;
                     alive_at = RT::Instant::now() + alive_interval;
                     if self.events.capacity() == EVENTS_MAX {
                         drained_at = RT::Instant::now();

@@ -1,6 +1,6 @@
 //! The calls on roles and their bindings.
 
-use super::{after_change, make};
+use super::make;
 use crate::{edge::answer, edge::error::of_read, edge::headers, edge::problem::Problem, edge::request::Received};
 use axum::{
     extract::{Request, State},

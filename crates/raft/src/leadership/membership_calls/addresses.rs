@@ -64,12 +64,11 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             .await?;
             tracing::info!(node, ?url, ?peer, "node {node} has another address");
             // "Nothing happened" would be wrong now.
-            let what = || format!("the change of node {node}");
-            let unfinished = |error| match error {
-                MembershipError::AccessChanged { .. } => MembershipError::Unfinished { what: what() },
-                error => error,
-            };
-            return self.propose(command).await.map_err(unfinished);
+            let done = self.propose(command).await;
+            if matches!(done, Err(MembershipError::AccessChanged { .. })) {
+                return Err(MembershipError::Unfinished { what: format!("the change of node {node}") });
+            }
+            return done;
         }
         self.propose(command).await
     }
