@@ -228,7 +228,7 @@ impl Naive {
             return fault(AccessFault::NoToken);
         }
         let Some(place) = self.tokens.iter().position(|(known, ..)| *known == number.0) else {
-            return Ok((Outcome::Nothing, false));
+            return if end_sessions { fault(AccessFault::TokenGone) } else { Ok((Outcome::Nothing, false)) };
         };
         let (.., user, _) = self.tokens.remove(place);
         let concerns = if mistake == Some(Mistake::ATokenConcernsAll) { None } else { Some(user.as_str()) };

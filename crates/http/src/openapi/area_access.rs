@@ -222,7 +222,7 @@ fn list_tokens(api: &mut Describer) -> Operation<'_> {
     api.call(Read, "/v1/access/tokens", "listAccessTokens", TAG, "List the tokens, without their secrets.")
         .about("For administrators. An expired token stays in the list for a day.")
         .query::<call::ListAccessTokens>()
-        .page::<dto::Page<dto::AccessTokenEntry>>("The tokens, by their numbers.", json!({ "items": [token] }))
+        .page::<dto::Page<dto::AccessTokenEntry>>("The tokens, by their numbers.", json!({ "items": [token], "next_cursor": null }))
         .admin()
 }
 

@@ -166,6 +166,17 @@ fn round_trip<T: Serialize + DeserializeOwned>(value: Value) -> Result<Value, se
 /// The function for answers with that schema; none for types that are only written: their examples come from the types.
 fn round_trip_of(schema: &str) -> Option<RoundTrip> {
     Some(match schema {
+        "AccessStatus" => round_trip::<dto::AccessStatus>,
+        "AccessMode" => round_trip::<dto::AccessMode>,
+        "WhoAmI" => round_trip::<dto::WhoAmI>,
+        "AccessCheck" => round_trip::<dto::AccessCheck>,
+        "RoleList" => round_trip::<dto::RoleList>,
+        "RoleEntry" => round_trip::<dto::RoleEntry>,
+        "BindingList" => round_trip::<dto::BindingList>,
+        "UserList" => round_trip::<dto::UserList>,
+        "UserEntry" => round_trip::<dto::UserEntry>,
+        "CreatedAccessToken" => round_trip::<dto::CreatedAccessToken>,
+        "AccessTokenEntryPage" => round_trip::<dto::Page<dto::AccessTokenEntry>>,
         "Cluster" => round_trip::<dto::Cluster>,
         "ClusterTiming" => round_trip::<dto::ClusterTiming>,
         "ClusterUpgrade" => round_trip::<dto::ClusterUpgrade>,
@@ -253,6 +264,10 @@ fn reader(operation: &str) -> Accepts {
         "setMember" => accepts::<call::SetMember>,
         "setSettings" => accepts::<call::SetSettings>,
         "finalizeUpgrade" => accepts::<call::FinalizeUpgrade>,
+        "checkAccess" => accepts::<call::CheckAccess>,
+        "createAccessToken" => accepts::<call::CreateAccessToken>,
+        "putRole" => accepts::<call::PutRole>,
+        "setUser" => accepts::<call::SetUser>,
         "downgradeGrant" | "keepAlive" | "takeSnapshot" => accepts::<call::Empty>,
         "transact" => |body| serde_json::from_str::<txn::Transaction>(body).is_ok(),
         other => panic!("no function reads the body of {other}"),

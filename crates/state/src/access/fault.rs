@@ -52,7 +52,8 @@ pub enum AccessFault {
     },
     /// The token was revoked or removed before, so nothing names its user any more.
     #[error(
-        "the token was revoked or has expired before, so its user is not known any more, and no session ends: disable the          user and end its sessions instead"
+        "the token was revoked or has expired before, so its user is not known any more, and no session ends: disable the \
+         user and end its sessions instead"
     )]
     TokenGone,
 }

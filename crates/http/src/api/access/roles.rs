@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(parse(&["acquire locks:a/**", "read,write nodes:app/{user}/**"]), Ok(2));
         for (texts, place) in [
             (&["acquire locks:a", "take locks:a"][..], "rule 2: character 1: "),
-            (&["acquire locks:a//b"], "rule 1: character 15: "),
+            (&["acquire locks:a//b"], "rule 1: character 17: "),
             (&["acquire locks:a/**/b"], "rule 1: character "),
             (&["acquire locks:{namespace}"], "rule 1: character "),
             (&[], "a role needs at least one rule"),
