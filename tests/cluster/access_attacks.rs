@@ -79,11 +79,12 @@ fn a_deadlock_is_shown_without_the_locks_that_the_caller_may_not_see() {
             session.string("id").to_owned()
         };
         let (mine, other, third) = (opened(&ci).await, opened(&root).await, opened(&root).await);
-        ci.acquire("deploy%2Fa", &format!("session={mine}")).await.expect_status(200);
-        root.acquire("deploy%2Fb", &format!("session={other}")).await.expect_status(200);
-        root.acquire("secret", &format!("session={third}")).await.expect_status(200);
+        let as_owner = |session: &str| format!("session={session}&owner={session}");
+        ci.acquire("deploy%2Fa", &as_owner(&mine)).await.expect_status(200);
+        root.acquire("deploy%2Fb", &as_owner(&other)).await.expect_status(200);
+        root.acquire("secret", &as_owner(&third)).await.expect_status(200);
         let waits = [("secret", &other), ("deploy%2Fa", &third)].map(|(lock, session)| {
-            let (root, parameters) = (root.clone(), format!("session={session}&wait=60s"));
+            let (root, parameters) = (root.clone(), format!("{}&wait=60s", as_owner(session)));
             tokio::spawn(async move { root.acquire(lock, &parameters).await })
         });
         for lock in ["secret", "deploy%2Fa"] {
@@ -93,7 +94,7 @@ fn a_deadlock_is_shown_without_the_locks_that_the_caller_may_not_see() {
             })
             .await;
         }
-        let refused = ci.acquire("deploy%2Fb", &format!("session={mine}&wait=60s")).await.expect_problem(409, "would_deadlock");
+        let refused = ci.acquire("deploy%2Fb", &format!("{}&wait=60s", as_owner(&mine))).await.expect_problem(409, "would_deadlock");
         assert!(refused.text.contains("deploy/a") && !refused.text.contains("secret"), "{refused:?}");
         for wait in waits {
             wait.abort();

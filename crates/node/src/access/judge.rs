@@ -24,9 +24,9 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 /// How often one request is decided before it gives up.
 const DECISIONS_MAX: u32 = 4;
-/// While rights are enforced, a node answers local reads for this long without a sign of the leader. So a node that is cut
-/// off serves by old rights for no longer.
-const PROOF_VALID: Duration = Duration::from_secs(5);
+/// While rights are enforced, a node answers local reads for this long without a sign of the leader, and then waits for one.
+/// So a node that is cut off serves by old rights for five seconds at most.
+const PROOF_VALID: Duration = Duration::from_secs(4);
 /// How long such a sign may take.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -137,7 +137,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Refuses the caller if this node has had no sign of the leader for some time: it may have missed that the caller lost
     /// its rights. An administrator by a file needs no quorum.
     pub async fn prove_access(&self) -> Result<(), CallError> {
-        if !self.is_enforced() || RT::Instant::now() < self.proof_expires_at() {
+        if self.proof_due_in().is_none_or(|due| !due.is_zero()) {
             return Ok(());
         }
         self.catch_up_with_access().await
@@ -166,11 +166,24 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
     }
 
-    /// When the next sign of the leader is due for this caller.
-    pub(crate) fn proof_expires_at(&self) -> RT::Instant {
-        let is_exempt = self.caller().is_none_or(|caller| caller.credential == Credential::File);
-        let proven_at = if is_exempt { Some(RT::Instant::now()) } else { *self.0.proven_at.lock() };
-        proven_at.map_or_else(RT::Instant::now, |proven_at| proven_at + PROOF_VALID)
+    /// How soon the next sign of the leader is due for this caller; `None` if it needs none.
+    fn proof_due_in(&self) -> Option<Duration> {
+        let (caller, _) = self.enforcing()?;
+        if caller.credential == Credential::File {
+            return None;
+        }
+        let proven_at = *self.0.proven_at.lock();
+        Some(proven_at.map_or(Duration::ZERO, |proven_at| PROOF_VALID.saturating_sub(proven_at.elapsed())))
+    }
+
+    /// Waits until a stream must be decided again, by another sign of the leader: a credential may expire without any event,
+    /// and a node that is cut off hears of nothing.
+    pub(crate) async fn proof_due(&self) -> Result<(), CallError> {
+        match self.enforcing() {
+            None => pending().await,
+            Some(_) => RT::sleep(self.proof_due_in().unwrap_or(PROOF_VALID)).await,
+        }
+        self.prove_access().await
     }
 
     /// Proposes a command once the caller's rights cover it. If they were narrowed before it was applied, it is decided
@@ -180,6 +193,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             self.learn_needs_of(&command, deadline).await?;
         }
         let is_changed = |answer: &Answer| matches!(answer.result, Err(Rejection::AccessChanged));
+        let mut is_up_to_date = false;
         for _ in 0..DECISIONS_MAX {
             let Some((caller, access)) = self.enforcing().filter(|_| command.needs_guard()) else {
                 let answer = self.0.replica.propose(command, deadline).await?;
@@ -187,7 +201,14 @@ impl<RT: AsyncRuntime> Node<RT> {
                 let is_stale = self.caller().is_some() && is_changed(&answer);
                 return if is_stale { Err(AccessRefusal::Stale.into()) } else { Ok(answer) };
             };
-            let guard = self.guard_of(caller, &access, &self.needs_of(&command))?;
+            let guard = match self.guard_of(caller, &access, &self.needs_of(&command)) {
+                // This node may not have heard of the right yet. Without a leader the refusal stays.
+                Err(_) if !is_up_to_date && self.catch_up_with_access().await.is_ok() => {
+                    is_up_to_date = true;
+                    continue;
+                }
+                decided => decided?,
+            };
             let answer = self.0.replica.propose(command.clone().guarded(guard), deadline).await?;
             if !is_changed(&answer) {
                 return self.without_hidden(answer);

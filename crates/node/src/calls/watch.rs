@@ -277,8 +277,7 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
                 () = self.watcher.woken() => {}
                 // A due bookmark waits for changes that are about to wake this watch.
                 () = RT::sleep_until(self.bookmark_at.unwrap_or(now)), if !due => {}
-                // A credential may expire without any event, and a node that is cut off hears of nothing.
-                () = RT::sleep_until(self.node.proof_expires_at()), if self.node.is_enforced() => self.node.prove_access().await?,
+                proven = self.node.proof_due() => proven?,
             }
         }
     }
