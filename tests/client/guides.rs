@@ -279,6 +279,72 @@ fn a_secured_cluster_is_made_with_the_ten_commands_of_the_guide() {
     });
 }
 
+/// The commands of a transcript, each with what it prints. `…` at the end of a line stands for anything.
+fn transcript(page: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut steps: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut is_inside = false;
+    for line in page.lines() {
+        match (is_inside, line) {
+            (false, "```console") => is_inside = true,
+            (false, _) => {}
+            (true, "```") => is_inside = false,
+            (true, line) => match (line.strip_prefix("$ "), steps.last_mut()) {
+                (Some(command), _) => steps.push((command, Vec::new())),
+                (None, Some((_, printed))) => printed.push(line),
+                (None, None) => panic!("{line} before the first command"),
+            },
+        }
+    }
+    steps
+}
+
+fn is_as_shown(shown: &str, printed: &str) -> bool {
+    shown.strip_suffix('…').map_or(shown == printed, |start| printed.starts_with(start))
+}
+
+#[test]
+fn a_newcomer_gives_a_user_few_rights_and_sees_what_the_guide_shows() {
+    run_exclusive(LONG, async {
+        let steps = transcript(include_str!("../../docs/guides/security.md"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let port = free_ports(&[0, 1, 2, 100, 101, 102]);
+        let mut command = Command::new(PROGRAM);
+        command.args(["dev", "--secure", "--port", &port.to_string(), "--dir"]).arg(folder.path().join("data"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut dev = command.spawn().expect("fairhold dev starts");
+        let mut lines = BufReader::new(dev.stderr.take().expect("its output")).lines();
+        let mut script = String::new();
+        let mut said = String::new();
+        while !said.contains("dev: then: ") {
+            let line = lines.next_line().await.expect("it can be read").unwrap_or_else(|| panic!("it ended: {said}"));
+            if let Some(export) = line.strip_prefix("dev:   export ") {
+                script += &format!("export {export}\n");
+            }
+            said += &format!("{line}\n");
+        }
+        let reading = tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        // The text between two marks is what a command prints.
+        for (command, _) in &steps {
+            script += &format!("echo '@@'\n{command}\n");
+        }
+        symlink(PROGRAM, folder.path().join("fairhold")).expect("a link");
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("exec 2>&1\n{script}")]).current_dir(folder.path()).env("PATH", path).env("no_proxy", "*");
+        let output = shell.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("bash runs");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let printed: Vec<&str> = printed.split("@@\n").skip(1).collect();
+        assert_eq!(printed.len(), steps.len(), "{printed:#?}");
+        for ((command, shown), printed) in steps.iter().zip(printed) {
+            let lines: Vec<&str> = printed.lines().collect();
+            let same = lines.len() == shown.len() && shown.iter().zip(&lines).all(|(shown, line)| is_as_shown(shown, line));
+            assert!(same, "{command} prints\n{printed}instead of\n{}", shown.join("\n"));
+        }
+        reading.abort();
+        dev.kill().await.expect("it is killed");
+    });
+}
+
 #[test]
 fn every_block_of_a_guide_names_its_machine() {
     for file in fs::read_dir("../../docs/guides").expect("the guides are there") {

@@ -94,7 +94,8 @@ fn a_deadlock_is_shown_without_the_locks_that_the_caller_may_not_see() {
             })
             .await;
         }
-        let refused = ci.acquire("deploy%2Fb", &format!("{}&wait=60s", as_owner(&mine))).await.expect_problem(409, "would_deadlock");
+        let refused = ci.acquire("deploy%2Fb", &format!("{}&wait=60s", as_owner(&mine))).await;
+        let refused = refused.expect_problem(409, "would_deadlock");
         assert!(refused.text.contains("deploy/a") && !refused.text.contains("secret"), "{refused:?}");
         for wait in waits {
             wait.abort();

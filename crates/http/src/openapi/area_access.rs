@@ -219,10 +219,11 @@ fn list_tokens(api: &mut Describer) -> Operation<'_> {
     let token = json!({
         "number": 7, "user": "ci", "by": "file:admin", "created_at": AT, "expires_at": "2026-04-01T12:00:00.000Z",
     });
+    let page = json!({ "items": [token], "next_cursor": null });
     api.call(Read, "/v1/access/tokens", "listAccessTokens", TAG, "List the tokens, without their secrets.")
         .about("For administrators. An expired token stays in the list for a day.")
         .query::<call::ListAccessTokens>()
-        .page::<dto::Page<dto::AccessTokenEntry>>("The tokens, by their numbers.", json!({ "items": [token], "next_cursor": null }))
+        .page::<dto::Page<dto::AccessTokenEntry>>("The tokens, by their numbers.", page)
         .admin()
 }
 
