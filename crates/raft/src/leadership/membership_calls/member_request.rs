@@ -70,7 +70,8 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             }
             if sight.view.phase == Phase::Uniform {
                 let Some(changes) = decide(&sight)? else { return Ok(()) };
-                self.check_guard().map_err(|refused| if begun { MembershipError::Unfinished { what: what() } } else { refused })?;
+                self.check_guard()
+                    .map_err(|refused| if begun { MembershipError::Unfinished { what: what() } } else { refused })?;
                 begun = true;
                 let changed = steps::change(self.core, self.leadership, sight.set_by, changes, true);
                 match RT::timeout_at(self.deadline, changed).await {
