@@ -101,6 +101,7 @@ fn a_first_try_that_arrives_after_its_retry_was_undone_changes_nothing() {
             act_and_undo(&client, row).await;
         }
         let before = client.send(&Call::get("/v1/cluster")).await;
+        let access_before = client.send(&Call::get("/v1/access")).await.expect_status(200).json;
 
         cluster.nodes[asleep].signal(Signal::CONT);
         let arrived: Vec<Answer> = all(late).await.into_iter().map(|answer| answer.expect("it is answered")).collect();
@@ -112,6 +113,8 @@ fn a_first_try_that_arrives_after_its_retry_was_undone_changes_nothing() {
         for field in ["leader", "term"] {
             assert_eq!(before.number(field), after.number(field), "the leader has changed");
         }
+        // No watch shows the access data.
+        assert_eq!(client.send(&Call::get("/v1/access")).await.json, access_before, "a late first try changed access data");
         assert_page(&rows);
     });
 }

@@ -78,6 +78,9 @@ impl Stage {
             "createJoinToken" | "revokeJoinToken" | "setMember" | "removeMember" | "setSettings" => {
                 self.of_members(operation).await
             }
+            "enableAccess" | "disableAccess" | "checkAccess" => Stage::of_the_switch(operation),
+            "putRole" | "deleteRole" | "bindRole" | "unbindRole" => self.of_roles(operation).await,
+            "createAccessToken" | "revokeAccessToken" | "setUser" => self.of_users(operation).await,
             _ => panic!("{route} ({operation}) has no row: add how its first try arrives late, and how its caller undoes it"),
         };
         Row { route: route.to_owned(), operation: operation.to_owned(), ..row }
@@ -284,6 +287,83 @@ impl Stage {
                 let set = |timing: &str| Call::patch("/v1/cluster/settings").json(&json!({ "timing": timing }));
                 let other = Other::Refused(set("wan").key(&key));
                 row(set("metro").key(&key), 200, other, vec![set("lan")], ("set the timing profile", "set another one"))
+            }
+        }
+    }
+
+    /// Once rights are enforced, these callers could not go on. So the switch is refused: there is no administrator.
+    fn of_the_switch(operation: &str) -> Row {
+        let nothing = || Other::None("it changes nothing");
+        match operation {
+            "checkAccess" => {
+                let check = Call::post("/v1/access/check").json(&json!({ "verb": "acquire", "on": "locks:a" }));
+                row(check, 200, nothing(), vec![], ("checked a right", "nothing"))
+            }
+            "enableAccess" => {
+                let words = ("was refused: nobody could change the access data", "nothing");
+                row(Call::post("/v1/access/enable"), 409, nothing(), vec![], words)
+            }
+            _ => {
+                let words = ("was refused: only an administrator by a file may do it", "nothing");
+                row(Call::post("/v1/access/disable"), 403, nothing(), vec![], words)
+            }
+        }
+    }
+
+    async fn of_roles(&self, operation: &str) -> Row {
+        let key = new_key();
+        let put = |role: &str, rule: &str| Call::put(&format!("/v1/access/roles/{role}"), "").json(&json!({ "rules": [rule] }));
+        let binding = |subject: &str| format!("/v1/access/bindings/viewer/{subject}");
+        match operation {
+            "putRole" => {
+                let other = Other::Refused(put("put", "share locks:c").key(&key));
+                let undo = vec![put("put", "share locks:b")];
+                row(put("put", "share locks:a").key(&key), 200, other, undo, ("put a role", "put it with other rules"))
+            }
+            "deleteRole" => {
+                for role in ["deleted", "deleted-other"] {
+                    self.client.send(&put(role, "share locks:a")).await.expect_status(200);
+                }
+                let delete = |role: &str| Call::delete(&format!("/v1/access/roles/{role}")).key(&key);
+                let undo = vec![put("deleted", "share locks:b")];
+                row(delete("deleted"), 204, Other::Refused(delete("deleted-other")), undo, ("deleted a role", "created it again"))
+            }
+            "bindRole" => {
+                let bind = |subject: &str| Call::put(&binding(subject), "").key(&key);
+                let undo = vec![Call::delete(&binding("user:bound"))];
+                let other = Other::Refused(bind("user:bound-other"));
+                row(bind("user:bound"), 204, other, undo, ("gave a role to a subject", "took it away"))
+            }
+            _ => {
+                self.client.send(&Call::put(&binding("user:unbound"), "")).await.expect_status(204);
+                let unbind = |subject: &str| Call::delete(&binding(subject)).key(&key);
+                let undo = vec![Call::put(&binding("user:unbound"), "")];
+                let other = Other::Refused(unbind("user:unbound-other"));
+                row(unbind("user:unbound"), 204, other, undo, ("took a role from a subject", "gave it back"))
+            }
+        }
+    }
+
+    async fn of_users(&self, operation: &str) -> Row {
+        let key = new_key();
+        let create =
+            |user: &str, digit: &str| Call::post("/v1/access/tokens").json(&json!({ "user": user, "hash": digit.repeat(64) }));
+        let revoke = |answer: &Answer| Call::delete(&format!("/v1/access/tokens/{}", answer.number("number")));
+        match operation {
+            "createAccessToken" => {
+                let other = Other::Refused(create("another", "a").key(&key));
+                let row = row(create("a", "a").key(&key), 201, other, vec![], ("created a token", "revoked it"));
+                Row { undo: Box::new(move |answer: &Answer| vec![revoke(answer)]), ..row }
+            }
+            "revokeAccessToken" => {
+                let created = self.client.send(&create("b", "b")).await.expect_status(201);
+                let words = ("revoked a token", "created another one");
+                row(revoke(&created), 204, Other::None("the number in the path is the key"), vec![create("b", "c")], words)
+            }
+            _ => {
+                let set = |disabled: bool| Call::put("/v1/access/users/set", "").json(&json!({ "disabled": disabled }));
+                let other = Other::Refused(set(false).key(&key));
+                row(set(true).key(&key), 200, other, vec![set(false)], ("disabled a user", "enabled it again"))
             }
         }
     }
