@@ -148,7 +148,7 @@ pub(crate) fn check(text: &str) -> Result<(), BadPrincipal> {
 }
 
 /// What is known about a principal besides its name, for `{…}` in patterns: `user`, and what a provider adds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attributes(BTreeMap<String, String>);
 
 /// The attribute that every principal with a name has: its name.

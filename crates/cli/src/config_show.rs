@@ -124,6 +124,10 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         ("state-bytes-max", config.state_bytes_max.to_string()),
         ("log", quoted(&config.log)),
     ]);
+    let clusters = (config.peer_tls.as_ref().map(|tls| &tls.cluster), config.client_tls.as_ref().map(|tls| tls.cluster.as_ref()));
+    if let (Some(cluster), _) | (None, Some(Some(cluster))) = clusters {
+        lines.push(("cluster-name", quoted(cluster.as_str())));
+    }
     lines.extend(client_tls_lines(config));
     if let Some(address) = &config.listen_status {
         lines.push(("listen-status", quoted(address)));
@@ -167,7 +171,6 @@ fn client_tls_lines(config: &ServeConfig) -> Vec<(&'static str, String)> {
 fn peer_tls_lines(config: &ServeConfig) -> Vec<(&'static str, String)> {
     let Some(tls) = &config.peer_tls else { return Vec::new() };
     let mut lines = vec![
-        ("cluster-name", quoted(tls.cluster.as_str())),
         ("peer-tls", quoted(tls.mode())),
         ("peer-cert", quoted_path(&tls.files.cert)),
         ("peer-key", quoted_path(&tls.files.key)),

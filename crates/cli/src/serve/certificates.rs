@@ -85,6 +85,12 @@ impl Certificates {
     fn log(&self, config: &ServeConfig) {
         if let Some(tls) = &self.clients {
             log_pair(tls.pair(), "connections of clients", "--key");
+            if tls.pair().files().ca.is_some() && !tls.names_users() {
+                tracing::warn!(
+                    "certificates of clients are verified (--client-ca), and name no user: the certificate of this node names no \
+                     cluster. Pass --cluster-name NAME"
+                );
+            }
         }
         let (Some(tls), Some(pair)) = (&config.peer_tls, self.peers.pair()) else { return };
         log_pair(pair, "connections to other nodes", "--peer-key");
@@ -113,8 +119,8 @@ pub(crate) fn check(config: &ServeConfig) -> Result<(), ServeError> {
 fn load_for_clients(tls: &ClientTlsConfig) -> Result<ClientPortTls, ServeError> {
     let options = if tls.files.ca.is_some() { "--cert, --key or --client-ca" } else { "--cert or --key" };
     let pair = load(LivePair::load(tls.files.clone(), PairUse::ClientPort), options)?;
-    // A user is one of the cluster that this node's own certificate names.
-    let cluster = pair.current().certificate().fairhold_names().next().map(|name| name.cluster);
+    let of_own_certificate = || pair.current().certificate().fairhold_names().next().map(|name| name.cluster);
+    let cluster = tls.cluster.clone().or_else(of_own_certificate);
     Ok(ClientPortTls::new(pair, cluster.map_or(UserRule::Nowhere, UserRule::Uri), tls.oldest))
 }
 

@@ -1,9 +1,11 @@
 //! Who the caller of a request is.
 
-use crate::{edge::admin::Admin, edge::error::of_read, edge::headers, edge::params, edge::problem::Problem};
+use crate::{
+    edge::admin::Admin, edge::error::of_read, edge::headers, edge::params, edge::problem::Problem, edge::request::HttpPeer,
+};
 use axum::extract::Request;
 use fairhold_access::{
-    Principal,
+    Principal, UserName,
     token::{BearerToken, TOKEN_PREFIX},
 };
 use fairhold_node::access::{AccessRefusal, Caller, Credential, CredentialFault};
@@ -15,22 +17,33 @@ const SCHEME: &str = "Bearer";
 /// Parameters that other servers take tokens from.
 const TOKEN_PARAMETERS: [&str; 2] = ["access_token", "auth_token"];
 
-/// The caller of a request while rights are enforced.
+/// The caller of a request while rights are enforced. A token goes before a certificate: a proxy may have a certificate of
+/// its own, and passes on the tokens of others. Whether a certificate counts now is decided with each right.
 pub(super) fn identify(admin: &Admin, request: &Request, access: &AccessData, now: WallMillis) -> Result<Caller, Problem> {
     refuse_token_in(request.uri())?;
-    let Some(shown) = bearer(request.headers())? else {
-        return Ok(Caller::new(Principal::anonymous(), Credential::Nothing));
-    };
-    by_token(admin, shown, access, now).map_err(refused)
+    match bearer(request.headers())? {
+        Some(shown) => by_token(admin, shown, access, now).map_err(refused),
+        None => Ok(by_certificate(request).unwrap_or_else(|| Caller::new(Principal::anonymous(), Credential::Nothing))),
+    }
 }
 
-/// The caller of a request while rights are not enforced: nothing is refused. Its principal is that of its token, if the
-/// token is valid.
+/// The caller of a request while rights are not enforced: nothing is refused. Its principal is that of its token or
+/// certificate, if that is valid.
 pub(super) fn unenforced(admin: &Admin, request: &Request, access: &AccessData, now: WallMillis) -> Caller {
-    let shown = bearer(request.headers()).ok().flatten();
-    let known = shown.and_then(|shown| by_token(admin, shown, access, now).ok());
-    let principal = known.map_or_else(Principal::anonymous, |caller| caller.principal().clone());
-    Caller::new(principal, Credential::Unread)
+    let known = match bearer(request.headers()) {
+        Ok(Some(shown)) => by_token(admin, shown, access, now).ok(),
+        Ok(None) => by_certificate(request).filter(|caller| caller.check_credential(access, now).is_ok()),
+        Err(_) => None,
+    };
+    known.map_or_else(|| Caller::new(Principal::anonymous(), Credential::Unread), Caller::unread)
+}
+
+/// The user that the certificate of the connection names.
+fn by_certificate(request: &Request) -> Option<Caller> {
+    let certified = request.extensions().get::<HttpPeer>()?.user()?;
+    let user = UserName::parse(certified.name.as_str()).ok()?;
+    let credential = Credential::Certificate { user: user.clone(), not_after: certified.not_after };
+    Some(Caller::new(Principal::user(&user), credential))
 }
 
 /// The token that the request shows, if it has the header `Authorization`.
@@ -82,7 +95,9 @@ mod tests {
         State,
         command::{AccessChange, AccessRequester, ChangeAccess, Command},
     };
+    use fairhold_trust::client_port::CertifiedUser;
     use fairhold_types::{ClusterId, cluster_version::ACCESS_SINCE};
+    use std::net::Ipv4Addr;
 
     const NOW: WallMillis = WallMillis(1_000);
 
@@ -103,12 +118,18 @@ mod tests {
         state
     }
 
+    fn admin() -> Admin {
+        Admin::guarded(vec!["s3cret".to_owned(), "next".to_owned()])
+    }
+
     fn caller(headers: &[String], uri: &str) -> Result<(String, Credential), (u16, Option<String>)> {
-        let admin = Admin::guarded(vec!["s3cret".to_owned(), "next".to_owned()]);
         let request = headers.iter().fold(Request::get(uri), |request, value| request.header("authorization", value));
-        let request = request.body(Body::empty()).unwrap();
-        match identify(&admin, &request, state().access(), NOW) {
-            Ok(caller) => Ok((caller.principal().to_string(), caller.credential())),
+        identified(&request.body(Body::empty()).unwrap())
+    }
+
+    fn identified(request: &Request) -> Result<(String, Credential), (u16, Option<String>)> {
+        match identify(&admin(), request, state().access(), NOW) {
+            Ok(caller) => Ok((caller.principal().to_string(), caller.credential().clone())),
             Err(problem) => {
                 let problem = fairhold_types::problem::Problem::from(problem);
                 Err((problem.status, problem.facts.credential.map(|fault| fault.to_string())))
@@ -146,6 +167,34 @@ mod tests {
         }
         let twice = [format!("Bearer {}", token(1).expose()), "Bearer s3cret".to_owned()];
         assert_eq!(caller(&twice, "/v1/locks"), Err((400, None)));
+    }
+
+    /// A request on a connection with this user's certificate.
+    fn certified(user: &str, not_after: WallMillis, authorization: Option<&str>) -> Request {
+        let certified = CertifiedUser { name: user.parse().unwrap(), not_after };
+        let peer = HttpPeer::at(Ipv4Addr::LOCALHOST.into()).with_user(Some(certified));
+        let request = Request::get("/v1/locks").extension(peer);
+        let request = authorization.into_iter().fold(request, |request, value| request.header("authorization", value));
+        request.body(Body::empty()).unwrap()
+    }
+
+    #[test]
+    fn a_caller_is_known_by_its_certificate_unless_it_shows_a_token() {
+        let later = WallMillis(NOW.0 + 1);
+        let credential = Credential::Certificate { user: "deploy".parse().unwrap(), not_after: later };
+        assert_eq!(identified(&certified("deploy", later, None)), Ok(("user:deploy".to_owned(), credential)));
+        let with_token = identified(&certified("deploy", later, Some(&format!("Bearer {}", token(1).expose()))));
+        assert_eq!(with_token.map(|(principal, _)| principal), Ok("user:ci".to_owned()));
+        let with_wrong_token = identified(&certified("deploy", later, Some("Bearer wrong")));
+        assert_eq!(with_wrong_token, Err((401, Some("unknown".to_owned()))), "a certificate does not make up for a bad token");
+    }
+
+    #[test]
+    fn before_rights_are_enforced_only_a_valid_certificate_has_a_name() {
+        for (not_after, principal) in [(WallMillis(NOW.0 + 1), "user:deploy"), (NOW, "anonymous")] {
+            let caller = unenforced(&admin(), &certified("deploy", not_after, None), state().access(), NOW);
+            assert_eq!((caller.principal().as_str(), caller.credential()), (principal, &Credential::Unread));
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use fairhold_node::{
     watch::LongPollResult,
     watch_filter::WatchFilter,
 };
-use fairhold_trust::name::UserName;
+use fairhold_trust::client_port::CertifiedUser;
 use fairhold_types::{
     Code, GrantId, Revision,
     call::{Consistency, Number, Wait},
@@ -52,7 +52,7 @@ pub struct HttpPeer {
     /// Its address, as text.
     pub(crate) address: Arc<str>,
     /// The user that its certificate names.
-    user: Option<Arc<UserName>>,
+    user: Option<Arc<CertifiedUser>>,
     /// The memory that its connection may use; unbounded in the simulator.
     memory: Option<Arc<ConnectionMemory>>,
     /// The rule for administrators' calls, if there are such calls. The middleware sets it.
@@ -72,12 +72,13 @@ impl HttpPeer {
 
     /// The user that its verified certificate names. `None` without TLS, without a certificate, or if that names no user.
     #[must_use]
-    pub fn user(&self) -> Option<&UserName> {
+    pub fn user(&self) -> Option<&CertifiedUser> {
         self.user.as_deref()
     }
 
     /// The same, with the user that its certificate names.
-    pub(crate) fn with_user(self, user: Option<UserName>) -> HttpPeer {
+    #[must_use]
+    pub fn with_user(self, user: Option<CertifiedUser>) -> HttpPeer {
         HttpPeer { user: user.map(Arc::new), ..self }
     }
 

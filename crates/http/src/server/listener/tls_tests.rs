@@ -110,7 +110,7 @@ fn answers_ok() -> Router {
 
 fn names_its_user() -> Router {
     let handler =
-        |Extension(peer): Extension<HttpPeer>| async move { format!("user {:?}", peer.user().map(ToString::to_string)) };
+        |Extension(peer): Extension<HttpPeer>| async move { format!("user {:?}", peer.user().map(|user| user.name.to_string())) };
     Router::new().route("/", get(handler))
 }
 
