@@ -115,6 +115,12 @@ impl Principal {
     }
 }
 
+/// Checks the name of a provider, which is the kind of its principals: none of this program's own kinds.
+pub fn check_provider(name: &str) -> Result<(), BadPrincipal> {
+    check(&format!("{name}:x"))?;
+    if [FILE, USER].contains(&name) || name.contains(':') { Err(BadPrincipal::Kind) } else { Ok(()) }
+}
+
 /// What stands for a principal where its name would take too much space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -4,6 +4,7 @@ pub(crate) mod client_tls;
 pub(crate) mod error;
 pub(crate) mod exposure;
 mod file;
+mod jwt;
 pub(crate) mod peer_tls;
 pub(crate) mod peer_trust;
 mod ports;
@@ -18,7 +19,7 @@ use client_tls::{ClientTlsConfig, ClientTlsInput};
 use error::ConfigError;
 use exposure::Exposure;
 use fairhold_http::Limits;
-use fairhold_trust::{client_port::TlsVersion, name::ClusterName};
+use fairhold_trust::{client_port::TlsVersion, jwt::JwtProviderConfig, name::ClusterName};
 use fairhold_types::{
     Timing, duration,
     limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
@@ -85,6 +86,8 @@ pub(crate) struct ServeConfig {
     pub(crate) log: String,
     /// The file with the administrators' token; none: anyone who can reach the port may make their calls.
     pub(crate) admin_token_file: Option<PathBuf>,
+    /// The providers of JWTs.
+    pub(crate) jwt: Vec<JwtProviderConfig>,
     /// Whether it stops when standard input closes.
     pub(crate) exit_with_parent: bool,
 }
@@ -139,6 +142,7 @@ impl ServeConfig {
         };
         let exposures = ports.exposures(insecure)?;
         let admin_token_file = args.admin_token_file.or(file.admin_token_file);
+        let jwt = jwt::providers(file.jwt)?;
         let exit_with_parent = args.exit_with_parent;
         Ok(ServeConfig {
             start,
@@ -163,6 +167,7 @@ impl ServeConfig {
             finalize_after,
             log,
             admin_token_file,
+            jwt,
             exit_with_parent,
         })
     }
@@ -172,6 +177,11 @@ impl ServeConfig {
     /// Whether this node has certificates, for clients or for the other nodes.
     pub(crate) fn has_certificate(&self) -> bool {
         self.client_tls.is_some() || self.peer_tls.is_some()
+    }
+
+    /// Whether this node has files that it reads again at SIGHUP: certificates, or the keys of providers of JWTs.
+    pub(crate) fn follows_files(&self) -> bool {
+        self.has_certificate() || !self.jwt.is_empty()
     }
 }
 
