@@ -84,6 +84,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("clap", &["fairhold-cli", "fairhold-jepsen", "fairhold-mutants", "fairhold-sim"]),
     ("hyper", &["fairhold-http"]),
     ("hyper-util", &["fairhold-http"]),
+    ("jsonwebtoken", &["fairhold-trust"]),
     ("openraft", &["fairhold-raft", "fairhold-storage", "fairhold-sim"]),
     ("openraft-rt", &["fairhold-raft", "fairhold-node", "fairhold-http", "fairhold-sim"]),
     ("openraft-rt-sim", &["fairhold-sim"]),

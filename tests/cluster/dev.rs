@@ -182,7 +182,10 @@ fn a_secure_dev_cluster_prints_what_commands_need() {
         assert!(code == Some(0) && text.contains(&url) && text.contains("certificate for nodes is valid"), "{text}");
         let (code, text) = run("\"$0\" access whoami -o plain && \"$0\" lock deploy -- echo under the lock").await;
         assert!(code == Some(0) && text.contains("user:dev") && text.contains("under the lock"), "{text}");
-        let (code, text) = run("unset FAIRHOLD_AUTH_TOKEN_FILE; \"$0\" lock deploy -- echo under the lock").await;
+        let (code, text) = run("unset FAIRHOLD_AUTH_TOKEN_FILE; \"$0\" access whoami -o plain").await;
+        assert!(code == Some(0) && text.contains("user:dev"), "the certificate is enough: {text}");
+        let nothing = "unset FAIRHOLD_AUTH_TOKEN_FILE FAIRHOLD_CERT FAIRHOLD_KEY";
+        let (code, text) = run(&format!("{nothing}; \"$0\" lock deploy -- echo under the lock")).await;
         assert!(code == Some(77) && !text.contains("under the lock"), "{code:?}: {text}");
         signal_pid(child.id().expect("it runs"), Signal::INT);
         child.wait().await.expect("it can be waited for");

@@ -51,6 +51,7 @@ mod fairness;
 mod grants_command;
 mod history;
 mod hostile;
+mod identities;
 mod idle;
 mod large_tree;
 mod leader_killed;

@@ -197,7 +197,7 @@ fn certificates_change_while_a_lock_is_held() {
             // A SIGHUP reads the files again, and does not end the node.
             signal_pid(node.pid(), Signal::HUP);
             eventually("the node has received the signal", SOON, || async {
-                node.log_text().contains("SIGHUP: reading the certificates again").then_some(())
+                node.log_text().contains("SIGHUP: reading the certificates and keys again").then_some(())
             })
             .await;
         }

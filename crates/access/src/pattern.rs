@@ -203,7 +203,8 @@ fn parse_level(level: &str, number: usize) -> Result<PatternLevel, String> {
 }
 
 /// Whether a text can be the name of an attribute.
-pub(crate) fn is_attribute_name(name: &str) -> bool {
+#[must_use]
+pub fn is_attribute_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }

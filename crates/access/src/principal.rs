@@ -115,6 +115,12 @@ impl Principal {
     }
 }
 
+/// Checks the name of a provider, which is the kind of its principals: none of this program's own kinds.
+pub fn check_provider(name: &str) -> Result<(), BadPrincipal> {
+    check(&format!("{name}:x"))?;
+    if [FILE, USER].contains(&name) || name.contains(':') { Err(BadPrincipal::Kind) } else { Ok(()) }
+}
+
 /// What stands for a principal where its name would take too much space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -148,7 +154,7 @@ pub(crate) fn check(text: &str) -> Result<(), BadPrincipal> {
 }
 
 /// What is known about a principal besides its name, for `{…}` in patterns: `user`, and what a provider adds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attributes(BTreeMap<String, String>);
 
 /// The attribute that every principal with a name has: its name.

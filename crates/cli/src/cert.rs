@@ -78,7 +78,7 @@ enum CertCommand {
         /// Directory of the authority, which `fairhold cert ca` made
         #[arg(long, value_name = "DIR")]
         ca: PathBuf,
-        /// Name of the user: letters, digits and . _ ~ - @ +
+        /// Name of the user: letters, digits and . _ @ -
         #[arg(long, value_name = "NAME")]
         user: UserName,
         /// How long the certificate is valid, in days

@@ -4,6 +4,7 @@ pub(crate) mod client_tls;
 pub(crate) mod error;
 pub(crate) mod exposure;
 mod file;
+mod jwt;
 pub(crate) mod peer_tls;
 pub(crate) mod peer_trust;
 mod ports;
@@ -18,7 +19,7 @@ use client_tls::{ClientTlsConfig, ClientTlsInput};
 use error::ConfigError;
 use exposure::Exposure;
 use fairhold_http::Limits;
-use fairhold_trust::client_port::TlsVersion;
+use fairhold_trust::{client_port::TlsVersion, jwt::JwtProviderConfig, name::ClusterName};
 use fairhold_types::{
     Timing, duration,
     limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
@@ -85,6 +86,8 @@ pub(crate) struct ServeConfig {
     pub(crate) log: String,
     /// The file with the administrators' token; none: anyone who can reach the port may make their calls.
     pub(crate) admin_token_file: Option<PathBuf>,
+    /// The providers of JWTs.
+    pub(crate) jwt: Vec<JwtProviderConfig>,
     /// Whether it stops when standard input closes.
     pub(crate) exit_with_parent: bool,
 }
@@ -98,8 +101,9 @@ impl ServeConfig {
     /// The same with these memory budgets.
     fn resolve_within(plan: MemoryPlan, mut args: ServeArgs) -> Result<ServeConfig, ConfigError> {
         let mut file = args.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
-        let client_tls = client_tls_input(&mut args, &mut file)?.resolve()?;
-        let peer_tls = peer_tls_input(&mut args, &mut file).resolve(client_tls.as_ref().map(|tls| &tls.files))?;
+        let cluster = cluster_name(args.cluster_name.take().or(file.cluster_name.take()))?;
+        let client_tls = client_tls_input(&mut args, &mut file, cluster.clone())?.resolve()?;
+        let peer_tls = peer_tls_input(&mut args, &mut file, cluster).resolve(client_tls.as_ref().map(|tls| &tls.files))?;
         let no_data = ConfigError::Missing { name: "data", form: "DIR", variable: "FAIRHOLD_DATA" };
         let data = args.data.or(file.data).ok_or(no_data)?;
         let input = StartInput {
@@ -138,6 +142,7 @@ impl ServeConfig {
         };
         let exposures = ports.exposures(insecure)?;
         let admin_token_file = args.admin_token_file.or(file.admin_token_file);
+        let jwt = jwt::providers(file.jwt)?;
         let exit_with_parent = args.exit_with_parent;
         Ok(ServeConfig {
             start,
@@ -162,6 +167,7 @@ impl ServeConfig {
             finalize_after,
             log,
             admin_token_file,
+            jwt,
             exit_with_parent,
         })
     }
@@ -172,11 +178,21 @@ impl ServeConfig {
     pub(crate) fn has_certificate(&self) -> bool {
         self.client_tls.is_some() || self.peer_tls.is_some()
     }
+
+    /// Whether this node has files that it reads again at SIGHUP: certificates, or the keys of providers of JWTs.
+    pub(crate) fn follows_files(&self) -> bool {
+        self.has_certificate() || !self.jwt.is_empty()
+    }
 }
 
 /// The version of TLS in the file.
 fn tls_version(text: &str) -> Result<TlsVersion, ConfigError> {
     text.parse().map_err(|error| ConfigError::TlsMin { text: text.to_owned(), error })
+}
+
+/// The name of the cluster in certificates.
+fn cluster_name(given: Option<String>) -> Result<Option<ClusterName>, ConfigError> {
+    given.map(|name| name.parse().map_err(|fault| ConfigError::ClusterName { name, fault })).transpose()
 }
 
 /// Checks the host names of `allowed-host`.
@@ -216,7 +232,11 @@ fn is_host(host: &str) -> bool {
 }
 
 /// Takes what the configuration says about TLS of the port for clients.
-fn client_tls_input(args: &mut ServeArgs, file: &mut FileConfig) -> Result<ClientTlsInput, ConfigError> {
+fn client_tls_input(
+    args: &mut ServeArgs,
+    file: &mut FileConfig,
+    cluster: Option<ClusterName>,
+) -> Result<ClientTlsInput, ConfigError> {
     let in_file = file.tls_min.take().map(|text| tls_version(&text)).transpose()?;
     let listen_plain = args.listen_plain.take().or(file.listen_plain.take());
     Ok(ClientTlsInput {
@@ -224,18 +244,19 @@ fn client_tls_input(args: &mut ServeArgs, file: &mut FileConfig) -> Result<Clien
         key: args.key.take().or(file.key.take()),
         client_ca: args.client_ca.take().or(file.client_ca.take()),
         tls_min: args.tls_min.or(in_file),
+        cluster,
         listen_plain: listen_plain.map(|given| address("listen-plain", Some(given), "")).transpose()?,
     })
 }
 
 /// Takes what the configuration says about TLS between nodes.
-fn peer_tls_input(args: &mut ServeArgs, file: &mut FileConfig) -> PeerTlsInput {
+fn peer_tls_input(args: &mut ServeArgs, file: &mut FileConfig, cluster: Option<ClusterName>) -> PeerTlsInput {
     PeerTlsInput {
         cert: args.peer_cert.take().or(file.peer_cert.take()),
         key: args.peer_key.take().or(file.peer_key.take()),
         ca: args.peer_ca.take().or(file.peer_ca.take()),
         mode: args.peer_tls.or(file.peer_tls),
-        cluster: args.cluster_name.take().or(file.cluster_name.take()),
+        cluster,
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     serve::{args::ServeArgs, certificates, join_token},
 };
 use clap::Subcommand;
+use fairhold_trust::jwt::JwtProviderConfig;
 use fairhold_types::duration;
 use std::{
     collections::BTreeSet,
@@ -124,6 +125,10 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         ("state-bytes-max", config.state_bytes_max.to_string()),
         ("log", quoted(&config.log)),
     ]);
+    let clusters = (config.peer_tls.as_ref().map(|tls| &tls.cluster), config.client_tls.as_ref().map(|tls| tls.cluster.as_ref()));
+    if let (Some(cluster), _) | (None, Some(Some(cluster))) = clusters {
+        lines.push(("cluster-name", quoted(cluster.as_str())));
+    }
     lines.extend(client_tls_lines(config));
     if let Some(address) = &config.listen_status {
         lines.push(("listen-status", quoted(address)));
@@ -150,7 +155,24 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
     let lines: String = lines.into_iter().map(line).collect();
     let after = config.finalize_after.map(|after| line(("finalize-after", quoted(&duration::format(after)))));
     let upgrade = after.map(|line| format!("\n[upgrade]\n{line}")).unwrap_or_default();
-    lines + &known_members(config) + &upgrade
+    lines + &known_members(config) + &upgrade + &jwt_tables(config)
+}
+
+/// The tables of the providers of JWTs. They come from the file alone.
+fn jwt_tables(config: &ServeConfig) -> String {
+    let table = |provider: &JwtProviderConfig| {
+        let attributes = provider.attributes.iter().map(|(name, pointer)| format!("{name} = {}", quoted(pointer)));
+        format!(
+            "\n[jwt.{}]\nissuer = {}\naudience = {}\njwks = {}\nuser-claim = {}\nattributes = {{ {} }}\n",
+            provider.name,
+            quoted(&provider.issuer),
+            quoted(&provider.audience),
+            quoted_path(&provider.jwks),
+            quoted(&provider.user_claim),
+            attributes.collect::<Vec<_>>().join(", ")
+        )
+    };
+    config.jwt.iter().map(table).collect()
 }
 
 /// The lines about TLS of the port for clients.
@@ -167,7 +189,6 @@ fn client_tls_lines(config: &ServeConfig) -> Vec<(&'static str, String)> {
 fn peer_tls_lines(config: &ServeConfig) -> Vec<(&'static str, String)> {
     let Some(tls) = &config.peer_tls else { return Vec::new() };
     let mut lines = vec![
-        ("cluster-name", quoted(tls.cluster.as_str())),
         ("peer-tls", quoted(tls.mode())),
         ("peer-cert", quoted_path(&tls.files.cert)),
         ("peer-key", quoted_path(&tls.files.key)),
@@ -247,9 +268,13 @@ mod tests {
             listen_plain: Some("127.0.0.1:7170".to_owned()),
             ..ServeArgs::default()
         };
-        let config = ServeConfig::resolve(args()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("fairhold.toml");
+        let providers = "[jwt.k8s]\nissuer = \"i\"\naudience = \"a\"\njwks = \"j\"\nattributes = { team = \"/a~1b\" }\n\
+                         [jwt.ci]\nissuer = \"https://ci\"\naudience = \"a\"\njwks = \"c\"\nuser-claim = \"name\"\n";
+        fs::write(&file, providers).unwrap();
+        let config = ServeConfig::resolve(ServeArgs { config: Some(file.clone()), ..args() }).unwrap();
+        assert_eq!(config.jwt.len(), 2);
         fs::write(&file, text(&config, None)).unwrap();
         let again = ServeConfig::resolve(ServeArgs { config: Some(file.clone()), ..ServeArgs::default() }).unwrap();
         assert_eq!(again, config);

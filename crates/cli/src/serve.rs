@@ -75,8 +75,8 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     let http = runtime("fairhold-http", None).map_err(ServeError::Runtime)?;
     let mut signals = {
         let _context = http.enter();
-        // With certificates to reload, SIGHUP does that, as in other servers.
-        if config.has_certificate() { StopSignals::without_hangup() } else { StopSignals::new() }.map_err(ServeError::Runtime)?
+        // With certificates or keys to reload, SIGHUP does that, as in other servers.
+        if config.follows_files() { StopSignals::without_hangup() } else { StopSignals::new() }.map_err(ServeError::Runtime)?
     };
     tracing::info!(node = config.start.id(), version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
     hardening::harden(config.exit_with_parent);

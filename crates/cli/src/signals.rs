@@ -43,13 +43,13 @@ impl StopSignals {
     }
 }
 
-/// Installs the handler of SIGHUP, and returns a task that asks at each one for certificates to be read again. Needs a
+/// Installs the handler of SIGHUP, and returns a task that asks at each one for files to be read again. Needs a
 /// runtime.
 pub(crate) fn on_hangup(reloads: Vec<Arc<Notify>>) -> io::Result<impl Future<Output = ()>> {
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
         while hangup.recv().await.is_some() {
-            tracing::info!("SIGHUP: reading the certificates again");
+            tracing::info!("SIGHUP: reading the certificates and keys again");
             reloads.iter().for_each(|reload| reload.notify_one());
         }
     })

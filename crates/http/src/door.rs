@@ -11,7 +11,7 @@ mod table;
 
 use crate::{
     door::table::{CALLS, RouteRule},
-    edge::admin::Admin,
+    edge::authenticator::Authenticator,
     edge::error::of_read,
     edge::problem::Problem,
 };
@@ -32,30 +32,30 @@ pub(crate) struct Admitted<RT: AsyncRuntime> {
 /// Admits a request for this route, or refuses it.
 pub(crate) fn admit<RT: AsyncRuntime>(
     node: &Node<RT>,
-    admin: &Admin,
+    authenticator: &Authenticator,
     route: Option<&str>,
     request: &Request,
 ) -> Result<Admitted<RT>, Problem> {
     let access = node.access();
     if !access.is_on() {
-        let caller = identity::unenforced(admin, request, &access, node.wall_now());
+        let caller = identity::unenforced(authenticator, request, &access, node.wall_now());
         return Ok(Admitted { node: node.for_caller(caller), is_decided: false });
     }
     let rule = route.map(|route| rule_of(route, request.method()));
     if rule.is_some_and(|rule| rule.is_open(request)) {
         return Ok(Admitted { node: node.clone(), is_decided: true });
     }
-    let caller = identity::identify(admin, request, &access, node.wall_now())?;
+    let caller = identity::identify(authenticator, request, &access, node.wall_now())?;
     let needs = rule.map_or_else(|| Ok(Vec::new()), |rule| rule.needs(request))?;
     let node = node.for_caller(caller.needing(needs));
     node.check_caller().map_err(of_read)?;
     Ok(Admitted { node, is_decided: true })
 }
 
-/// Whether newer access data may lift this refusal: the caller shows a token that may be one of the cluster, and this node
-/// may not have heard of it, or of a right, yet.
+/// Whether newer access data may lift this refusal: this node may not have heard of a right, or of the token that the caller
+/// shows, yet.
 pub(crate) fn may_be_outdated(refused: &Problem, headers: &HeaderMap) -> bool {
-    matches!(refused.code(), Code::Denied | Code::Unauthenticated) && identity::shows_token(headers)
+    refused.code() == Code::Denied || (refused.code() == Code::Unauthenticated && identity::shows_token(headers))
 }
 
 /// The rule of a call. HEAD has that of GET. A call without a rule, which no route has, is for administrators.

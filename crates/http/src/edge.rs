@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod advice;
 pub(crate) mod answer;
 pub(crate) mod api_service;
+pub(crate) mod authenticator;
 pub(crate) mod body;
 pub(crate) mod cluster_header;
 pub(crate) mod delivery;

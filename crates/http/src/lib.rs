@@ -24,6 +24,7 @@ pub mod workbench;
 pub use api::waiting::waiting_router;
 pub use edge::admin::Admin;
 pub use edge::api_service::ApiService;
+pub use edge::authenticator::Authenticator;
 pub use edge::cluster_header::ClusterHeader;
 pub use edge::delivery::Undelivered;
 pub use edge::metrics::{Exposition, HttpMetrics};

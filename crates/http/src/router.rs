@@ -14,8 +14,8 @@ use crate::{
     api::sessions,
     api::txn,
     api::watch,
-    edge::admin::Admin,
     edge::api_service::ApiService,
+    edge::authenticator::Authenticator,
     edge::metrics::Exposition,
     edge::middleware::{self, MiddlewareContext},
     edge::problem::Problem,
@@ -35,8 +35,13 @@ use openraft_rt::AsyncRuntime;
 use std::sync::Arc;
 
 /// The whole API of a node.
-pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, exposition: Exposition) -> ApiService {
-    let context = MiddlewareContext::new(node, exposition.http(), Some(admin));
+pub fn router<RT: AsyncRuntime>(
+    node: Node<RT>,
+    info: ServerInfo,
+    authenticator: Authenticator,
+    exposition: Exposition,
+) -> ApiService {
+    let context = MiddlewareContext::new(node, exposition.http(), Some(authenticator));
     service(context, routes(info, exposition), no_such_resource)
 }
 

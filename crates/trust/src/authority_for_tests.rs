@@ -11,7 +11,7 @@ use rcgen::{
 use std::{
     fs,
     path::Path,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// The public half of an RSA key with 1024 bits.
@@ -33,6 +33,8 @@ pub struct TestAuthority {
 pub struct Wanted {
     /// From and until, in days from now.
     pub days: (i64, i64),
+    /// If given, it expires so many seconds from now instead, and has begun before.
+    pub seconds_left: Option<u64>,
     /// Names and addresses.
     pub hosts: Vec<&'static str>,
     /// The names that Fairhold gives.
@@ -52,6 +54,7 @@ impl Wanted {
     pub fn node_2() -> Wanted {
         Wanted {
             days: (-1, 30),
+            seconds_left: None,
             hosts: vec!["n2", "127.0.0.1"],
             uris: vec!["fairhold://prod/node/2"],
             purposes: vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
@@ -133,6 +136,10 @@ impl TestAuthority {
         }
         let issuer = last.as_ref().unwrap_or(&self.issuer);
         let mut params = params(wanted.common_name, wanted.days);
+        if let Some(seconds) = wanted.seconds_left {
+            let began = DAY * u32::try_from(wanted.days.0.unsigned_abs()).unwrap();
+            params.not_after = params.not_before + began + Duration::from_secs(seconds);
+        }
         let uris = wanted.uris.iter().map(|uri| SanType::URI((*uri).try_into().unwrap()));
         params.subject_alt_names = CertificateParams::new(wanted.hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())
             .unwrap()

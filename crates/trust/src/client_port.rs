@@ -69,11 +69,20 @@ pub struct ClientPortTls {
     oldest: TlsVersion,
 }
 
+/// A user that a verified certificate names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertifiedUser {
+    /// Its name.
+    pub name: UserName,
+    /// When the certificate expires. From then on it proves nothing, also if its connection goes on.
+    pub not_after: WallMillis,
+}
+
 /// What TLS says about a connection of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientConnection {
     /// The user that the client's certificate names. `None` if it has no certificate, or one that names no user.
-    pub user: Option<UserName>,
+    pub user: Option<CertifiedUser>,
     /// When the first certificate of this connection expires.
     pub not_after: WallMillis,
 }
@@ -89,6 +98,12 @@ impl ClientPortTls {
     #[must_use]
     pub fn pair(&self) -> &Arc<LivePair> {
         &self.pair
+    }
+
+    /// Whether certificates of clients can name a user.
+    #[must_use]
+    pub fn names_users(&self) -> bool {
+        self.users != UserRule::Nowhere
     }
 
     /// Accepts a connection of a client. The caller limits the time.
@@ -108,7 +123,10 @@ impl ClientPortTls {
         let mut stream = accepted.map_err(|error| TlsFault::of_handshake(&error))?;
         stream.get_mut().1.set_buffer_limit(Some(UNSENT_BYTES_MAX));
         let not_after = seen.iter().map(|certificate| certificate.not_after).fold(pair.not_after(), WallMillis::min);
-        let user = seen.and_then(|certificate| self.users.user(&certificate));
+        let certified = |certificate: &Certificate| {
+            self.users.user(certificate).map(|name| CertifiedUser { name, not_after: certificate.not_after })
+        };
+        let user = seen.as_ref().and_then(certified);
         Ok((TlsStream::from_accepted(stream), ClientConnection { user, not_after }))
     }
 }

@@ -35,7 +35,7 @@ async fn user(server: &ClientPortTls, client: &ClientTls) -> Result<Option<Strin
         let (mut stream, seen) = server.accept(ours).await?;
         stream.write_all(b"x").await.unwrap();
         stream.shutdown().await.unwrap();
-        Ok(seen.user.map(|user| user.to_string()))
+        Ok(seen.user.map(|user| user.name.to_string()))
     };
     let dial = async {
         let mut stream = client.connect(theirs, "n2").await.unwrap();

@@ -42,7 +42,7 @@ pub enum FileError {
         error: io::Error,
     },
     /// It is a directory or a device.
-    #[error("{} is not a file: pass the PEM file itself", path.display())]
+    #[error("{} is not a file: pass the file itself", path.display())]
     NotAFile {
         /// What was named.
         path: PathBuf,
@@ -147,7 +147,7 @@ pub(crate) fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError>
     private_key(path, &read_file(path)?)
 }
 
-fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileError> {
+pub(crate) fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileError> {
     let unreadable = |error| FileError::Unreadable { path: path.to_owned(), error };
     // Opening a FIFO would wait for its other end.
     if !fs::metadata(path).map_err(unreadable)?.is_file() {

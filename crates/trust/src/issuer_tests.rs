@@ -68,7 +68,7 @@ async fn a_cluster_and_its_client_work_with_certificates_made_here() {
         let (mut stream, seen) = port.accept(ours).await.unwrap();
         stream.write_all(b"x").await.unwrap();
         stream.shutdown().await.unwrap();
-        seen.user.unwrap().to_string()
+        seen.user.unwrap().name.to_string()
     };
     let dial = async { client.connect(theirs, "n1").await.unwrap().read_exact(&mut [0]).await.unwrap() };
     assert_eq!(tokio::join!(accept, dial).0, "ci");

@@ -1,4 +1,4 @@
-//! Certificates, private keys and TLS. No other crate names rustls, rcgen or x509-parser.
+//! Certificates, private keys, TLS and JWTs. No other crate names rustls, rcgen, x509-parser or jsonwebtoken.
 //!
 //! # Layout
 //!
@@ -8,6 +8,8 @@
 //! - `fault`, `verifier`, `tls_config`: which certificates count, and what is told about the others.
 //! - `peer`: TLS between nodes. `client_port`: TLS of the port for clients. `stream`: a socket with TLS.
 //! - `issuer`, `ca_directory`: an authority that issues certificates, offline.
+//! - `jwt`: JWTs of providers whose public keys are in files.
+//! - `file_check`: when files are read again, and what is told about bad ones.
 //!
 //! # What must hold
 //!
@@ -22,8 +24,10 @@ pub mod ca_directory;
 pub mod certificate;
 pub mod client_port;
 pub mod fault;
+pub mod file_check;
 pub mod files;
 pub mod issuer;
+pub mod jwt;
 pub mod live_pair;
 pub mod name;
 pub mod pair;
@@ -41,6 +45,10 @@ pub mod careless_for_tests;
 mod client_port_tests;
 #[cfg(test)]
 mod issuer_tests;
+#[cfg(any(test, feature = "testing"))]
+pub mod jwt_for_tests;
+#[cfg(test)]
+mod jwt_tests;
 #[cfg(test)]
 mod live_pair_tests;
 #[cfg(test)]

@@ -1,54 +1,28 @@
 //! A pair that follows its files. New connections use the newest pair that works; open connections keep theirs.
 
 use crate::{
+    file_check::{CHECK_EVERY, FileCheck, Rejections, follow},
     files::CertificateFiles,
     pair::{Pair, PairError, PairUse},
 };
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::{fmt, sync::Arc, time::Duration};
-use tokio::{sync::Notify, task::spawn_blocking, time::sleep};
-
-/// How often the files are read. They are read whole, so a symlink that moves is noticed too.
-pub const CHECK_EVERY: Duration = Duration::from_secs(2);
+use tokio::sync::Notify;
 
 /// The pair of the moment.
 pub struct LivePair {
     files: CertificateFiles,
     pair_use: PairUse,
     current: ArcSwap<Pair>,
-    rejection: Mutex<Option<Rejection>>,
-}
-
-/// Why the files were not taken, and at how many checks in a row.
-struct Rejection {
-    error: String,
-    checks: u32,
-}
-
-/// The result of a look at the files.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FileCheck {
-    /// The files are those of the current pair.
-    Unchanged,
-    /// The files have a new pair, which counts from now on.
-    Replaced,
-    /// The files cannot be used, for the first time with this error.
-    Rejected(String),
-    /// The files cannot be used, still with the same error.
-    StillRejected {
-        /// The error.
-        error: String,
-        /// The number of checks in a row with this error.
-        checks: u32,
-    },
+    rejections: Mutex<Rejections>,
 }
 
 impl LivePair {
     /// Loads the pair.
     pub fn load(files: CertificateFiles, pair_use: PairUse) -> Result<Arc<LivePair>, PairError> {
         let pair = Pair::load(&files, &pair_use)?;
-        Ok(Arc::new(LivePair { files, pair_use, current: ArcSwap::from_pointee(pair), rejection: Mutex::default() }))
+        Ok(Arc::new(LivePair { files, pair_use, current: ArcSwap::from_pointee(pair), rejections: Mutex::default() }))
     }
 
     /// The newest pair that works.
@@ -66,34 +40,22 @@ impl LivePair {
     /// Why the files cannot be used now, if they cannot. The last pair that worked is still in use.
     #[must_use]
     pub fn rejection(&self) -> Option<String> {
-        self.rejection.lock().as_ref().map(|rejection| rejection.error.clone())
+        self.rejections.lock().error()
     }
 
     /// Reads the files, and uses what they have if it works. It blocks the thread.
     pub fn check(&self) -> FileCheck {
-        let mut rejection = self.rejection.lock();
+        let mut rejections = self.rejections.lock();
         match Pair::load(&self.files, &self.pair_use).and_then(|pair| self.check_host(pair)) {
             Ok(pair) => {
-                *rejection = None;
+                rejections.clear();
                 if pair.digest == self.current.load().digest {
                     return FileCheck::Unchanged;
                 }
                 self.current.store(Arc::new(pair));
                 FileCheck::Replaced
             }
-            Err(error) => {
-                let error = error.to_string();
-                match rejection.as_mut().filter(|rejection| rejection.error == error) {
-                    Some(known) => {
-                        known.checks = known.checks.saturating_add(1);
-                        FileCheck::StillRejected { error, checks: known.checks }
-                    }
-                    None => {
-                        *rejection = Some(Rejection { error: error.clone(), checks: 1 });
-                        FileCheck::Rejected(error)
-                    }
-                }
-            }
+            Err(error) => rejections.add(error.to_string()),
         }
     }
 
@@ -117,35 +79,19 @@ impl LivePair {
     }
 
     pub(crate) async fn watch_every(self: Arc<Self>, interval: Duration, reload: Arc<Notify>) {
-        loop {
-            let is_asked = tokio::select! {
-                biased;
-                () = reload.notified() => true,
-                () = sleep(interval) => false,
-            };
-            let pair = self.clone();
-            let Ok(found) = spawn_blocking(move || pair.check()).await else { return };
-            self.log(&found, is_asked);
-        }
+        let pair = self.clone();
+        follow(interval, reload, move || pair.check(), |found, is_asked| self.log(found, is_asked)).await;
     }
 
-    /// Logs a change, and a rejection once. Two files are seldom replaced in one instant, so a rejection is logged at the
-    /// second check. If the first check was requested, it is logged at once.
     fn log(&self, found: &FileCheck, is_asked: bool) {
         let file = self.files.cert.display();
-        match found {
-            FileCheck::Replaced => {
-                let pair = self.current();
-                let (holder, until) = (pair.certificate().holder(), pair.not_after().to_rfc3339());
-                tracing::info!(%file, "new connections use the new certificate of {holder}, valid until {until}");
-            }
-            FileCheck::Rejected(error) if is_asked => {
-                tracing::error!(%file, "{error}; new connections still use the old certificate");
-            }
-            FileCheck::StillRejected { error, checks: 2 } if !is_asked => {
-                tracing::error!(%file, "{error}; new connections still use the old certificate");
-            }
-            FileCheck::Unchanged | FileCheck::Rejected(_) | FileCheck::StillRejected { .. } => {}
+        if *found == FileCheck::Replaced {
+            let pair = self.current();
+            let (holder, until) = (pair.certificate().holder(), pair.not_after().to_rfc3339());
+            tracing::info!(%file, "new connections use the new certificate of {holder}, valid until {until}");
+        }
+        if let Some(error) = found.error_to_log(is_asked) {
+            tracing::error!(%file, "{error}; new connections still use the old certificate");
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::{
     authority_for_tests::{TestAuthority, TestPair, Wanted, prod, write},
+    file_check::FileCheck,
     files::CertificateFiles,
-    live_pair::{FileCheck, LivePair},
+    live_pair::LivePair,
     pair::{Pair, PairUse},
     peer::PeerTls,
 };

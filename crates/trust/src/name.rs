@@ -23,7 +23,10 @@ pub enum ParseNameError {
     )]
     Cluster,
     /// The name of a user has other characters, or too many.
-    #[error("a user name in a certificate has 1 to {USER_NAME_BYTES_MAX} letters, digits and . _ ~ - @ +")]
+    #[error(
+        "a user name in a certificate has 1 to {USER_NAME_BYTES_MAX} letters, digits and . _ @ -, and begins with a letter or a \
+         digit"
+    )]
     User,
     /// The URI has another form.
     #[error(
@@ -64,7 +67,7 @@ impl FromStr for ClusterName {
     }
 }
 
-/// The name of a user in a client's certificate.
+/// The name of a user in a client's certificate. Every one of them can have access rights.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UserName(String);
 
@@ -87,7 +90,8 @@ impl FromStr for UserName {
 
     fn from_str(text: &str) -> Result<Self, ParseNameError> {
         let is_fine = (1..=USER_NAME_BYTES_MAX).contains(&text.len())
-            && text.chars().all(|c| c.is_ascii_alphanumeric() || "._~-@+".contains(c));
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || "._@-".contains(c))
+            && text.starts_with(|c: char| c.is_ascii_alphanumeric());
         if is_fine { Ok(UserName(text.to_owned())) } else { Err(ParseNameError::User) }
     }
 }
@@ -194,6 +198,8 @@ mod tests {
             "fairhold://prod/user/a%2Fb",
             "fairhold://prod/user/é",
             "fairhold://prod/user/a:b",
+            "fairhold://prod/user/a+b",
+            "fairhold://prod/user/-a",
             "fairhold://prod/ca/",
             "fairhold://prod/other/1",
             "fairhold://Prod/node/1",

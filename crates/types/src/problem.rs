@@ -123,7 +123,8 @@ pub struct Facts {
     /// The cluster version that the call needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_version: Option<ClusterVersion>,
-    /// What is wrong with the credential: `missing`, `unknown`, `revoked` or `expired`.
+    /// What is wrong with the credential: `missing`, `unknown`, `revoked`, `expired`, `not_yet`, `wrong_audience` or
+    /// `bad_signature`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<&'static str>,
     /// The right that the caller lacks: a verb as in a rule.

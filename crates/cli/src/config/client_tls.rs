@@ -1,7 +1,7 @@
 //! TLS of the port for clients: which files, and which options go together.
 
 use super::error::ConfigError;
-use fairhold_trust::{client_port::TlsVersion, files::CertificateFiles};
+use fairhold_trust::{client_port::TlsVersion, files::CertificateFiles, name::ClusterName};
 use std::path::PathBuf;
 
 /// TLS of the port for clients.
@@ -11,6 +11,8 @@ pub(crate) struct ClientTlsConfig {
     pub(crate) files: CertificateFiles,
     /// The oldest version of TLS that clients may use.
     pub(crate) oldest: TlsVersion,
+    /// The cluster whose users count; none: the one that the certificate of this node names.
+    pub(crate) cluster: Option<ClusterName>,
     /// The second address for clients, without TLS.
     pub(crate) listen_plain: Option<String>,
 }
@@ -22,6 +24,7 @@ pub(super) struct ClientTlsInput {
     pub(super) key: Option<PathBuf>,
     pub(super) client_ca: Option<PathBuf>,
     pub(super) tls_min: Option<TlsVersion>,
+    pub(super) cluster: Option<ClusterName>,
     pub(super) listen_plain: Option<String>,
 }
 
@@ -36,7 +39,8 @@ impl ClientTlsInput {
         match (self.cert, self.key) {
             (Some(cert), Some(key)) => {
                 let files = CertificateFiles { cert, key, ca: self.client_ca };
-                Ok(Some(ClientTlsConfig { files, oldest: self.tls_min.unwrap_or_default(), listen_plain: self.listen_plain }))
+                let oldest = self.tls_min.unwrap_or_default();
+                Ok(Some(ClientTlsConfig { files, oldest, cluster: self.cluster, listen_plain: self.listen_plain }))
             }
             (Some(_), None) => Err(ConfigError::CertOrKey { given: "cert", missing: "key" }),
             (None, Some(_)) => Err(ConfigError::CertOrKey { given: "key", missing: "cert" }),

@@ -120,6 +120,9 @@ pub(crate) enum ConfigError {
     /// The name of the cluster cannot be in a certificate.
     #[error("--cluster-name {name}: {fault}")]
     ClusterName { name: String, fault: ParseNameError },
+    /// A provider of JWTs.
+    #[error("jwt.{name} in the configuration file: {fault}")]
+    Jwt { name: String, fault: String },
     /// Invalid limits on connections.
     #[error(
         "connections-max is {connections} and connections-per-address-max {per_address}: both must be at least 1, and the second \
@@ -190,6 +193,7 @@ impl ConfigError {
             | ConfigError::Exposed { .. }
             | ConfigError::PeerTlsIncomplete { .. }
             | ConfigError::ClusterName { .. }
+            | ConfigError::Jwt { .. }
             | ConfigError::Connections { .. }
             | ConfigError::AllowedHost { .. }
             | ConfigError::RingTooSmall { .. }

@@ -1,9 +1,14 @@
 //! The file of `--config`: its keys are the names of the flags. Some are in a table of their own.
 
-use super::{error::ConfigError, peer_tls::PeerTlsMode};
+use super::{
+    error::ConfigError,
+    jwt::{JWT_KEYS, JwtTable},
+    peer_tls::PeerTlsMode,
+};
 use fairhold_types::{NodeId, Timing, duration};
 use serde::Deserialize;
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -45,6 +50,9 @@ const FILE_KEYS: [&str; 28] = [
 /// The tables of the file, with their valid keys.
 const TABLES: [(&str, &[&str]); 1] = [("upgrade", &["finalize-after"])];
 
+/// The table whose own tables each have the keys `JWT_KEYS`.
+const JWT: &str = "jwt";
+
 /// The most edits between an unknown key and the one that is suggested.
 const EDITS_MAX: usize = 2;
 
@@ -81,6 +89,7 @@ pub(super) struct FileConfig {
     pub(super) log: Option<String>,
     pub(super) admin_token_file: Option<PathBuf>,
     pub(super) upgrade: UpgradeTable,
+    pub(super) jwt: BTreeMap<String, JwtTable>,
 }
 
 /// The table `[upgrade]`.
@@ -115,9 +124,13 @@ pub(super) fn read_file(path: &Path) -> Result<FileConfig, ConfigError> {
 /// The first unknown key, and what may be meant by it.
 fn unknown_key(table: &toml::Table) -> Option<(String, String)> {
     let tables = TABLES.map(|(name, _)| name);
-    let outside = [&FILE_KEYS[..], &tables].concat();
+    let outside = [&FILE_KEYS[..], &tables, &[JWT]].concat();
     for (key, value) in table {
-        if let Some((name, keys)) = TABLES.iter().find(|(name, _)| name == key) {
+        if key == JWT {
+            if let Some(found) = unknown_in_providers(value) {
+                return Some(found);
+            }
+        } else if let Some((name, keys)) = TABLES.iter().find(|(name, _)| name == key) {
             let mut inside = value.as_table().into_iter().flat_map(toml::Table::keys);
             if let Some(unknown) = inside.find(|inner| !keys.contains(&inner.as_str())) {
                 return Some((format!("{name}.{unknown}"), suggest(unknown, keys)));
@@ -126,6 +139,17 @@ fn unknown_key(table: &toml::Table) -> Option<(String, String)> {
             return Some((key.clone(), format!("it belongs to the table [{name}]")));
         } else if !outside.contains(&key.as_str()) {
             return Some((key.clone(), suggest(key, &outside)));
+        }
+    }
+    None
+}
+
+/// The first unknown key in a table `[jwt.NAME]`.
+fn unknown_in_providers(providers: &toml::Value) -> Option<(String, String)> {
+    for (name, table) in providers.as_table()? {
+        let mut keys = table.as_table().into_iter().flat_map(toml::Table::keys);
+        if let Some(unknown) = keys.find(|key| !JWT_KEYS.contains(&key.as_str())) {
+            return Some((format!("{JWT}.{name}.{unknown}"), suggest(unknown, &JWT_KEYS)));
         }
     }
     None

@@ -62,11 +62,11 @@ mod tests {
 
     fn client_tls(listen_plain: Option<&str>) -> ClientTlsConfig {
         let files = CertificateFiles { cert: "c".into(), key: "k".into(), ca: None };
-        ClientTlsConfig { files, oldest: Default::default(), listen_plain: listen_plain.map(str::to_owned) }
+        ClientTlsConfig { files, oldest: Default::default(), cluster: None, listen_plain: listen_plain.map(str::to_owned) }
     }
 
     fn peer_tls() -> PeerTlsConfig {
-        let input = PeerTlsInput { ca: Some("a".into()), cluster: Some("prod".to_owned()), ..PeerTlsInput::default() };
+        let input = PeerTlsInput { ca: Some("a".into()), cluster: Some("prod".parse().unwrap()), ..PeerTlsInput::default() };
         input.resolve(Some(&client_tls(None).files)).unwrap().unwrap()
     }
 

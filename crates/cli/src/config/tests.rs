@@ -119,12 +119,43 @@ fn an_unknown_key_in_the_file_is_refused_with_a_suggestion() {
             "the valid keys are id, data, member, join-file, advertise, timing, listen, listen-plain, cert, key, client-ca, \
              tls-min, peer-listen, listen-status, allowed-host, peer-key-file, peer-cert, peer-key, peer-ca, peer-tls, \
              cluster-name, insecure, connections-max, \
-             connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file, upgrade",
+             connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file, upgrade, jwt",
         ),
     ] {
         let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
         assert!(text.contains(&format!("has the unknown key `{key}`")) && text.contains(suggestion), "{text}");
     }
+}
+
+#[test]
+fn an_unknown_key_of_a_provider_is_refused_with_a_suggestion() {
+    for (text, key, suggestion) in [
+        ("[jwt.k8s]\nissuers = \"i\"", "jwt.k8s.issuers", "did you mean `issuer`?"),
+        ("[jwt.k8s]\nurl = \"i\"", "jwt.k8s.url", "the valid keys are issuer, audience, jwks, user-claim, attributes"),
+        ("[jtw.k8s]\nissuer = \"i\"", "jtw", "did you mean `jwt`?"),
+    ] {
+        let text = complaint(with_file(text, flags()));
+        assert!(text.contains(&format!("has the unknown key `{key}`")) && text.contains(suggestion), "{text}");
+    }
+    let no_table = complaint(with_file("jwt = 7", flags()));
+    assert!(no_table.contains("is not valid"), "{no_table}");
+}
+
+#[test]
+fn the_name_of_the_cluster_is_that_of_the_users_of_clients_too() {
+    let tls = |cluster: Option<&str>| ServeArgs {
+        cert: Some("a.crt".into()),
+        key: Some("a.key".into()),
+        cluster_name: cluster.map(str::to_owned),
+        ..flags()
+    };
+    let of_clients = |config: ServeConfig| config.client_tls.unwrap().cluster.map(|name| name.to_string());
+    let cluster = |given| ServeConfig::resolve(tls(given)).map(of_clients);
+    assert_eq!(cluster(None).unwrap(), None, "that of the certificate counts");
+    assert_eq!(cluster(Some("prod")).unwrap().as_deref(), Some("prod"));
+    let error = cluster(Some("Prod")).unwrap_err();
+    assert!(error.to_string().contains("--cluster-name Prod: a cluster name has"), "{error}");
+    assert_eq!(error.exit_code(), 2);
 }
 
 #[test]

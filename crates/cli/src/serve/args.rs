@@ -29,6 +29,8 @@ Exit codes:
      process runs with a copy of its directory, or its program does not support the cluster's version")]
 pub(crate) struct ServeArgs {
     /// Read settings from this TOML file; its keys are the names of the flags
+    ///
+    /// Its tables `[jwt.NAME]` name providers of JWTs, with the keys issuer, audience, jwks, user-claim and attributes.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 
@@ -91,6 +93,7 @@ pub(crate) struct ServeArgs {
     /// Verify the certificates of clients with the authorities in this file [default: none; not asked for]
     ///
     /// A client may do without a certificate. If it shows an expired one, or that of another authority, the node refuses it.
+    /// With access rights, one with the name fairhold://CLUSTER/user/NAME proves that the client is user:NAME.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_CLIENT_CA")]
     pub(crate) client_ca: Option<PathBuf>,
 
@@ -152,6 +155,8 @@ pub(crate) struct ServeArgs {
     pub(crate) peer_tls: Option<PeerTlsMode>,
 
     /// Name of the cluster that all its certificates contain, as in `fairhold cert ca --name`
+    ///
+    /// For the users in certificates of clients, the default is the name in the certificate of --cert.
     #[arg(long, value_name = "NAME", env = "FAIRHOLD_CLUSTER_NAME")]
     pub(crate) cluster_name: Option<String>,
 

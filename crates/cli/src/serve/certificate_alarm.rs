@@ -1,11 +1,12 @@
-//! The end of this node's certificates: what `/readyz?verbose` and `/metrics` say about it, and the warnings before it.
+//! The end of this node's certificates: what `/readyz?verbose` and `/metrics` say about it, and the warnings before it. And
+//! the files of the providers of JWTs, if they cannot be used.
 //!
 //! A certificate is to be renewed 30 days before its end, and urgently 7 days before it. One with a short life is to be
 //! renewed in the last third of it, and urgently in the last tenth.
 
 use fairhold_metrics::{Registry, collect};
 use fairhold_node::{Node, node::Concern};
-use fairhold_trust::live_pair::LivePair;
+use fairhold_trust::{jwt::JwtProviders, live_pair::LivePair};
 use fairhold_types::{
     dto::{CertificateStatus, CertificateUrgency},
     time::WallMillis,
@@ -70,25 +71,33 @@ impl OwnCertificates {
     }
 }
 
-/// Warns while a certificate is to be renewed, or while its files cannot be used.
-pub(super) async fn watch(own: OwnCertificates, node: Node<TokioRuntime>) {
+/// Warns while a certificate is to be renewed, or while its files or those of a provider of JWTs cannot be used.
+pub(super) async fn watch(own: OwnCertificates, providers: JwtProviders, node: Node<TokioRuntime>) {
     let mut known = None;
     loop {
         let statuses = own.statuses();
-        let warnings: Vec<String> = statuses.iter().filter_map(warning).collect();
+        let warnings: Vec<String> = statuses.iter().filter_map(warning).chain(key_warnings(&providers)).collect();
         let warning = (!warnings.is_empty()).then(|| warnings.join(". "));
         if warning != known {
             let is_urgent = statuses.iter().any(|status| status.urgency >= CertificateUrgency::RenewNow);
             match &warning {
                 Some(text) if is_urgent => tracing::error!("{text}"),
                 Some(text) => tracing::warn!("{text}"),
-                None => tracing::info!("the certificates of this node are in order again"),
+                None => tracing::info!("the certificates and keys of this node are in order again"),
             }
             node.warn(Concern::Certificate, warning.clone());
             known = warning;
         }
         sleep(CHECK_EVERY).await;
     }
+}
+
+/// What to say about the keys of providers of JWTs that need attention.
+fn key_warnings(providers: &JwtProviders) -> impl Iterator<Item = String> {
+    providers.key_sets().filter_map(|keys| {
+        let (provider, fault) = (keys.provider(), keys.rejection()?);
+        Some(format!("the keys for the JWTs of {provider} cannot be read again, and the last ones that worked stay: {fault}"))
+    })
 }
 
 /// What to say about a certificate that needs attention.
@@ -131,6 +140,7 @@ mod tests {
     use super::*;
     use fairhold_trust::{
         authority_for_tests::{TestAuthority, Wanted, write},
+        jwt_for_tests::{self, TestIssuer},
         pair::PairUse,
     };
 
@@ -173,6 +183,17 @@ mod tests {
         new.check();
         let text = warning(&own.statuses()[1]).unwrap();
         assert!(text.contains("for nodes cannot be used") && text.contains("node.crt"), "{text}");
+    }
+
+    #[test]
+    fn keys_of_a_provider_that_cannot_be_read_again_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let providers = jwt_for_tests::provider(folder.path(), &[&TestIssuer::new("ES256", "1")]);
+        assert_eq!(key_warnings(&providers).count(), 0);
+        std::fs::write(folder.path().join("jwks.json"), "{").unwrap();
+        providers.key_sets().for_each(|keys| drop(keys.check()));
+        let warnings: Vec<String> = key_warnings(&providers).collect();
+        assert!(matches!(&*warnings, [text] if text.contains("JWTs of idp") && text.contains("jwks.json")), "{warnings:?}");
     }
 
     #[test]

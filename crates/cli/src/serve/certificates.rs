@@ -1,5 +1,5 @@
-//! The certificates of this node, one for clients and one for the other nodes: they are loaded at the start, their files are
-//! followed, and the log says whose they are.
+//! The certificates of this node, one for clients and one for the other nodes, and the keys of the providers of JWTs: they
+//! are loaded at the start, their files are followed, and the log says whose they are.
 
 use super::{certificate_alarm::OwnCertificates, error::ServeError};
 use crate::{
@@ -9,6 +9,7 @@ use crate::{
 use fairhold_peer::security::PeerSecurity;
 use fairhold_trust::{
     client_port::{ClientPortTls, UserRule},
+    jwt::JwtProviders,
     live_pair::LivePair,
     pair::{PairError, PairUse},
     peer::PeerTls,
@@ -20,11 +21,13 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-/// The certificates of this node, and the tasks that follow their files. Dropping it ends the tasks.
+/// The certificates of this node, the keys of the providers of JWTs, and the tasks that follow their files. Dropping it ends
+/// the tasks.
 #[derive(Debug)]
 pub(super) struct Certificates {
     clients: Option<ClientPortTls>,
     peers: PeerSecurity,
+    providers: JwtProviders,
     /// Follows the files of the certificate for the other nodes.
     peers_watch: Option<AbortHandle>,
     reload_peers: Arc<Notify>,
@@ -38,6 +41,7 @@ impl Certificates {
         let mut certificates = Certificates {
             clients: config.client_tls.as_ref().map(load_for_clients).transpose()?,
             peers: PeerSecurity::plain(),
+            providers: JwtProviders::load(config.jwt.clone())?,
             peers_watch: None,
             reload_peers: Arc::default(),
             tasks: JoinSet::new(),
@@ -47,8 +51,13 @@ impl Certificates {
             certificates.tasks.spawn(tls.pair().clone().watch(reload_clients.clone()));
         }
         certificates.load_for_peers(config, config.start.id())?;
-        if config.has_certificate() {
-            let reloads = vec![reload_clients, certificates.reload_peers.clone()];
+        if config.follows_files() {
+            let mut reloads = vec![reload_clients, certificates.reload_peers.clone()];
+            for keys in certificates.providers.key_sets() {
+                let reload = Arc::new(Notify::new());
+                certificates.tasks.spawn(keys.clone().watch(reload.clone()));
+                reloads.push(reload);
+            }
             certificates.tasks.spawn(signals::on_hangup(reloads).map_err(ServeError::Runtime)?);
         }
         certificates.log(config);
@@ -71,6 +80,11 @@ impl Certificates {
         OwnCertificates::new(self.clients.as_ref().map(ClientPortTls::pair), self.peers.pair())
     }
 
+    /// The providers of JWTs.
+    pub(super) fn providers(&self) -> &JwtProviders {
+        &self.providers
+    }
+
     /// TLS of the port for clients.
     pub(super) fn clients(&self) -> Option<&ClientPortTls> {
         self.clients.as_ref()
@@ -85,6 +99,16 @@ impl Certificates {
     fn log(&self, config: &ServeConfig) {
         if let Some(tls) = &self.clients {
             log_pair(tls.pair(), "connections of clients", "--key");
+            if tls.pair().files().ca.is_some() && !tls.names_users() {
+                tracing::warn!(
+                    "certificates of clients are verified (--client-ca), and name no user: the certificate of this node names no \
+                     cluster. Pass --cluster-name NAME"
+                );
+            }
+        }
+        for keys in self.providers.key_sets() {
+            let (file, provider, count) = (keys.path().display(), keys.provider(), keys.current().key_count());
+            tracing::info!(%file, "JWTs of {provider} prove who a caller is, with {count} keys");
         }
         let (Some(tls), Some(pair)) = (&config.peer_tls, self.peers.pair()) else { return };
         log_pair(pair, "connections to other nodes", "--peer-key");
@@ -107,14 +131,15 @@ impl Certificates {
 /// Checks the files as a start would.
 pub(crate) fn check(config: &ServeConfig) -> Result<(), ServeError> {
     config.client_tls.as_ref().map(load_for_clients).transpose()?;
+    JwtProviders::load(config.jwt.clone())?;
     load_for_peers(config.peer_tls.as_ref(), config.start.id(), peer_host(config)).map(drop)
 }
 
 fn load_for_clients(tls: &ClientTlsConfig) -> Result<ClientPortTls, ServeError> {
     let options = if tls.files.ca.is_some() { "--cert, --key or --client-ca" } else { "--cert or --key" };
     let pair = load(LivePair::load(tls.files.clone(), PairUse::ClientPort), options)?;
-    // A user is one of the cluster that this node's own certificate names.
-    let cluster = pair.current().certificate().fairhold_names().next().map(|name| name.cluster);
+    let of_own_certificate = || pair.current().certificate().fairhold_names().next().map(|name| name.cluster);
+    let cluster = tls.cluster.clone().or_else(of_own_certificate);
     Ok(ClientPortTls::new(pair, cluster.map_or(UserRule::Nowhere, UserRule::Uri), tls.oldest))
 }
 

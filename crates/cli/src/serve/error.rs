@@ -9,7 +9,7 @@ use fairhold_storage::{
     fault::{Fault, FaultKind},
     free_space::START_ROOM_BYTES,
 };
-use fairhold_trust::pair::PairError;
+use fairhold_trust::{jwt::key_set::JwksError, pair::PairError};
 use std::io;
 
 /// Why a node cannot start or continue.
@@ -31,6 +31,9 @@ pub(crate) enum ServeError {
         options: &'static str,
         error: PairError,
     },
+    /// The keys of a provider of JWTs.
+    #[error("jwks of a table [jwt.*]: {0}")]
+    Jwks(#[from] JwksError),
     /// The key of the cluster.
     #[error(transparent)]
     PeerKey(#[from] PeerKeyError),
@@ -93,7 +96,7 @@ impl ServeError {
     /// The exit code of the process.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            ServeError::JoinToken(_) | ServeError::Certificate { .. } => exit::USAGE,
+            ServeError::JoinToken(_) | ServeError::Certificate { .. } | ServeError::Jwks(_) => exit::USAGE,
             ServeError::Join(refusal) => exit_code::of_join(refusal),
             ServeError::Storage(error) => exit_code::of_storage(error),
             ServeError::DataDir(error) => exit_code::of_data_dir(error),

@@ -16,7 +16,7 @@ use crate::{
     },
     member::ServeMember,
 };
-use fairhold_http::{Admin, ClusterHeader, Exposition, ServerInfo, router, status_router};
+use fairhold_http::{Admin, Authenticator, ClusterHeader, Exposition, ServerInfo, router, status_router};
 use fairhold_node::{Node, NodeParts};
 use fairhold_peer::{client::TcpPeer, key::PeerKeys, security::PeerSecurity, server::PeerServer};
 use fairhold_raft::{MemberAddress, PeerService, Replica, ReplicaConfig};
@@ -101,9 +101,12 @@ impl Server {
             let serving = listener.with_cluster(ClusterHeader::of(&services.node)).serve(routes, stop_requested(stopped));
             ListenerTask { name: "status", stop, task: tokio::spawn(serving) }
         });
-        let alarm = config.has_certificate().then(|| tokio::spawn(certificate_alarm::watch(own, services.node.clone())));
+        let providers = certificates.providers().clone();
+        let watching = certificate_alarm::watch(own, providers.clone(), services.node.clone());
+        let alarm = config.follows_files().then(|| tokio::spawn(watching));
+        let authenticator = Authenticator::new(admin).with_providers(providers);
         let secret_watches = token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).chain(alarm).collect();
-        let serving = listener.serve(router(services.node.clone(), info, admin, exposition), stop_requested(stopped));
+        let serving = listener.serve(router(services.node.clone(), info, authenticator, exposition), stop_requested(stopped));
         let http = ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) };
         let status_port = config.listen_status.as_deref();
         tracing::info!(

@@ -21,7 +21,7 @@ use fairhold_access::{
 };
 use fairhold_node::{
     Node,
-    access::Credential,
+    access::{Caller, Credential},
     api::{ChangeAccessCall, ReadOptions},
 };
 use fairhold_state::command::AccessChange;
@@ -91,15 +91,16 @@ async fn make<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, change: Ac
 pub(crate) async fn whoami<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let call::Empty {} = received.query()?;
-    let (principal, credential) = caller(&node);
-    let (access, rights) = (node.access(), node.rights_of(&principal));
-    let (kind, ends) = match credential {
+    let (access, rights) = (node.access(), node.own_rights());
+    let (kind, ends) = match node.caller().map(Caller::credential) {
         Some(Credential::File) => ("file", None),
-        Some(Credential::Token(number)) => ("token", access.token(number).and_then(|token| token.expires_at)),
+        Some(Credential::Token(number)) => ("token", access.token(*number).and_then(|token| token.expires_at)),
+        Some(Credential::Certificate { not_after, .. }) => ("certificate", Some(*not_after)),
+        Some(Credential::Jwt { expires_at }) => ("jwt", Some(*expires_at)),
         Some(Credential::Nothing | Credential::Unread) | None => ("none", None),
     };
     let body = dto::WhoAmI {
-        principal: principal.to_string(),
+        principal: principal_of(&node).to_string(),
         kind: kind.to_owned(),
         ends: ends.map(WallMillis::to_rfc3339),
         roles: rights.roles().iter().map(ToString::to_string).collect(),
@@ -107,26 +108,28 @@ pub(crate) async fn whoami<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     answer::json(StatusCode::OK, node.revision(), &body)
 }
 
-fn caller<RT: AsyncRuntime>(node: &Node<RT>) -> (Principal, Option<Credential>) {
-    let caller = node.caller();
-    (caller.map_or_else(Principal::anonymous, |caller| caller.principal().clone()), caller.map(|caller| caller.credential()))
+fn principal_of<RT: AsyncRuntime>(node: &Node<RT>) -> Principal {
+    node.caller().map_or_else(Principal::anonymous, |caller| caller.principal().clone())
 }
 
 /// `POST /v1/access/check`
 pub(crate) async fn check<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     let params: call::CheckAccess = received.params(body)?;
-    let (own, _) = caller(&node);
+    let own = principal_of(&node);
     let principal = match &params.principal {
         Some(text) => Principal::parse(text.as_str()).map_err(|error| bad("as", &error))?,
         None => own.clone(),
     };
     // Callers may check their own rights.
-    if principal != own {
+    let rights = if principal == own {
+        node.own_rights()
+    } else {
         received.require_admin()?;
         node.require_right(&Need::unnamed(Verb::Admin)).map_err(of_read)?;
-    }
-    let decided = |need: &Need<'_>| match node.rights_of(&principal).decide(need) {
+        node.rights_of(&principal)
+    };
+    let decided = |need: &Need<'_>| match rights.decide(need) {
         Ok(permission) => (true, format!("the rule {} of the role {}", permission.rule, permission.role)),
         Err(denied) => (false, denied.because),
     };

@@ -5,6 +5,7 @@ use crate::{
     door::{self, Admitted},
     edge::admin::Admin,
     edge::answer,
+    edge::authenticator::Authenticator,
     edge::cluster_header::ClusterHeader,
     edge::error::of_read,
     edge::headers,
@@ -33,8 +34,8 @@ use std::{
 };
 use tracing::Instrument;
 
-/// The parts that the middleware needs: the node, the cluster's id, the request ids, the metrics, and the rule for
-/// administrators.
+/// The parts that the middleware needs: the node, the cluster's id, the request ids, the metrics, and what it knows of
+/// credentials.
 pub(crate) struct MiddlewareContext<RT: AsyncRuntime> {
     pub(crate) node: Node<RT>,
     cluster: ClusterHeader,
@@ -42,7 +43,7 @@ pub(crate) struct MiddlewareContext<RT: AsyncRuntime> {
     metrics: HttpMetrics,
     /// The metrics of requests that match no route.
     no_route: Arc<RouteMetrics>,
-    admin: Option<Admin>,
+    authenticator: Option<Authenticator>,
 }
 
 /// Makes request ids: the node, its start time, and the request's number.
@@ -52,11 +53,11 @@ struct RequestIds {
 }
 
 impl<RT: AsyncRuntime> MiddlewareContext<RT> {
-    pub(crate) fn new(node: Node<RT>, metrics: HttpMetrics, admin: Option<Admin>) -> Self {
+    pub(crate) fn new(node: Node<RT>, metrics: HttpMetrics, authenticator: Option<Authenticator>) -> Self {
         let prefix = format!("{}-{:x}-", node.cluster().id, node.wall_now().0);
         let request_ids = RequestIds { prefix, taken: AtomicU64::new(0) };
         let (cluster, no_route) = (ClusterHeader::of(&node), metrics.route(None));
-        MiddlewareContext { node, cluster, request_ids, metrics, no_route, admin }
+        MiddlewareContext { node, cluster, request_ids, metrics, no_route, authenticator }
     }
 }
 
@@ -87,7 +88,7 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
     let start = RT::Instant::now();
     let in_flight = context.metrics.begin();
     let waits = request.extensions_mut().get_mut::<HttpPeer>().map(|peer| {
-        peer.admin.clone_from(&context.admin);
+        peer.authenticator.clone_from(&context.authenticator);
         peer.waits.store(false, Ordering::Relaxed);
         Arc::clone(&peer.waits)
     });
@@ -176,12 +177,14 @@ fn admit<RT: AsyncRuntime>(
     route: Option<&str>,
     request: &mut Request,
 ) -> Result<Admitted<RT>, Problem> {
-    let Some(admin) = &context.admin else { return Ok(Admitted { node: context.node.clone(), is_decided: false }) };
-    let admitted = door::admit(&context.node, admin, route, request)?;
+    let Some(authenticator) = &context.authenticator else {
+        return Ok(Admitted { node: context.node.clone(), is_decided: false });
+    };
+    let admitted = door::admit(&context.node, authenticator, route, request)?;
     if admitted.is_decided
         && let Some(peer) = request.extensions_mut().get_mut::<HttpPeer>()
     {
-        peer.admin = Some(Admin::open());
+        peer.authenticator = Some(Authenticator { admin: Admin::open(), ..authenticator.clone() });
     }
     Ok(admitted)
 }

@@ -1,7 +1,7 @@
 //! A request as the calls read it: its sender, parameters, body, and the id in its path.
 
 use crate::{
-    edge::admin::Admin,
+    edge::authenticator::Authenticator,
     edge::error::of_read,
     edge::headers,
     edge::memory_quota::ConnectionMemory,
@@ -17,7 +17,7 @@ use fairhold_node::{
     watch::LongPollResult,
     watch_filter::WatchFilter,
 };
-use fairhold_trust::name::UserName;
+use fairhold_trust::client_port::CertifiedUser;
 use fairhold_types::{
     Code, GrantId, Revision,
     call::{Consistency, Number, Wait},
@@ -52,11 +52,12 @@ pub struct HttpPeer {
     /// Its address, as text.
     pub(crate) address: Arc<str>,
     /// The user that its certificate names.
-    user: Option<Arc<UserName>>,
+    user: Option<Arc<CertifiedUser>>,
     /// The memory that its connection may use; unbounded in the simulator.
     memory: Option<Arc<ConnectionMemory>>,
-    /// The rule for administrators' calls, if there are such calls. The middleware sets it.
-    pub(crate) admin: Option<Admin>,
+    /// What the node knows of credentials, with the rule for administrators' calls, if there are such calls. The middleware
+    /// sets it.
+    pub(crate) authenticator: Option<Authenticator>,
     /// Whether its current request has a `wait` parameter, even 0. Such requests have a histogram of their own, because their
     /// duration is mostly that of the wait. A connection has one request at a time.
     pub(crate) waits: Arc<AtomicBool>,
@@ -67,17 +68,18 @@ impl HttpPeer {
     #[must_use]
     pub fn at(address: IpAddr) -> HttpPeer {
         let address = address.to_canonical().to_string().into();
-        HttpPeer { address, user: None, memory: None, admin: None, waits: Arc::default() }
+        HttpPeer { address, user: None, memory: None, authenticator: None, waits: Arc::default() }
     }
 
     /// The user that its verified certificate names. `None` without TLS, without a certificate, or if that names no user.
     #[must_use]
-    pub fn user(&self) -> Option<&UserName> {
+    pub fn user(&self) -> Option<&CertifiedUser> {
         self.user.as_deref()
     }
 
     /// The same, with the user that its certificate names.
-    pub(crate) fn with_user(self, user: Option<UserName>) -> HttpPeer {
+    #[must_use]
+    pub fn with_user(self, user: Option<CertifiedUser>) -> HttpPeer {
         HttpPeer { user: user.map(Arc::new), ..self }
     }
 
@@ -211,10 +213,16 @@ impl Received {
 
     /// Refuses a caller that is not an administrator.
     pub(crate) fn require_admin(&self) -> Result<(), Problem> {
-        match self.peer().and_then(|peer| peer.admin.as_ref()) {
-            Some(admin) => admin.check(self.headers()),
+        match self.peer().and_then(|peer| peer.authenticator.as_ref()) {
+            Some(authenticator) => authenticator.admin.check(self.headers()),
             None => Err(Problem::new(Code::Internal, "no rule for administrators is set")),
         }
+    }
+
+    /// Whether the callers of some provider have this attribute.
+    pub(crate) fn is_attribute(&self, name: &str) -> bool {
+        let authenticator = self.peer().and_then(|peer| peer.authenticator.as_ref());
+        authenticator.is_some_and(|authenticator| authenticator.providers.have_attribute(name))
     }
 
     /// The memory that the connection may use; unbounded in the simulator.

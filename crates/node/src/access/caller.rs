@@ -1,21 +1,33 @@
-//! The caller of a request: its principal, its credential, and what the request needs.
+//! The caller of a request: who it is, its credential, and what the request needs.
 
 use super::refusal::{AccessRefusal, CredentialFault};
-use fairhold_access::{Need, Principal, PrincipalKey, token::AccessTokenNumber};
+use fairhold_access::{Attributes, Need, Principal, PrincipalKey, UserName, token::AccessTokenNumber};
 use fairhold_state::access::AccessData;
-use fairhold_types::time::WallMillis;
+use fairhold_types::{duration, limits::JWT_CLOCK_SKEW, time::WallMillis};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
 /// What a caller showed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
     /// A line of this node's file.
     File,
     /// A token of the cluster.
     Token(AccessTokenNumber),
+    /// A certificate of a user.
+    Certificate {
+        /// The user.
+        user: UserName,
+        /// When the certificate expires.
+        not_after: WallMillis,
+    },
+    /// A JWT of a provider, whose signature and claims were verified.
+    Jwt {
+        /// When it expires.
+        expires_at: WallMillis,
+    },
     /// Nothing.
     Nothing,
     /// Something or nothing: rights were not enforced when the request began. As soon as they are, it must be sent again.
@@ -41,10 +53,24 @@ impl FileTokens {
     }
 }
 
+/// A principal, and what its provider says about it. Its rights are a function of both.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CallerIdentity {
+    pub(super) principal: Principal,
+    pub(super) attributes: Attributes,
+}
+
+impl CallerIdentity {
+    /// A principal without attributes of a provider.
+    pub(super) fn of(principal: &Principal) -> CallerIdentity {
+        CallerIdentity { attributes: Attributes::of(principal, []), principal: principal.clone() }
+    }
+}
+
 /// The caller of a request.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    pub(super) principal: Principal,
+    pub(super) identity: CallerIdentity,
     pub(super) key: PrincipalKey,
     pub(super) credential: Credential,
     /// The file of its token, and how often its tokens had been replaced.
@@ -58,7 +84,14 @@ impl Caller {
     #[must_use]
     pub fn new(principal: Principal, credential: Credential) -> Caller {
         let key = principal.key();
-        Caller { principal, key, credential, file: None, needs: Vec::new() }
+        Caller { identity: CallerIdentity::of(&principal), key, credential, file: None, needs: Vec::new() }
+    }
+
+    /// The same, with what its provider says about it, for `{…}` in patterns.
+    #[must_use]
+    pub fn with_attributes(mut self, further: impl IntoIterator<Item = (String, String)>) -> Caller {
+        self.identity.attributes = Attributes::of(&self.identity.principal, further);
+        self
     }
 
     /// The same, for a request that needs these rights.
@@ -70,37 +103,99 @@ impl Caller {
     /// Its principal.
     #[must_use]
     pub fn principal(&self) -> &Principal {
-        &self.principal
+        &self.identity.principal
     }
 
     /// Its credential.
     #[must_use]
-    pub fn credential(&self) -> Credential {
-        self.credential
+    pub fn credential(&self) -> &Credential {
+        &self.credential
+    }
+
+    /// The same caller of a request that began while rights were not enforced.
+    #[must_use]
+    pub fn unread(self) -> Caller {
+        Caller { credential: Credential::Unread, ..self }
     }
 
     /// When its credential expires.
     pub(super) fn expires_at(&self, access: &AccessData) -> Option<WallMillis> {
-        match self.credential {
-            Credential::Token(number) => access.token(number)?.expires_at,
+        match &self.credential {
+            Credential::Token(number) => access.token(*number)?.expires_at,
+            Credential::Certificate { not_after, .. } => Some(*not_after),
+            Credential::Jwt { expires_at } => Some(after_skew(*expires_at)),
             Credential::File | Credential::Nothing | Credential::Unread => None,
         }
     }
 
     /// Whether its credential is valid by this data, at this time.
-    pub(super) fn check_credential(&self, access: &AccessData, now: WallMillis) -> Result<(), AccessRefusal> {
-        match self.credential {
+    pub fn check_credential(&self, access: &AccessData, now: WallMillis) -> Result<(), AccessRefusal> {
+        match &self.credential {
             Credential::File => match &self.file {
                 Some((tokens, replaced)) if tokens.0.load(Ordering::SeqCst) != *replaced => Err(CredentialFault::Revoked.into()),
                 Some(_) | None => Ok(()),
             },
             Credential::Nothing => Ok(()),
             Credential::Unread => Err(AccessRefusal::Stale),
-            Credential::Token(number) => match access.token(number) {
+            Credential::Certificate { user, .. } if access.is_disabled(user) => Err(CredentialFault::Disabled.into()),
+            Credential::Certificate { not_after, .. } if now >= *not_after => Err(CredentialFault::Expired.into()),
+            Credential::Certificate { .. } => Ok(()),
+            Credential::Jwt { expires_at } => {
+                if now < after_skew(*expires_at) { Ok(()) } else { Err(CredentialFault::Expired.into()) }
+            }
+            Credential::Token(number) => match access.token(*number) {
                 Some(token) if token.is_expired(now) => Err(CredentialFault::Expired.into()),
                 Some(_) => Ok(()),
                 None => Err(CredentialFault::Revoked.into()),
             },
         }
+    }
+}
+
+/// The end of a JWT for a node whose clock may be late.
+fn after_skew(expires_at: WallMillis) -> WallMillis {
+    WallMillis(expires_at.0.saturating_add(duration::millis(JWT_CLOCK_SKEW)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_state::{
+        State,
+        command::{AccessChange, AccessRequester, ChangeAccess, Command},
+    };
+    use fairhold_types::{ClusterId, cluster_version::ACCESS_SINCE};
+
+    const ENDS: WallMillis = WallMillis(100_000);
+
+    fn check(caller: &Caller, state: &State, now: u64) -> Result<(), AccessRefusal> {
+        caller.check_credential(state.access(), WallMillis(now))
+    }
+
+    #[test]
+    fn a_certificate_counts_until_it_expires_or_its_user_is_disabled() {
+        let mut state = State::new();
+        state.apply(&Command::FormClusterAt { cluster: ClusterId(1), version: ACCESS_SINCE });
+        let user: UserName = "ci".parse().unwrap();
+        let caller = Caller::new(Principal::user(&user), Credential::Certificate { user: user.clone(), not_after: ENDS });
+        assert_eq!(check(&caller, &state, ENDS.0 - 1), Ok(()));
+        assert_eq!(check(&caller, &state, ENDS.0), Err(CredentialFault::Expired.into()));
+        let mut set_disabled = |disabled| {
+            let change = AccessChange::SetUser { user: user.clone(), disabled, end_sessions: false };
+            let requester = AccessRequester { principal: Principal::file_admin(), client: String::new() };
+            let command = ChangeAccess { key: None, change, requester, at: WallMillis(0) };
+            state.apply(&Command::ChangeAccess(command)).answer.result.unwrap();
+            check(&caller, &state, ENDS.0 - 1)
+        };
+        assert_eq!(set_disabled(true), Err(CredentialFault::Disabled.into()));
+        assert_eq!(set_disabled(false), Ok(()));
+    }
+
+    #[test]
+    fn a_jwt_counts_until_its_end_by_the_clock_of_its_provider() {
+        let caller = Caller::new(Principal::parse("k8s:ci").unwrap(), Credential::Jwt { expires_at: ENDS });
+        let last = ENDS.0 + duration::millis(JWT_CLOCK_SKEW) - 1;
+        assert_eq!(check(&caller, &State::new(), last), Ok(()));
+        assert_eq!(check(&caller, &State::new(), last + 1), Err(CredentialFault::Expired.into()));
     }
 }

@@ -1,7 +1,7 @@
 //! The decisions.
 
 use super::{
-    caller::{Caller, Credential},
+    caller::{Caller, CallerIdentity, Credential},
     refusal::{AccessRefusal, CredentialFault},
     visible::Visible,
 };
@@ -68,10 +68,20 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.require(std::slice::from_ref(need))
     }
 
-    /// The rights of a principal by the access data of this node, whether rights are enforced or not.
+    /// The rights of a principal by the access data of this node, whether rights are enforced or not. What a provider would
+    /// say about it is not known here.
     #[must_use]
     pub fn rights_of(&self, principal: &Principal) -> Arc<Rights> {
-        self.0.rights.rights(&self.access(), principal)
+        self.0.rights.rights(&self.access(), &CallerIdentity::of(principal))
+    }
+
+    /// The rights of the caller by the access data of this node, whether rights are enforced or not.
+    #[must_use]
+    pub fn own_rights(&self) -> Arc<Rights> {
+        match self.caller() {
+            Some(caller) => self.0.rights.rights(&self.access(), &caller.identity),
+            None => self.rights_of(&Principal::anonymous()),
+        }
     }
 
     /// The access data, as fresh as required.
@@ -114,7 +124,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// The rights of a caller with a valid credential, if they cover these needs.
     fn decide(&self, caller: &Caller, access: &AccessData, needs: &[Need<'_>]) -> Result<Arc<Rights>, CallError> {
         caller.check_credential(access, wall_now())?;
-        let rights = self.0.rights.rights(access, &caller.principal);
+        let rights = self.0.rights.rights(access, &caller.identity);
         for need in needs {
             rights.decide(need).map_err(|denied| refusal(caller, denied))?;
         }

@@ -19,7 +19,8 @@ use fairhold_raft::{
 use fairhold_trust::{
     authority_for_tests::{TestAuthority, TestPair, Wanted, prod, write},
     careless_for_tests::{accept_carelessly, connect_carelessly},
-    live_pair::{FileCheck, LivePair},
+    file_check::FileCheck,
+    live_pair::LivePair,
     pair::PairUse,
     peer::{PeerTls, TLS_FIRST_BYTE},
 };

@@ -40,11 +40,11 @@ pub struct AccessMode {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct WhoAmI {
-    /// Its principal: `user:ci`, `file:admin` or `anonymous`.
+    /// Its principal: `user:ci`, `k8s:SUBJECT`, `file:admin` or `anonymous`.
     pub principal: String,
-    /// What it showed: `token`, `file` or `none`.
+    /// What it showed: `token`, `certificate`, `jwt`, `file` or `none`.
     pub kind: String,
-    /// When its token expires; missing if it does not.
+    /// When what it showed expires; missing if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends: Option<String>,
     /// Its roles.

@@ -46,7 +46,7 @@ pub(crate) async fn put<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     received.require_admin()?;
     let params: call::PutRole = received.params(body)?;
     let role = role_in(&received)?;
-    let rules = rules(params.rules.into_vec())?;
+    let rules = rules(params.rules.into_vec(), |attribute| received.is_attribute(attribute))?;
     let expected = expected(received.headers())?;
     let revision = make(&node, &received, AccessChange::PutRole { role: role.clone(), rules, expected }).await?;
     // The answer is the node's own view: the change may have taken the caller's own rights.
@@ -113,13 +113,13 @@ fn role_name(text: &str) -> Result<RoleName, Problem> {
     RoleName::parse(text).map_err(|error| Problem::bad_request(format!("the role: {error}")))
 }
 
-/// The rules of a role. A refusal names the rule and the place in it.
-fn rules(texts: Vec<call::RuleText>) -> Result<Vec<Rule>, Problem> {
+/// The rules of a role, with attributes that some principals have. A refusal names the rule and the place in it.
+fn rules(texts: Vec<call::RuleText>, is_of_provider: impl Fn(&str) -> bool) -> Result<Vec<Rule>, Problem> {
     if texts.is_empty() {
         return Err(Problem::new(Code::BadRule, "a role needs at least one rule"));
     }
     let one = |(index, text): (usize, call::RuleText)| {
-        let parsed = Rule::parse_with(text.as_str(), |attribute| attribute == USER_ATTRIBUTE);
+        let parsed = Rule::parse_with(text.as_str(), |attribute| attribute == USER_ATTRIBUTE || is_of_provider(attribute));
         parsed.map_err(|error| Problem::new(Code::BadRule, format!("rule {}: {error}", index + 1)))
     };
     texts.into_iter().enumerate().map(one).collect()
@@ -171,12 +171,12 @@ mod tests {
     fn a_bad_rule_is_named_with_the_place_in_it() {
         let parse = |texts: &[&str]| {
             let texts = texts.iter().map(|text| call::RuleText::try_from((*text).to_owned()).unwrap()).collect();
-            rules(texts).map(|rules| rules.len()).map_err(|problem| {
+            rules(texts, |attribute| attribute == "team").map(|rules| rules.len()).map_err(|problem| {
                 let problem = fairhold_types::problem::Problem::from(problem);
                 (problem.status, problem.detail.into_owned())
             })
         };
-        assert_eq!(parse(&["acquire locks:a/**", "read,write nodes:app/{user}/**"]), Ok(2));
+        assert_eq!(parse(&["acquire locks:a/**", "read,write nodes:{team}/{user}/**"]), Ok(2));
         for (texts, place) in [
             (&["acquire locks:a", "take locks:a"][..], "rule 2: character 1: "),
             (&["acquire locks:a//b"], "rule 1: character 17: "),

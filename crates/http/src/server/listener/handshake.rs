@@ -10,9 +10,8 @@ use crate::{
     server::{connection_slots::SlotState, handshake_slots::HandshakeSlots},
 };
 use fairhold_trust::{
-    client_port::{ClientConnection, ClientPortTls},
+    client_port::{CertifiedUser, ClientConnection, ClientPortTls},
     fault::{FaultReason, TlsFault},
-    name::UserName,
 };
 use fairhold_types::time::WallMillis;
 use std::{
@@ -34,7 +33,7 @@ const EXPIRED_GRACE: Duration = Duration::from_secs(3_600);
 pub(super) struct TlsConnection {
     pub(super) transport: Transport,
     /// The user that the client's certificate names.
-    pub(super) user: Option<UserName>,
+    pub(super) user: Option<CertifiedUser>,
     /// When a certificate of the connection has expired for too long.
     pub(super) closes_at: Instant,
 }

@@ -10,8 +10,9 @@ use fairhold_trust::{
     ca_directory::CaDirectory,
     client_port::{ClientTls, TlsVersion, UserRule},
     fault::{FaultReason, TlsFault},
+    file_check::FileCheck,
     files::CertificateFiles,
-    live_pair::{FileCheck, LivePair},
+    live_pair::LivePair,
     name::ClusterName,
     pair::PairUse,
     stream::TlsStream,
@@ -110,7 +111,7 @@ fn answers_ok() -> Router {
 
 fn names_its_user() -> Router {
     let handler =
-        |Extension(peer): Extension<HttpPeer>| async move { format!("user {:?}", peer.user().map(ToString::to_string)) };
+        |Extension(peer): Extension<HttpPeer>| async move { format!("user {:?}", peer.user().map(|user| user.name.to_string())) };
     Router::new().route("/", get(handler))
 }
 
@@ -125,6 +126,18 @@ async fn a_verified_certificate_names_the_user_of_its_requests() {
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(&format!("user {user}")), "{answer}");
     }
     assert_eq!(setup.handshakes("ok"), 2);
+}
+
+#[tokio::test]
+async fn each_request_of_a_connection_has_the_user_of_its_certificate() {
+    let setup = Setup::new();
+    let server = serve_at(setup.listener(), TIMEOUTS, names_its_user());
+    let mut stream = in_time(connect(&setup.client_of(&setup.ca, "ci"), server.address)).await.unwrap();
+    let kept = ASK.replace("Connection: close\r\n", "");
+    stream.write_all(format!("{kept}{kept}{ASK}").as_bytes()).await.unwrap();
+    let answers = read_all(&mut stream).await;
+    assert_eq!(answers.matches("user Some(\"ci\")").count(), 3, "{answers}");
+    assert_eq!(setup.handshakes("ok"), 1);
 }
 
 #[tokio::test]
