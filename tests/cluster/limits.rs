@@ -398,6 +398,10 @@ A cluster has at most 1,000 roles of 100 rules, 10,000 bindings of roles, 10,000
 100,000 tokens, 1,000 of them for one user. A rule has at most 1,152 bytes, its pattern 1,024, and
 the name of a role, a user or a principal 128.
 
+A node has at most 16 providers of JWTs, with 16 attributes and 64 keys each. A JWT has at most
+8 KiB and lives for at most 24 hours, and the clocks of its issuer and of the node may differ by
+30 s.
+
 A node keeps an answer in memory until the socket has taken it: up to 16 KiB for each connection,
 and beyond that 128 MiB for one address and 256 MiB in total. If there is no memory for an answer, a
 read gets `503 overloaded`, and so does a batch, before any of its calls starts. Any other call has
