@@ -141,7 +141,11 @@ impl Caller {
             Credential::Certificate { not_after, .. } if now >= *not_after => Err(CredentialFault::Expired.into()),
             Credential::Certificate { .. } => Ok(()),
             Credential::Jwt { expires_at } => {
-                if now < after_skew(*expires_at) { Ok(()) } else { Err(CredentialFault::Expired.into()) }
+                if now < after_skew(*expires_at) {
+                    Ok(())
+                } else {
+                    Err(CredentialFault::Expired.into())
+                }
             }
             Credential::Token(number) => match access.token(*number) {
                 Some(token) if token.is_expired(now) => Err(CredentialFault::Expired.into()),
