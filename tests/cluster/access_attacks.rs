@@ -70,6 +70,25 @@ fn an_operator_cannot_move_the_address_to_which_clients_send_their_tokens() {
 }
 
 #[test]
+fn an_administrator_that_narrows_its_own_role_sees_that_it_was_done() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        guarded.enforce().await;
+        let role = |rule: &str| Call::put("/v1/access/roles/keepers", "").json(&json!({ "rules": [rule] }));
+        guarded.file().send(role("admin cluster")).await.expect_status(200);
+        guarded.bind("keepers", "user:keeper").await;
+        let keeper = guarded.user("keeper").await;
+        let put = keeper.send(role("status cluster")).await.expect_status(200);
+        assert_eq!(put.json["rules"], json!(["status cluster"]), "{put:?}");
+        expect_denied(keeper.send(role("admin cluster")).await, "admin", "cluster");
+        // It has no right to see any lock.
+        guarded.file().acquire("deploy%2Fa", "ttl=60s").await.expect_status(200);
+        let list = keeper.send(Call::get("/v1/locks")).await.expect_status(200);
+        assert_eq!(list.json["items"], json!([]), "{list:?}");
+    });
+}
+
+#[test]
 fn a_deadlock_is_shown_without_the_locks_that_the_caller_may_not_see() {
     run_parallel(SHORT, async {
         let guarded = Guarded::start().await;

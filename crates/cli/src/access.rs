@@ -1,4 +1,4 @@
-//! `fairhold access`, `roles`, `users` and `tokens`: who may do what.
+//! The commands about access rights: `fairhold access`, `roles`, `users` and `tokens`.
 
 mod print;
 pub(crate) mod roles;
@@ -44,7 +44,7 @@ The cluster refuses it unless a user may change the access data: fairhold access
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Show who you are to the cluster, and your roles
+    /// Show the principal and the roles that your credential gives you
     #[command(after_help = "Example:
   fairhold access whoami --auth-token-file ci.token")]
     Whoami,
@@ -139,7 +139,7 @@ impl Bind<'_> {
     }
 }
 
-/// Prints the decision. One that denies is the failure of the command.
+/// Prints the decision. If it is a refusal, the command fails.
 fn check(reply: &ApiReply, remote: &RemoteArgs) -> Result<(), Failure> {
     let decision: Value = reply.read()?;
     let allowed = decision["allowed"] == true;

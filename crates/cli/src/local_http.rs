@@ -76,3 +76,24 @@ pub(crate) fn cause(error: &reqwest::Error) -> String {
     let text = innermost.to_string();
     fairhold_client::tls_advice(&text).map_or(text, str::to_owned)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node with TLS may name another one, also an attacker's.
+    #[tokio::test]
+    async fn a_token_for_nodes_with_tls_is_never_sent_in_plain_text() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let named = format!("http://{}/v1/cluster", listener.local_addr().unwrap());
+        let ask = async |given: &[&str]| {
+            let given: Vec<String> = given.iter().map(|url| (*url).to_owned()).collect();
+            let limit = Duration::from_millis(500);
+            let client = client_for(&given, limit, &TlsArgs::default(), Some("s3cret".to_owned())).unwrap();
+            client.get(&named).send().await.unwrap_err()
+        };
+        assert!(ask(&["https://a:1", "https://b:1"]).await.is_builder());
+        // The node accepts, and does not answer.
+        assert!(ask(&["https://a:1", "http://b:1"]).await.is_timeout());
+    }
+}

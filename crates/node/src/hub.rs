@@ -82,7 +82,7 @@ impl<RT: AsyncRuntime> Hub<RT> {
         Arc::clone(&self.access.read())
     }
 
-    /// Keeps the access data of a state if it has changed. Then whoever waits is decided again.
+    /// Keeps the access data of a state if it has changed. Then each request that waits is decided again.
     fn follow_access(&self, state: &State) {
         if state.access().revision() == self.access.read().revision() {
             return;

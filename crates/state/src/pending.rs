@@ -28,7 +28,7 @@ pub(crate) enum Pending {
     ApplyLimit { lock: LockName, after: Option<ServiceRank>, by: String },
     /// Grants waiters of a lock.
     Grant { lock: LockName },
-    /// Ends sessions of a principal. Those that are left are alive until then.
+    /// Ends the sessions of a principal, some at a time. A session stays alive until its turn.
     EndSessionsOf(EndingSessions),
 }
 

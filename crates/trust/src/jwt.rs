@@ -1,4 +1,4 @@
-//! JWTs: who a caller is by the word of a provider, whose public keys are in a file.
+//! Verifies JWTs. The public keys of each provider are in a file.
 //!
 //! The node dials nobody to verify a token: it neither asks the provider nor fetches keys. What a token says about its own
 //! key (`jwk`, `jku`, `x5c`, `x5u`) is not read. At most one signature is verified for each token.
@@ -39,7 +39,7 @@ pub struct JwtProviderConfig {
     pub attributes: Vec<(String, String)>,
 }
 
-/// Who a caller is by a JWT.
+/// The identity that a JWT proves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedJwt {
     /// The name of its provider.

@@ -1,4 +1,4 @@
-//! Who the caller of a request is.
+//! Authentication: finds the caller of a request by its credential.
 
 use crate::{
     edge::authenticator::Authenticator, edge::error::of_read, edge::headers, edge::params, edge::problem::Problem,

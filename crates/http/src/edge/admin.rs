@@ -93,6 +93,7 @@ impl Admin {
 mod tests {
     use super::*;
     use axum::response::IntoResponse;
+    use fairhold_types::time::WallMillis;
 
     fn status(admin: &Admin, authorization: Option<&str>) -> u16 {
         let mut headers = HeaderMap::new();
@@ -106,6 +107,19 @@ mod tests {
                 response.status().as_u16()
             }
         }
+    }
+
+    #[test]
+    fn open_requests_lose_their_credential_only_if_the_tokens_have_changed() {
+        let admin = Admin::guarded(vec!["s3cret".to_owned()]);
+        let caller = admin.caller("s3cret").unwrap();
+        let state = fairhold_state::State::new();
+        let is_valid = || caller.check_credential(state.access(), WallMillis(0)).is_ok();
+        admin.replace_tokens(vec!["s3cret".to_owned()]);
+        assert!(is_valid(), "the file was read again");
+        admin.replace_tokens(vec!["other".to_owned()]);
+        assert!(!is_valid() && admin.caller("s3cret").is_none());
+        assert!(Admin::open().caller("s3cret").is_none());
     }
 
     #[test]

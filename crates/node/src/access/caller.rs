@@ -1,4 +1,4 @@
-//! The caller of a request: who it is, its credential, and what the request needs.
+//! The caller of a request: its identity, its credential, and what the request needs.
 
 use super::refusal::{AccessRefusal, CredentialFault};
 use fairhold_access::{Attributes, Need, Principal, PrincipalKey, UserName, token::AccessTokenNumber};

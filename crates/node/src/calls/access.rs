@@ -44,8 +44,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         let change = AccessChange::CreateToken { hash, user: user.clone(), expires_at };
         let command = ChangeAccess { key, change, requester: self.requester(client), at };
         let Answer { result, revision, .. } = self.propose_until(Command::ChangeAccess(command), deadline).await?;
-        let number = match result? {
-            Outcome::AccessTokenCreated { number, repeated: _ } => number,
+        let (number, repeated) = match result? {
+            Outcome::AccessTokenCreated { number, repeated } => (number, repeated),
             outcome @ (Outcome::Nothing
             | Outcome::Done
             | Outcome::SessionOpened { .. }
@@ -58,8 +58,10 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::JoinTokenCreated { .. }
             | Outcome::Admitted { .. }) => unreachable!("a new token was answered with {outcome:?}"),
         };
-        let by = self.requester_name();
-        tracing::info!(token = number.0, user = user.as_str(), revision = revision.0, by, "an administrator created a token");
+        if !repeated {
+            let (user, by) = (user.as_str(), self.requester_name());
+            tracing::info!(token = number.0, user, revision = revision.0, by, "an administrator created a token");
+        }
         self.0.replica.wait_for_revision(revision, deadline).await?;
         let expires_at = self.access().token(number).map_or(expires_at, |token| token.expires_at);
         Ok(At { value: CreatedToken { number, token: made, expires_at }, revision })

@@ -79,8 +79,8 @@ impl JwtParts<'_> {
     }
 }
 
-/// Whether a text looks like a JWT: three parts, the first of which is a header. Such a text in a URL is a secret at the
-/// wrong place.
+/// Whether a text looks like a JWT: it has three parts, and the first part is a header. No URL should have such a text,
+/// because it is a secret.
 #[must_use]
 pub fn looks_like_jwt(text: &str) -> bool {
     let mut parts = text.split('.');
