@@ -69,10 +69,23 @@ impl Lines {
 
 impl Guarded {
     pub(crate) async fn start() -> Guarded {
+        Guarded::start_with(|_| {}).await
+    }
+
+    /// Like `start`, with nodes that are prepared before their start.
+    pub(crate) async fn start_with(prepare: impl FnOnce(&mut Cluster)) -> Guarded {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("token");
         write_secret(&file, &format!("another-token\n{FILE_TOKEN}\n"));
-        let cluster = Cluster::start_with(&["--admin-token-file", file.to_str().expect("a name in UTF-8")]).await;
+        let mut cluster = Cluster::plan();
+        for node in &mut cluster.nodes {
+            node.flags = vec!["--admin-token-file".to_owned(), file.to_str().expect("a name in UTF-8").to_owned()];
+        }
+        prepare(&mut cluster);
+        for node in &mut cluster.nodes {
+            node.start();
+        }
+        cluster.ready().await;
         Guarded { cluster, folder }
     }
 

@@ -402,6 +402,11 @@ A node has at most 16 providers of JWTs, with 16 attributes and 64 keys each. A 
 8 KiB and lives for at most 24 hours, and the clocks of its issuer and of the node may differ by
 30 s.
 
+An [audit log](guides/access.md#audit) has up to 10 files of 64 MiB. Up to 4 MiB of entries wait for
+the disk, and as many that could not be written; further ones are lost and counted. An entry has at
+most 64 names and 8 KiB of them. The log has at most 20 refusals of one caller in a second, and 500
+of all callers; further ones are counted there.
+
 A node keeps an answer in memory until the socket has taken it: up to 16 KiB for each connection,
 and beyond that 128 MiB for one address and 256 MiB in total. If there is no memory for an answer, a
 read gets `503 overloaded`, and so does a batch, before any of its calls starts. Any other call has

@@ -23,6 +23,7 @@ mod admin;
 mod administration;
 mod all_killed;
 mod attacked;
+mod audit;
 mod bad_input;
 mod batches;
 mod bench;

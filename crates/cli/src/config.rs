@@ -1,5 +1,6 @@
 //! The configuration of `serve`: flag, environment, file, default, in this order, resolved once into plain values.
 
+pub(crate) mod audit;
 pub(crate) mod client_tls;
 pub(crate) mod error;
 pub(crate) mod exposure;
@@ -15,6 +16,7 @@ use crate::{
     serve::{args::ServeArgs, memory},
     telemetry,
 };
+use audit::{AuditConfig, AuditTable};
 use client_tls::{ClientTlsConfig, ClientTlsInput};
 use error::ConfigError;
 use exposure::Exposure;
@@ -86,6 +88,8 @@ pub(crate) struct ServeConfig {
     pub(crate) log: String,
     /// The file with the administrators' token; none: anyone who can reach the port may make their calls.
     pub(crate) admin_token_file: Option<PathBuf>,
+    /// The audit log, if there is one.
+    pub(crate) audit: Option<AuditConfig>,
     /// The providers of JWTs.
     pub(crate) jwt: Vec<JwtProviderConfig>,
     /// Whether it stops when standard input closes.
@@ -142,8 +146,6 @@ impl ServeConfig {
         };
         let exposures = ports.exposures(insecure)?;
         let admin_token_file = args.admin_token_file.or(file.admin_token_file);
-        let jwt = jwt::providers(file.jwt)?;
-        let exit_with_parent = args.exit_with_parent;
         Ok(ServeConfig {
             start,
             own,
@@ -167,8 +169,9 @@ impl ServeConfig {
             finalize_after,
             log,
             admin_token_file,
-            jwt,
-            exit_with_parent,
+            audit: file.audit.map(AuditTable::resolve).transpose()?,
+            jwt: jwt::providers(file.jwt)?,
+            exit_with_parent: args.exit_with_parent,
         })
     }
 }
@@ -182,6 +185,11 @@ impl ServeConfig {
     /// Whether this node has files that it reads again at SIGHUP: certificates, or the keys of providers of JWTs.
     pub(crate) fn follows_files(&self) -> bool {
         self.has_certificate() || !self.jwt.is_empty()
+    }
+
+    /// Whether SIGHUP makes this node read or open files again, and does not stop it.
+    pub(crate) fn reloads_at_hangup(&self) -> bool {
+        self.follows_files() || self.audit.is_some()
     }
 }
 

@@ -155,7 +155,15 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
     let lines: String = lines.into_iter().map(line).collect();
     let after = config.finalize_after.map(|after| line(("finalize-after", quoted(&duration::format(after)))));
     let upgrade = after.map(|line| format!("\n[upgrade]\n{line}")).unwrap_or_default();
-    lines + &known_members(config) + &upgrade + &jwt_tables(config)
+    let audit: String = audit_lines(config).into_iter().map(line).collect();
+    let audit = if audit.is_empty() { audit } else { format!("\n[audit]\n{audit}") };
+    lines + &known_members(config) + &audit + &upgrade + &jwt_tables(config)
+}
+
+/// The lines of the table of the audit log.
+fn audit_lines(config: &ServeConfig) -> Vec<(&'static str, String)> {
+    let Some(audit) = &config.audit else { return Vec::new() };
+    vec![("file", quoted_path(&audit.file)), ("what", quoted(audit.scope.as_str())), ("required", audit.is_required.to_string())]
 }
 
 /// The tables of the providers of JWTs. They come from the file alone.
@@ -238,7 +246,8 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::peer_tls::PeerTlsMode;
+    use crate::config::{audit::AuditConfig, peer_tls::PeerTlsMode};
+    use fairhold_http::AuditScope;
     use fairhold_storage::{
         data_dir::DataDir,
         known_members::{KnownAddresses, KnownMembers},
@@ -272,9 +281,12 @@ mod tests {
         let file = folder.path().join("fairhold.toml");
         let providers = "[jwt.k8s]\nissuer = \"i\"\naudience = \"a\"\njwks = \"j\"\nattributes = { team = \"/a~1b\" }\n\
                          [jwt.ci]\nissuer = \"https://ci\"\naudience = \"a\"\njwks = \"c\"\nuser-claim = \"name\"\n";
-        fs::write(&file, providers).unwrap();
+        let audit = "[audit]\nfile = \"audit.log\"\nwhat = \"writes\"\nrequired = true\n";
+        fs::write(&file, [audit, providers].concat()).unwrap();
         let config = ServeConfig::resolve(ServeArgs { config: Some(file.clone()), ..args() }).unwrap();
         assert_eq!(config.jwt.len(), 2);
+        let audit = AuditConfig { file: "audit.log".into(), scope: AuditScope::Writes, is_required: true };
+        assert_eq!(config.audit, Some(audit));
         fs::write(&file, text(&config, None)).unwrap();
         let again = ServeConfig::resolve(ServeArgs { config: Some(file.clone()), ..ServeArgs::default() }).unwrap();
         assert_eq!(again, config);

@@ -6,6 +6,7 @@
 mod admin_token;
 mod allocator;
 pub(crate) mod args;
+mod audit;
 mod certificate_alarm;
 pub(crate) mod certificates;
 mod directory;
@@ -75,8 +76,8 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     let http = runtime("fairhold-http", None).map_err(ServeError::Runtime)?;
     let mut signals = {
         let _context = http.enter();
-        // With certificates or keys to reload, SIGHUP does that, as in other servers.
-        if config.follows_files() { StopSignals::without_hangup() } else { StopSignals::new() }.map_err(ServeError::Runtime)?
+        // With files to read or open again, SIGHUP does that, as in other servers.
+        if config.reloads_at_hangup() { StopSignals::without_hangup() } else { StopSignals::new() }.map_err(ServeError::Runtime)?
     };
     tracing::info!(node = config.start.id(), version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
     hardening::harden(config.exit_with_parent);
@@ -84,8 +85,10 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     log_start(&config);
     let admin = admin_token::load(config.admin_token_file.as_deref(), config.exit_with_parent)?;
     let keys = peer_key::load(&config.peers)?;
+    let (audit, audit_writer) = audit::start(config.audit.as_ref())?;
 
     let result = http.block_on(async {
+        let _reopening = audit::reopen_at_hangup(&audit)?.map(tokio::spawn);
         let mut certificates = Certificates::load(&config)?;
         let starting = async {
             let node = join::starting_node(&mut config, &keys, &certificates).await?;
@@ -94,7 +97,7 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
                 certificates.load_for_peers(&config, Some(node.id))?;
             }
             let storage = free_space::open_storage(&config, &node, &certificates).await?;
-            Server::start(&config, &node, storage, (admin, keys, certificates), raft.handle(), clock.handle()).await
+            Server::start(&config, &node, storage, (admin, keys, certificates, audit), raft.handle(), clock.handle()).await
         };
         let mut server = tokio::select! {
             biased;
@@ -122,6 +125,8 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     http.shutdown_timeout(RUNTIME_END_TIMEOUT);
     clock.shutdown_timeout(RUNTIME_END_TIMEOUT);
     raft.shutdown_timeout(RUNTIME_END_TIMEOUT);
+    // No request runs any more.
+    drop(audit_writer);
     if result.is_ok() {
         tracing::info!("stopped");
     }

@@ -1,10 +1,7 @@
 //! The signals that stop a process.
 
-use std::{io, sync::Arc};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::Notify,
-};
+use std::io;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Receives the stop signals, which no longer terminate the process by themselves.
 #[derive(Debug)]
@@ -43,14 +40,12 @@ impl StopSignals {
     }
 }
 
-/// Installs the handler of SIGHUP, and returns a task that asks at each one for files to be read again. Needs a
-/// runtime.
-pub(crate) fn on_hangup(reloads: Vec<Arc<Notify>>) -> io::Result<impl Future<Output = ()>> {
+/// Installs the handler of SIGHUP, and returns a task that calls `reload` at each one. Needs a runtime.
+pub(crate) fn on_hangup(reload: impl Fn()) -> io::Result<impl Future<Output = ()>> {
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
         while hangup.recv().await.is_some() {
-            tracing::info!("SIGHUP: reading the certificates and keys again");
-            reloads.iter().for_each(|reload| reload.notify_one());
+            reload();
         }
     })
 }

@@ -17,10 +17,11 @@ use crate::{
 };
 use axum::extract::Request;
 use fairhold_access::Verb;
-use fairhold_node::Node;
+use fairhold_node::{Node, access::AccessTrail};
 use fairhold_types::Code;
 use http::{HeaderMap, Method};
 use openraft_rt::AsyncRuntime;
+use std::sync::Arc;
 
 /// A handle of the node for the caller of an admitted request.
 pub(crate) struct Admitted<RT: AsyncRuntime> {
@@ -29,23 +30,24 @@ pub(crate) struct Admitted<RT: AsyncRuntime> {
     pub(crate) is_decided: bool,
 }
 
-/// Admits a request for this route, or refuses it.
+/// Admits a request for this route, or refuses it. The trail gets the caller and the decisions.
 pub(crate) fn admit<RT: AsyncRuntime>(
     node: &Node<RT>,
     authenticator: &Authenticator,
     route: Option<&str>,
     request: &Request,
+    trail: Option<Arc<AccessTrail>>,
 ) -> Result<Admitted<RT>, Problem> {
     let access = node.access();
     if !access.is_on() {
-        let caller = identity::unenforced(authenticator, request, &access, node.wall_now());
+        let caller = identity::unenforced(authenticator, request, &access, node.wall_now()).with_trail(trail);
         return Ok(Admitted { node: node.for_caller(caller), is_decided: false });
     }
     let rule = route.map(|route| rule_of(route, request.method()));
     if rule.is_some_and(|rule| rule.is_open(request)) {
         return Ok(Admitted { node: node.clone(), is_decided: true });
     }
-    let caller = identity::identify(authenticator, request, &access, node.wall_now())?;
+    let caller = identity::identify(authenticator, request, &access, node.wall_now())?.with_trail(trail);
     let needs = rule.map_or_else(|| Ok(Vec::new()), |rule| rule.needs(request))?;
     let node = node.for_caller(caller.needing(needs));
     node.check_caller().map_err(of_read)?;

@@ -8,11 +8,13 @@
 //!   `edge::middleware` wraps every answer. `edge::quota` and `edge::memory_quota` bound the memory that one client may
 //!   pin.
 //! - `door`: authentication and authorization, before a call runs.
+//! - `audit`: the audit log of requests.
 //! - `server`: the sockets. The rest of the crate also runs under a simulator.
 //! - `openapi`: the description of the API.
 //! - `workbench`: the hot routes, for benchmarks.
 
 mod api;
+mod audit;
 mod door;
 mod edge;
 mod openapi;
@@ -22,6 +24,9 @@ mod server;
 pub mod workbench;
 
 pub use api::waiting::waiting_router;
+pub use audit::Audit;
+pub use audit::log::{AuditBatch, AuditLog};
+pub use audit::scope::AuditScope;
 pub use edge::admin::Admin;
 pub use edge::api_service::ApiService;
 pub use edge::authenticator::Authenticator;

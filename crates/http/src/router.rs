@@ -14,6 +14,7 @@ use crate::{
     api::sessions,
     api::txn,
     api::watch,
+    audit::Audit,
     edge::api_service::ApiService,
     edge::authenticator::Authenticator,
     edge::metrics::Exposition,
@@ -40,15 +41,16 @@ pub fn router<RT: AsyncRuntime>(
     info: ServerInfo,
     authenticator: Authenticator,
     exposition: Exposition,
+    audit: Audit,
 ) -> ApiService {
-    let context = MiddlewareContext::new(node, exposition.http(), Some(authenticator));
+    let context = MiddlewareContext::new(node, exposition.http(), Some(authenticator), audit);
     service(context, routes(info, exposition), no_such_resource)
 }
 
 /// The status of a node: `/livez`, `/readyz` and `/metrics`. It is for a separate listener, whose connections clients
 /// cannot use up.
 pub fn status_router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposition: Exposition) -> ApiService {
-    let context = MiddlewareContext::new(node, exposition.http(), None);
+    let context = MiddlewareContext::new(node, exposition.http(), None, Audit::off());
     service(context, state_routes(Routes::new(exposition.http()), info, exposition), no_such_state)
 }
 

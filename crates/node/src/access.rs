@@ -14,9 +14,11 @@ mod cache;
 mod caller;
 mod judge;
 mod refusal;
+mod trail;
 mod visible;
 
 pub(crate) use cache::RightsCache;
 pub use caller::{Caller, Credential, FileTokens};
 pub use refusal::{AccessRefusal, CredentialFault};
+pub use trail::{AccessTrail, NameVerdict, TouchedName, TrailRecord};
 pub(crate) use visible::Visible;

@@ -80,6 +80,8 @@ pub enum Concern {
     Memory,
     /// The certificates of the node.
     Certificate,
+    /// The audit log.
+    Audit,
 }
 
 /// A warning if the state is nearly full.

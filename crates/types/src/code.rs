@@ -119,6 +119,8 @@ codes! {
     DiskLow => "disk_low",
     /// Access rights were changed again and again while the request was decided; nothing was done.
     StaleAccess => "stale_access",
+    /// The audit log cannot be written, and the server makes no call without an entry there; nothing was done.
+    AuditUnavailable => "audit_unavailable",
     /// No majority of the nodes can be reached.
     NoQuorum => "no_quorum",
     /// This server is shutting down.

@@ -16,8 +16,8 @@ pub use access::{
     UserEntry, UserList, WhoAmI,
 };
 pub use cluster::{
-    CertificateStatus, CertificateUrgency, Cluster, ClusterUpgrade, Defect, Host, Leader, Member, Readiness, SnapshotTaken,
-    UpgradeMember, Version,
+    AuditStatus, CertificateStatus, CertificateUrgency, Cluster, ClusterUpgrade, Defect, Host, Leader, Member, Readiness,
+    SnapshotTaken, UpgradeMember, Version,
 };
 pub use history::{Holding, LockStatistics, Spans};
 pub use membership::{

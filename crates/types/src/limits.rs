@@ -226,3 +226,15 @@ pub const JOIN_TOKENS_MAX: usize = 100;
 pub const JOINS_MAX: usize = 10;
 /// Removed nodes that the cluster remembers in detail: the last ones. No id is given again, however old.
 pub const REMOVED_NODES_MAX: usize = 1_000;
+/// Bytes of one file of the audit log. A larger one is renamed, and another one begins.
+pub const AUDIT_FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Files of the audit log, the newest one included. The oldest one is removed.
+pub const AUDIT_FILES_MAX: usize = 10;
+/// Bytes of entries that wait for the disk. Further entries are lost.
+pub const AUDIT_QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Refusals of one caller from one address that the audit log has in full, in a second. Further ones are counted there.
+pub const AUDIT_REFUSALS_PER_CALLER_MAX: u32 = 20;
+/// The same for all callers together.
+pub const AUDIT_REFUSALS_MAX: u32 = 500;
+/// Callers whose further refusals the audit log counts one by one, in a second.
+pub const AUDIT_CALLERS_MAX: usize = 1_024;

@@ -149,6 +149,15 @@ pub(crate) enum ConfigError {
     /// A time until an upgrade is finalized that leaves no way back.
     #[error("--finalize-after {given}: the minimum is {}", duration::format(FINALIZE_AFTER_MIN))]
     FinalizeTooSoon { given: String },
+    /// The table of the audit log names no file.
+    #[error("the table [audit] in the configuration file needs the key `file`: the file of the audit log")]
+    AuditWithoutFile,
+    /// The file of the audit log is a directory.
+    #[error("audit.file in the configuration file: {file} is a directory: name a file in it, such as {file}/audit.log")]
+    AuditDirectory { file: String },
+    /// An unknown scope of the audit log.
+    #[error("audit.what in the configuration file: `{text}` is not known: write denied, writes or all")]
+    AuditScope { text: String },
     /// An invalid log filter.
     #[error("--log {filter}: {reason}; write it as LEVEL, or as MODULE=LEVEL,… with off, error, warn, info, debug or trace")]
     Log { filter: String, reason: String },
@@ -200,6 +209,9 @@ impl ConfigError {
             | ConfigError::StateTooSmall { .. }
             | ConfigError::Duration { .. }
             | ConfigError::FinalizeTooSoon { .. }
+            | ConfigError::AuditWithoutFile
+            | ConfigError::AuditDirectory { .. }
+            | ConfigError::AuditScope { .. }
             | ConfigError::Log { .. } => exit::USAGE,
         }
     }

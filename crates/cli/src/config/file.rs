@@ -1,6 +1,7 @@
 //! The file of `--config`: its keys are the names of the flags. Some are in a table of their own.
 
 use super::{
+    audit::AuditTable,
     error::ConfigError,
     jwt::{JWT_KEYS, JwtTable},
     peer_tls::PeerTlsMode,
@@ -48,7 +49,7 @@ const FILE_KEYS: [&str; 28] = [
 ];
 
 /// The tables of the file, with their valid keys.
-const TABLES: [(&str, &[&str]); 1] = [("upgrade", &["finalize-after"])];
+const TABLES: [(&str, &[&str]); 2] = [("audit", &["file", "what", "required"]), ("upgrade", &["finalize-after"])];
 
 /// The table whose own tables each have the keys `JWT_KEYS`.
 const JWT: &str = "jwt";
@@ -88,6 +89,7 @@ pub(super) struct FileConfig {
     pub(super) state_bytes_max: Option<u64>,
     pub(super) log: Option<String>,
     pub(super) admin_token_file: Option<PathBuf>,
+    pub(super) audit: Option<AuditTable>,
     pub(super) upgrade: UpgradeTable,
     pub(super) jwt: BTreeMap<String, JwtTable>,
 }

@@ -5,6 +5,7 @@ use super::{
     start::{MemberSource, StartingNode},
     *,
 };
+use fairhold_http::AuditScope;
 use fairhold_storage::{
     data_dir::DataDir,
     known_members::{KnownAddresses, KnownMembers},
@@ -119,12 +120,39 @@ fn an_unknown_key_in_the_file_is_refused_with_a_suggestion() {
             "the valid keys are id, data, member, join-file, advertise, timing, listen, listen-plain, cert, key, client-ca, \
              tls-min, peer-listen, listen-status, allowed-host, peer-key-file, peer-cert, peer-key, peer-ca, peer-tls, \
              cluster-name, insecure, connections-max, \
-             connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file, upgrade, jwt",
+             connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file, audit, upgrade, jwt",
         ),
     ] {
         let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
         assert!(text.contains(&format!("has the unknown key `{key}`")) && text.contains(suggestion), "{text}");
     }
+}
+
+#[test]
+fn the_audit_log_has_a_table_of_its_own() {
+    let resolved = |text: &str| with_file(&format!("[audit]\n{text}\n"), flags()).map(|config| config.audit.unwrap());
+    let default = resolved("file = \"audit.log\"").unwrap();
+    assert_eq!(default, AuditConfig { file: "audit.log".into(), scope: AuditScope::Denied, is_required: false });
+    let all = resolved("file = \"audit.log\"\nwhat = \"all\"\nrequired = true").unwrap();
+    assert_eq!((all.scope, all.is_required), (AuditScope::All, true));
+    assert_eq!(ServeConfig::resolve(flags()).unwrap().audit, None);
+    assert!(with_file("[audit]\nfile = \"a\"\n", flags()).unwrap().reloads_at_hangup());
+    let folder = tempfile::tempdir().unwrap();
+    let directory = format!("file = {:?}", folder.path().display().to_string());
+    for (text, complaint) in [
+        (directory.as_str(), "is a directory: name a file in it"),
+        ("what = \"all\"", "needs the key `file`"),
+        ("file = \"\"", "needs the key `file`"),
+        ("file = \"a\"\nwhat = \"reads\"", "audit.what in the configuration file: `reads` is not known"),
+        ("file = \"a\"\nwath = \"all\"", "`audit.wath`: did you mean `what`?"),
+        ("file = \"a\"\nrequired = \"yes\"", "expected a boolean"),
+    ] {
+        let error = resolved(text).unwrap_err();
+        assert!(error.to_string().contains(complaint), "{error}");
+        assert_eq!(error.exit_code(), crate::exit::USAGE);
+    }
+    let outside = complaint(with_file("required = true\n", flags()));
+    assert!(outside.contains("it belongs to the table [audit]"), "{outside}");
 }
 
 #[test]

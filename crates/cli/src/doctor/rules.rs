@@ -61,7 +61,7 @@ pub(super) fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
         findings.extend(state(id, answer));
         findings.extend(defects(id, answer));
         findings.extend(security::exposed(id, answer));
-        findings.extend(security::certificates(id, answer));
+        findings.extend(security::certificates(id, answer).into_iter().chain(security::audit(id, answer)));
     }
     findings.push(versions(seen));
     findings.extend(upgrade::open(seen));

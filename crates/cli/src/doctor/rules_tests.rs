@@ -370,6 +370,23 @@ fn a_node_that_leaves_a_port_unprotected_is_a_warning() {
 }
 
 #[test]
+fn an_audit_log_that_loses_entries_is_a_warning_and_one_that_cannot_be_written_a_failure() {
+    for (status, grade, text) in [
+        ("{\"entries_lost\":0}", Grade::Ok, "node 1 writes its audit log"),
+        ("{\"entries_lost\":7}", Grade::Warn, "node 1 writes its audit log; it has lost 7 entries since its start"),
+        ("{\"entries_lost\":0,\"fault\":\"/a: full\"}", Grade::Fail, "node 1 cannot write its audit log: /a: full"),
+    ] {
+        let mut seen = three();
+        let host = &mut answer(&mut seen, 0).readiness.as_mut().unwrap().host;
+        host.audit = Some(serde_json::from_str(status).unwrap());
+        let findings = evaluate(&seen);
+        let found: Vec<&Finding> = findings.iter().filter(|finding| finding.check == "audit").collect();
+        let [finding] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((finding.grade, finding.seen.as_str()), (grade, text));
+    }
+}
+
+#[test]
 fn a_certificate_is_a_warning_before_its_end_and_then_a_failure() {
     let grade = |urgency: &str, fault: Option<&str>| {
         let mut seen = three();

@@ -31,6 +31,9 @@ pub(crate) struct ServeArgs {
     /// Read settings from this TOML file; its keys are the names of the flags
     ///
     /// Its tables `[jwt.NAME]` name providers of JWTs, with the keys issuer, audience, jwks, user-claim and attributes.
+    ///
+    /// The audit log of requests is configured only there, in the table audit: its file, what it has, and whether it is
+    /// required. SIGHUP opens it again, and does not stop a node that has one.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 

@@ -58,7 +58,11 @@ impl Certificates {
                 certificates.tasks.spawn(keys.clone().watch(reload.clone()));
                 reloads.push(reload);
             }
-            certificates.tasks.spawn(signals::on_hangup(reloads).map_err(ServeError::Runtime)?);
+            let reload = move || {
+                tracing::info!("SIGHUP: reading the certificates and keys again");
+                reloads.iter().for_each(|reload| reload.notify_one());
+            };
+            certificates.tasks.spawn(signals::on_hangup(reload).map_err(ServeError::Runtime)?);
         }
         certificates.log(config);
         Ok(certificates)

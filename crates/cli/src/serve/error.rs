@@ -31,6 +31,12 @@ pub(crate) enum ServeError {
         options: &'static str,
         error: PairError,
     },
+    /// The audit log cannot be opened, and will not be by itself.
+    #[error(
+        "the audit log {file} cannot be opened: {error}. Make its folder, writable for the user of this node, or correct \
+         audit.file in the configuration file"
+    )]
+    Audit { file: String, error: io::Error },
     /// The keys of a provider of JWTs.
     #[error("jwks of a table [jwt.*]: {0}")]
     Jwks(#[from] JwksError),
@@ -96,7 +102,9 @@ impl ServeError {
     /// The exit code of the process.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            ServeError::JoinToken(_) | ServeError::Certificate { .. } | ServeError::Jwks(_) => exit::USAGE,
+            ServeError::JoinToken(_) | ServeError::Certificate { .. } | ServeError::Jwks(_) | ServeError::Audit { .. } => {
+                exit::USAGE
+            }
             ServeError::Join(refusal) => exit_code::of_join(refusal),
             ServeError::Storage(error) => exit_code::of_storage(error),
             ServeError::DataDir(error) => exit_code::of_data_dir(error),

@@ -1,7 +1,8 @@
 //! What a node reports about its machine.
 
-use super::certificate_alarm::OwnCertificates;
+use super::{audit, certificate_alarm::OwnCertificates};
 use crate::config::exposure::Exposure;
+use fairhold_http::Audit;
 use fairhold_types::dto::Host;
 use std::{
     fs,
@@ -15,9 +16,13 @@ static DATA_DIR: OnceLock<PathBuf> = OnceLock::new();
 static CERTIFICATES: OnceLock<OwnCertificates> = OnceLock::new();
 /// What that node leaves unprotected.
 static EXPOSURES: OnceLock<Vec<String>> = OnceLock::new();
+/// Its audit log.
+static AUDIT: OnceLock<Audit> = OnceLock::new();
 
-/// Sets the directory whose free space `read` reports, what the node leaves unprotected, and its certificates.
-pub(super) fn set(data_dir: &Path, exposures: &[Exposure], certificates: OwnCertificates) {
+/// Sets the directory whose free space `read` reports, what the node leaves unprotected, its certificates, and its
+/// audit log.
+pub(super) fn set(data_dir: &Path, exposures: &[Exposure], certificates: OwnCertificates, log: Audit) {
+    AUDIT.get_or_init(|| log);
     DATA_DIR.get_or_init(|| data_dir.to_owned());
     CERTIFICATES.get_or_init(|| certificates);
     EXPOSURES.get_or_init(|| exposures.iter().map(|exposure| exposure.as_str().to_owned()).collect());
@@ -38,6 +43,7 @@ pub(super) fn read() -> Host {
         // Only Linux has this directory. The handle that reads it is one of the entries.
         open_files: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count().saturating_sub(1) as u64),
         certificates: CERTIFICATES.get().map(OwnCertificates::statuses).unwrap_or_default(),
+        audit: AUDIT.get().and_then(audit::status),
         open_files_max: rustix::process::getrlimit(rustix::process::Resource::Nofile).current,
     }
 }
@@ -48,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_machine_has_a_disk_and_open_files() {
-        set(Path::new("/"), &[], OwnCertificates::default());
+        set(Path::new("/"), &[], OwnCertificates::default(), Audit::off());
         let host = read();
         assert!(host.disk_bytes > Some(0) && host.disk_free_bytes <= host.disk_bytes, "{host:?}");
         assert!(host.open_files > Some(0), "{host:?}");

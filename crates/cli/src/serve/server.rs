@@ -1,7 +1,7 @@
 //! The running node: starts its services in the order of their dependencies, and stops them in order.
 
 use super::{
-    admin_token, allocator, certificate_alarm,
+    admin_token, allocator, audit, certificate_alarm,
     certificates::Certificates,
     directory,
     error::ServeError,
@@ -16,7 +16,7 @@ use crate::{
     },
     member::ServeMember,
 };
-use fairhold_http::{Admin, Authenticator, ClusterHeader, Exposition, ServerInfo, router, status_router};
+use fairhold_http::{Admin, Audit, Authenticator, ClusterHeader, Exposition, ServerInfo, router, status_router};
 use fairhold_node::{Node, NodeParts};
 use fairhold_peer::{client::TcpPeer, key::PeerKeys, security::PeerSecurity, server::PeerServer};
 use fairhold_raft::{MemberAddress, PeerService, Replica, ReplicaConfig};
@@ -37,8 +37,9 @@ pub(super) struct Server {
     http: ListenerTask,
     /// The status listener, if one is configured.
     status: Option<ListenerTask>,
-    /// Reload the administrators' token and the peer key when their files change, and warn before certificates expire.
-    secret_watches: Vec<JoinHandle<()>>,
+    /// Reload the administrators' token and the peer key when their files change, and warn before certificates expire and
+    /// while the audit log cannot be written.
+    watches: Vec<JoinHandle<()>>,
     /// Follows the files of the certificates.
     certificates: Certificates,
 }
@@ -66,7 +67,7 @@ impl Server {
         config: &ServeConfig,
         node: &StartingNode,
         storage: Storage,
-        (admin, keys, certificates): (Admin, PeerKeys, Certificates),
+        (admin, keys, certificates, audit): (Admin, PeerKeys, Certificates, Audit),
         raft: &Handle,
         clock: &Handle,
     ) -> Result<Server, ServeError> {
@@ -89,7 +90,8 @@ impl Server {
         services.node.register_metrics(&mut registry);
         let own = certificates.own();
         own.register_metrics(&mut registry);
-        host::set(&config.data, &config.exposures, own.clone());
+        audit.register_metrics(&mut registry);
+        host::set(&config.data, &config.exposures, own.clone(), audit.clone());
         let exposition = Exposition::new(registry);
         let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::read, insecure: host::exposures };
         let (stop, stopped) = oneshot::channel();
@@ -104,9 +106,12 @@ impl Server {
         let providers = certificates.providers().clone();
         let watching = certificate_alarm::watch(own, providers.clone(), services.node.clone());
         let alarm = config.follows_files().then(|| tokio::spawn(watching));
+        let audit_watch = audit.log().map(|log| tokio::spawn(audit::watch(log.clone(), services.node.clone())));
         let authenticator = Authenticator::new(admin).with_providers(providers);
-        let secret_watches = token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).chain(alarm).collect();
-        let serving = listener.serve(router(services.node.clone(), info, authenticator, exposition), stop_requested(stopped));
+        let watches =
+            token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).chain(alarm).chain(audit_watch).collect();
+        let api = router(services.node.clone(), info, authenticator, exposition, audit);
+        let serving = listener.serve(api, stop_requested(stopped));
         let http = ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) };
         let status_port = config.listen_status.as_deref();
         tracing::info!(
@@ -116,7 +121,7 @@ impl Server {
             timing = %config.timing,
             "listening"
         );
-        Ok(Server { services, http, status, secret_watches, certificates })
+        Ok(Server { services, http, status, watches, certificates })
     }
 
     /// Waits for a failure from which the node cannot recover.
@@ -145,7 +150,7 @@ impl Server {
     /// Shuts down in order. First another node becomes the leader: clients that waited here keep their places in the
     /// queue, and find a node that serves them. Then the node writes the answers in flight.
     pub(super) async fn stop(self) {
-        let Server { services, http, status, secret_watches, certificates } = self;
+        let Server { services, http, status, watches, certificates } = self;
         let NodeServices { node, replica, peer, peers, directory, free_space, memory, timing, faults: _ } = services;
         node.announce_shutdown();
         replica.transfer_leadership().await;
@@ -163,7 +168,7 @@ impl Server {
         }
         timing.abort();
         directory.abort();
-        secret_watches.iter().for_each(JoinHandle::abort);
+        watches.iter().for_each(JoinHandle::abort);
         drop(certificates);
     }
 }

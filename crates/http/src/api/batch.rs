@@ -10,6 +10,7 @@
 
 use crate::{
     api::grants::acquire_call,
+    audit::{request::AuditGate, unavailable},
     edge::advice::bounded,
     edge::answer,
     edge::body::{self, JSON},
@@ -73,6 +74,8 @@ enum UnreadCall<'a> {
 /// A valid call.
 enum ValidCall {
     Acquire(Box<AcquireCall>),
+    /// An acquire that the audit log must have, and cannot.
+    Unaudited(GrantId),
     Release(GrantId, Option<SessionId>),
     Renew(GrantId),
 }
@@ -81,14 +84,14 @@ impl ValidCall {
     fn id(&self) -> GrantId {
         match self {
             ValidCall::Acquire(call) => call.acquire.grant,
-            ValidCall::Release(id, _) | ValidCall::Renew(id) => *id,
+            ValidCall::Unaudited(id) | ValidCall::Release(id, _) | ValidCall::Renew(id) => *id,
         }
     }
 
     /// The maximum size of its answer in bytes.
     fn answer_bytes_max(&self) -> usize {
         match self {
-            ValidCall::Acquire(_) => BATCH_ACQUIRE_BYTES_MAX,
+            ValidCall::Acquire(_) | ValidCall::Unaudited(_) => BATCH_ACQUIRE_BYTES_MAX,
             ValidCall::Release(..) | ValidCall::Renew(_) => BATCH_RELEASE_BYTES_MAX,
         }
     }
@@ -223,11 +226,12 @@ pub(crate) fn read(body: &[u8]) -> Result<Vec<BatchCall>, Problem> {
 }
 
 fn valid_calls(received: &Received, body: &[u8]) -> Result<Vec<ValidCall>, Problem> {
+    let is_audited = received.extension::<AuditGate>().is_none_or(|gate| !gate.is_closed());
     let one = |(index, call)| {
         Ok(match call {
             BatchCall::Acquire(params) => {
                 let call = batch_acquire_call(received, *params).map_err(|problem| malformed(index, problem))?;
-                ValidCall::Acquire(Box::new(call))
+                if is_audited { ValidCall::Acquire(Box::new(call)) } else { ValidCall::Unaudited(call.acquire.grant) }
             }
             BatchCall::Release(params) => ValidCall::Release(params.id, params.session),
             BatchCall::Renew(params) => ValidCall::Renew(params.id),
@@ -247,6 +251,7 @@ async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, call: V
         _ if timeout.is_zero() => Err(Problem::new(Code::DeadlineExceeded, "the earlier calls with this id took all the time")
             .facts(outcome(Effect::None, None))),
         ValidCall::Acquire(call) => acquire(node, AcquireCall { timeout, ..*call }).await,
+        ValidCall::Unaudited(_) => Err(unavailable()),
         ValidCall::Release(id, session) => release(node, timeout, id, session).await,
         ValidCall::Renew(id) => renew(node, timeout, id).await,
     };

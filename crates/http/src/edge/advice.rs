@@ -70,6 +70,7 @@ pub(crate) fn advice_for(code: Code, kind: RequestKind) -> Option<&'static str> 
         | Code::RateLimited
         | Code::Overloaded
         | Code::StaleAccess
+        | Code::AuditUnavailable
         | Code::NoQuorum
         | Code::ShuttingDown
         | Code::DeadlineExceeded

@@ -2,6 +2,7 @@
 //! cluster, the revision, the leader and the request's id.
 
 use crate::{
+    audit::{Audit, request::AuditedRequest},
     door::{self, Admitted},
     edge::admin::Admin,
     edge::answer,
@@ -12,6 +13,7 @@ use crate::{
     edge::metrics::{HttpMetrics, METHODS, RouteMetrics},
     edge::problem::Problem,
     edge::request::HttpPeer,
+    edge::stream::is_stream,
     routes::Route,
 };
 use axum::{
@@ -19,7 +21,7 @@ use axum::{
     extract::Request,
     response::{IntoResponse, Response},
 };
-use fairhold_node::Node;
+use fairhold_node::{Node, access::AccessTrail};
 use fairhold_types::Code;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -34,8 +36,8 @@ use std::{
 };
 use tracing::Instrument;
 
-/// The parts that the middleware needs: the node, the cluster's id, the request ids, the metrics, and what it knows of
-/// credentials.
+/// The parts that the middleware needs: the node, the cluster's id, the request ids, the metrics, what it knows of
+/// credentials, and the audit log.
 pub(crate) struct MiddlewareContext<RT: AsyncRuntime> {
     pub(crate) node: Node<RT>,
     cluster: ClusterHeader,
@@ -44,6 +46,7 @@ pub(crate) struct MiddlewareContext<RT: AsyncRuntime> {
     /// The metrics of requests that match no route.
     no_route: Arc<RouteMetrics>,
     authenticator: Option<Authenticator>,
+    audit: Audit,
 }
 
 /// Makes request ids: the node, its start time, and the request's number.
@@ -53,11 +56,11 @@ struct RequestIds {
 }
 
 impl<RT: AsyncRuntime> MiddlewareContext<RT> {
-    pub(crate) fn new(node: Node<RT>, metrics: HttpMetrics, authenticator: Option<Authenticator>) -> Self {
+    pub(crate) fn new(node: Node<RT>, metrics: HttpMetrics, authenticator: Option<Authenticator>, audit: Audit) -> Self {
         let prefix = format!("{}-{:x}-", node.cluster().id, node.wall_now().0);
         let request_ids = RequestIds { prefix, taken: AtomicU64::new(0) };
         let (cluster, no_route) = (ClusterHeader::of(&node), metrics.route(None));
-        MiddlewareContext { node, cluster, request_ids, metrics, no_route, authenticator }
+        MiddlewareContext { node, cluster, request_ids, metrics, no_route, authenticator, audit }
     }
 }
 
@@ -107,12 +110,6 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
     response
 }
 
-/// Whether the answer is a stream.
-fn is_stream(response: &Response) -> bool {
-    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    kind.is_some_and(|kind| kind == b"application/x-ndjson" || kind.starts_with(b"text/event-stream"))
-}
-
 async fn serve<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&'static str>,
@@ -126,15 +123,18 @@ async fn serve<RT: AsyncRuntime>(
     // The path may contain a secret, so only its pattern is logged.
     let span = tracing::debug_span!("request", id = ?id, method = %request.method(), route);
     let mut request = request;
-    let admitted = match check_cluster(&request, context.cluster.value()) {
-        Ok(()) => admit_at_last(context, route, &mut request).await,
-        Err(problem) => Err(problem),
+    let address = request.extensions().get::<HttpPeer>().map(|peer| Arc::clone(&peer.address));
+    let mut audited = context.audit.begin(&mut request, route, &id, address.as_ref(), fairhold_raft::wall_now);
+    let routed = route_request(context, route, &mut request, audited.as_deref()).await;
+    let response = match (routed, &mut audited) {
+        (Ok((None, node)), None) => next(request, node).instrument(span).await,
+        (Ok((None, node)), Some(audited)) => Box::pin(audited.answered::<RT>(next(request, node))).instrument(span).await,
+        (Ok((Some(redirect), _)), _) => redirect,
+        (Err(problem), _) => problem.into_response(),
     };
-    let routed = admitted.and_then(|node| Ok((redirect(&node, route, &request)?, node)));
-    let mut response = match routed {
-        Ok((None, node)) => next(request, node).instrument(span).await,
-        Ok((Some(redirect), _)) => redirect,
-        Err(problem) => problem.into_response(),
+    let mut response = match audited {
+        Some(audited) => audited.answer(response),
+        None => response,
     };
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
         tracing::error!(request = ?id, "a request failed because of a defect in the server");
@@ -151,17 +151,32 @@ async fn serve<RT: AsyncRuntime>(
     response
 }
 
+/// Whatever decides on a request before its call runs. Returns the node's handle for its caller, and a redirect if the
+/// request is not served here.
+async fn route_request<RT: AsyncRuntime>(
+    context: &MiddlewareContext<RT>,
+    route: Option<&'static str>,
+    request: &mut Request,
+    audited: Option<&AuditedRequest>,
+) -> Result<(Option<Response>, Node<RT>), Problem> {
+    check_cluster(request, context.cluster.value())?;
+    audited.map_or(Ok(()), AuditedRequest::check_log)?;
+    let node = admit_at_last(context, route, request, audited.map(AuditedRequest::trail)).await?;
+    Ok((redirect(&node, route, request)?, node))
+}
+
 /// Admits a request by access data that is new enough, or refuses it.
 async fn admit_at_last<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&str>,
     request: &mut Request,
+    trail: Option<Arc<AccessTrail>>,
 ) -> Result<Node<RT>, Problem> {
-    let mut admitted = admit(context, route, request);
+    let mut admitted = admit(context, route, request, trail.clone());
     let is_outdated = admitted.as_ref().is_err_and(|refused| door::may_be_outdated(refused, request.headers()));
     // Without a leader the refusal stays.
     if is_outdated && context.node.catch_up_with_access().await.is_ok() {
-        admitted = admit(context, route, request);
+        admitted = admit(context, route, request, trail);
     }
     let admitted = admitted?;
     if admitted.is_decided {
@@ -176,11 +191,12 @@ fn admit<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&str>,
     request: &mut Request,
+    trail: Option<Arc<AccessTrail>>,
 ) -> Result<Admitted<RT>, Problem> {
     let Some(authenticator) = &context.authenticator else {
         return Ok(Admitted { node: context.node.clone(), is_decided: false });
     };
-    let admitted = door::admit(&context.node, authenticator, route, request)?;
+    let admitted = door::admit(&context.node, authenticator, route, request, trail)?;
     if admitted.is_decided
         && let Some(peer) = request.extensions_mut().get_mut::<HttpPeer>()
     {

@@ -75,6 +75,7 @@ pub(crate) fn properties_of(code: Code) -> (StatusCode, &'static str, bool) {
         Code::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "The server is overloaded", true),
         Code::DiskLow => (StatusCode::SERVICE_UNAVAILABLE, "The disk is nearly full", true),
         Code::StaleAccess => (StatusCode::SERVICE_UNAVAILABLE, "Access rights were changed", true),
+        Code::AuditUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "The audit log cannot be written", true),
         Code::NoQuorum => (StatusCode::SERVICE_UNAVAILABLE, "No majority can be reached", true),
         Code::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "The server is shutting down", true),
         Code::DeadlineExceeded => (StatusCode::GATEWAY_TIMEOUT, "No answer in time", true),
@@ -168,12 +169,14 @@ impl From<Problem> for fairhold_types::watch::Failure {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let (status, retryable) = (self.status, self.retryable);
+        let (status, retryable, code) = (self.status, self.retryable, self.code);
         let mut bytes = Vec::new();
         body::write_json(&fairhold_types::problem::Problem::from(self), &mut bytes);
         bytes.push(b'\n');
         let mut response = body::answer(PROBLEM_JSON, bytes);
         *response.status_mut() = status;
+        // For the audit log.
+        response.extensions_mut().insert(code);
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, BEARER);
         }

@@ -230,6 +230,11 @@ impl Received {
         self.peer()?.memory.as_ref()
     }
 
+    /// What the middleware has attached to the request.
+    pub(crate) fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<&T> {
+        self.parts.extensions.get()
+    }
+
     fn peer(&self) -> Option<&HttpPeer> {
         self.parts.extensions.get()
     }

@@ -337,6 +337,7 @@ impl Operation<'_> {
                 Code::DeadlineExceeded,
                 Code::Unauthenticated,
                 Code::Denied,
+                Code::AuditUnavailable,
             ]);
         }
         if matches!(self.kind, OperationKind::Keyed(_) | OperationKind::Change(_)) {

@@ -1,7 +1,9 @@
 //! An example of each refusal, made by the code that refuses.
 
 use super::examples;
-use crate::{edge::error::problem_of, edge::params::expected, edge::problem::Problem, edge::request_kind::RequestKind};
+use crate::{
+    audit::unavailable, edge::error::problem_of, edge::params::expected, edge::problem::Problem, edge::request_kind::RequestKind,
+};
 use fairhold_node::{access::AccessRefusal, api::CallError};
 use fairhold_raft::{
     FinalizeError, HandoverError, MembershipError,
@@ -57,6 +59,7 @@ pub(super) fn example(code: Code) -> Problem {
         Code::Overloaded => not_served(NotProposed::Overloaded),
         Code::DiskLow => problem_of(CallError::Propose(NotProposed::DiskLow.into()), acquire_kind()),
         Code::StaleAccess => problem_of(AccessRefusal::Stale.into(), RequestKind::Change),
+        Code::AuditUnavailable => unavailable(),
         Code::NoQuorum => not_served(NotProposed::NoLeader),
         Code::ShuttingDown => problem_of(CallError::ShuttingDown, RequestKind::Read),
         Code::NotCaughtUp => problem_of(HandoverError::Behind { to: 2, lag: 830 }.into(), RequestKind::Change),

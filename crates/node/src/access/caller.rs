@@ -1,6 +1,9 @@
 //! The caller of a request: its identity, its credential, and what the request needs.
 
-use super::refusal::{AccessRefusal, CredentialFault};
+use super::{
+    refusal::{AccessRefusal, CredentialFault},
+    trail::AccessTrail,
+};
 use fairhold_access::{Attributes, Need, Principal, PrincipalKey, UserName, token::AccessTokenNumber};
 use fairhold_state::access::AccessData;
 use fairhold_types::{duration, limits::JWT_CLOCK_SKEW, time::WallMillis};
@@ -77,6 +80,8 @@ pub struct Caller {
     file: Option<(FileTokens, u64)>,
     /// What the request needs besides the needs of its commands and watches.
     pub(super) needs: Vec<Need<'static>>,
+    /// Where to write down what was decided, if the audit log asks for it.
+    pub(super) trail: Option<Arc<AccessTrail>>,
 }
 
 impl Caller {
@@ -84,7 +89,8 @@ impl Caller {
     #[must_use]
     pub fn new(principal: Principal, credential: Credential) -> Caller {
         let key = principal.key();
-        Caller { identity: CallerIdentity::of(&principal), key, credential, file: None, needs: Vec::new() }
+        let identity = CallerIdentity::of(&principal);
+        Caller { identity, key, credential, file: None, needs: Vec::new(), trail: None }
     }
 
     /// The same, with what its provider says about it, for `{…}` in patterns.
@@ -98,6 +104,15 @@ impl Caller {
     #[must_use]
     pub fn needing(self, needs: Vec<Need<'static>>) -> Caller {
         Caller { needs, ..self }
+    }
+
+    /// The same, for a request whose decisions this trail writes down.
+    #[must_use]
+    pub fn with_trail(self, trail: Option<Arc<AccessTrail>>) -> Caller {
+        if let Some(trail) = &trail {
+            trail.identified(self.principal(), self.credential != Credential::Unread);
+        }
+        Caller { trail, ..self }
     }
 
     /// Its principal.

@@ -3,6 +3,7 @@
 use super::{
     caller::{Caller, CallerIdentity, Credential},
     refusal::{AccessRefusal, CredentialFault},
+    trail::AccessTrail,
     visible::Visible,
 };
 use crate::{
@@ -19,6 +20,7 @@ use fairhold_state::{
     command::{Answer, Command, Rejection},
     read::GrantStatus,
 };
+use fairhold_types::{GrantId, LockName};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -57,10 +59,11 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// Refuses the caller if its credential is not valid, or its rights do not cover these needs.
     pub(crate) fn require(&self, needs: &[Need<'_>]) -> Result<(), CallError> {
-        match self.enforcing() {
-            Some((caller, access)) => self.decide(caller, &access, needs).map(drop),
-            None => Ok(()),
-        }
+        let Some((caller, access)) = self.enforcing() else {
+            self.note_undecided(needs.iter().cloned());
+            return Ok(());
+        };
+        self.decide(caller, &access, needs).map(drop)
     }
 
     /// Refuses the caller if its rights do not cover this need.
@@ -96,7 +99,10 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// Refuses the caller if its credential is not valid, or it may not watch what these filters select.
     pub(crate) fn require_watch(&self, filters: &[WatchFilter]) -> Result<(), CallError> {
-        let Some((caller, access)) = self.enforcing() else { return Ok(()) };
+        let Some((caller, access)) = self.enforcing() else {
+            self.note_undecided(filters.iter().flat_map(WatchFilter::needs));
+            return Ok(());
+        };
         let needs: Vec<Need<'_>> = filters.iter().flat_map(WatchFilter::needs).chain(caller.needs.iter().cloned()).collect();
         self.decide(caller, &access, &needs).map(drop)
     }
@@ -123,16 +129,49 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// The rights of a caller with a valid credential, if they cover these needs.
     fn decide(&self, caller: &Caller, access: &AccessData, needs: &[Need<'_>]) -> Result<Arc<Rights>, CallError> {
-        caller.check_credential(access, wall_now())?;
+        let decision = self.decision(caller, access, needs);
+        decision.write_down(caller, needs);
+        decision.result?;
+        Ok(decision.rights)
+    }
+
+    /// Decides, and writes nothing down.
+    fn decision(&self, caller: &Caller, access: &AccessData, needs: &[Need<'_>]) -> Decision {
         let rights = self.0.rights.rights(access, &caller.identity);
-        for need in needs {
-            rights.decide(need).map_err(|denied| refusal(caller, denied))?;
+        let result = caller.check_credential(access, wall_now()).and_then(|()| decide(caller, &rights, needs));
+        Decision { rights, result }
+    }
+
+    /// Writes down needs that are not decided, for the audit log.
+    fn note_undecided<'n>(&self, needs: impl IntoIterator<Item = Need<'n>>) {
+        if let Some(trail) = self.trail() {
+            trail.undecided(needs);
         }
-        // A caller that shows nothing and has no role gets nothing, not even what needs no right.
-        if caller.credential == Credential::Nothing && rights.roles().is_empty() {
-            return Err(AccessRefusal::from(CredentialFault::Missing).into());
+    }
+
+    /// Writes down what a command touches that is not decided: by an id, or while rights are not enforced.
+    fn note_command(&self, command: &Command) {
+        let Some(trail) = self.trail() else { return };
+        if !self.is_enforced() {
+            trail.undecided(self.needs_of(command));
         }
-        Ok(rights)
+        if let Command::Release { grant, .. } | Command::Downgrade { grant, .. } | Command::Upgrade { grant, .. } = command {
+            self.note_grant(grant);
+        }
+    }
+
+    /// Writes down the locks of a grant that the request names by its id.
+    pub(crate) fn note_grant(&self, grant: &GrantId) {
+        let Some(trail) = self.trail() else { return };
+        let locks: Vec<LockName> = self.0.replica.read(|state| match state.grant(grant) {
+            GrantStatus::Live(contender) => state.locks_of(contender.number),
+            GrantStatus::Ended(_) | GrantStatus::Unknown => Vec::new(),
+        });
+        trail.by_id(&locks);
+    }
+
+    fn trail(&self) -> Option<&AccessTrail> {
+        self.caller()?.trail.as_deref()
     }
 
     /// Refuses the caller by everything that was acknowledged before. It is for changes that are no commands, so that
@@ -206,19 +245,23 @@ impl<RT: AsyncRuntime> Node<RT> {
         let mut is_up_to_date = false;
         for _ in 0..DECISIONS_MAX {
             let Some((caller, access)) = self.enforcing().filter(|_| command.needs_guard()) else {
+                self.note_command(&command);
                 let answer = self.0.replica.propose(command, deadline).await?;
                 // Rights are enforced since.
                 let is_stale = self.caller().is_some() && is_changed(&answer);
                 return if is_stale { Err(AccessRefusal::Stale.into()) } else { Ok(answer) };
             };
-            let guard = match self.guard_of(caller, &access, &self.needs_of(&command)) {
-                // This node may not have heard of the right yet. Without a leader the refusal stays.
-                Err(_) if !is_up_to_date && self.catch_up_with_access().await.is_ok() => {
-                    is_up_to_date = true;
-                    continue;
-                }
-                decided => decided?,
-            };
+            let needs = self.needs_of(&command);
+            let decision = self.decision(caller, &access, &needs);
+            // This node may not have heard of the right yet. Without a leader the refusal stays. The audit log has only the
+            // last decision.
+            if decision.result.is_err() && !is_up_to_date && self.catch_up_with_access().await.is_ok() {
+                is_up_to_date = true;
+                continue;
+            }
+            decision.write_down(caller, &needs);
+            decision.result?;
+            let guard = AccessGuard { access: access.revision(), principal: caller.key };
             let answer = self.0.replica.propose(command.clone().guarded(guard), deadline).await?;
             if !is_changed(&answer) {
                 return self.without_hidden(answer);
@@ -278,6 +321,33 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.decide(caller, access, needs)?;
         Ok(AccessGuard { access: access.revision(), principal: caller.key })
     }
+}
+
+/// The decision on what a caller needs.
+struct Decision {
+    rights: Arc<Rights>,
+    result: Result<(), AccessRefusal>,
+}
+
+impl Decision {
+    /// Writes it down for the audit log, if that asks for it.
+    fn write_down(&self, caller: &Caller, needs: &[Need<'_>]) {
+        if let Some(trail) = &caller.trail {
+            trail.decided(&self.rights, needs, self.result.as_ref().err());
+        }
+    }
+}
+
+/// Whether rights cover these needs of a caller with a valid credential.
+fn decide(caller: &Caller, rights: &Rights, needs: &[Need<'_>]) -> Result<(), AccessRefusal> {
+    for need in needs {
+        rights.decide(need).map_err(|denied| refusal(caller, denied))?;
+    }
+    // A caller that shows nothing and has no role gets nothing, not even what needs no right.
+    if caller.credential == Credential::Nothing && rights.roles().is_empty() {
+        return Err(CredentialFault::Missing.into());
+    }
+    Ok(())
 }
 
 /// A caller without a credential learns that one is missing: with one, its request may succeed.

@@ -41,6 +41,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         timeout: Duration,
     ) -> Result<At<Duration>, CallError> {
         let deadline = RT::Instant::now() + timeout;
+        self.note_grant(&grant);
         if let Some(ttl) = ttl {
             let timeout_ms = duration::millis(ttl);
             self.check_ttl(timeout_ms)?;

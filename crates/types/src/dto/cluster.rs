@@ -243,6 +243,21 @@ pub struct Host {
     /// Its certificates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<CertificateStatus>,
+    /// Its audit log, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditStatus>,
+}
+
+/// The audit log of a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct AuditStatus {
+    /// How many entries it has lost since the server started.
+    pub entries_lost: u64,
+    /// Why it cannot be written now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
 }
 
 /// A certificate of a server.

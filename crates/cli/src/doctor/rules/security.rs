@@ -33,6 +33,29 @@ fn meaning(exposure: &str) -> &str {
     }
 }
 
+/// Whether the audit log of a node is complete.
+pub(super) fn audit(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
+    const CHECK: &str = "audit";
+    let status = answer.readiness.as_ref()?.host.audit.as_ref()?;
+    let lost = match status.entries_lost {
+        0 => String::new(),
+        lost => format!("; it has lost {lost} entries since its start"),
+    };
+    Some(match &status.fault {
+        Some(fault) => fail(
+            CHECK,
+            format!("node {id} cannot write its audit log: {fault}{lost}"),
+            "free space on its disk, or repair the folder: the node goes on writing by itself",
+        ),
+        None if status.entries_lost > 0 => warn(
+            CHECK,
+            format!("node {id} writes its audit log{lost}"),
+            "look for the reason in its log, and give the audit log a faster disk or more space",
+        ),
+        None => ok(CHECK, format!("node {id} writes its audit log")),
+    })
+}
+
 /// Whether the certificates of a node are to be renewed.
 pub(super) fn certificates(id: NodeId, answer: &NodeAnswer) -> Vec<Finding> {
     let certificates = answer.readiness.as_ref().map_or(&[][..], |readiness| &readiness.host.certificates);
