@@ -79,6 +79,7 @@ mod quorum;
 mod replace;
 #[cfg(feature = "failpoints")]
 mod replace_failpoints;
+mod rights_table;
 mod rolling_restart;
 mod sessions;
 mod silent_streams;
