@@ -3,6 +3,7 @@
 mod client;
 mod confined;
 mod disk_double;
+mod handshake_flood;
 mod harness;
 mod leaderships;
 mod load;
