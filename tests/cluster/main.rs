@@ -92,6 +92,7 @@ mod stopping;
 mod strangers;
 mod streams;
 mod tls;
+mod tls_under_load;
 mod tree;
 mod truth;
 mod upgrade;

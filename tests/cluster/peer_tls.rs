@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(30);
 const ALERT: u8 = 21;
 
 /// The options of a node with this certificate.
-fn options(folder: &Path, name: &str, mode: &str, cluster: &str) -> Vec<String> {
+pub(crate) fn options(folder: &Path, name: &str, mode: &str, cluster: &str) -> Vec<String> {
     let file = |suffix: &str| folder.join(format!("certs/{name}.{suffix}")).display().to_string();
     let ca = folder.join("certs/ca.crt").display().to_string();
     let options = [
@@ -48,7 +48,7 @@ async fn strangers(cluster: &Cluster, index: usize) -> u64 {
 }
 
 /// Waits until all connections of a node have TLS.
-async fn all_with_tls(cluster: &Cluster, index: usize) {
+pub(crate) async fn all_with_tls(cluster: &Cluster, index: usize) {
     eventually("all connections have TLS", SOON, || async move {
         let all = sum(cluster, index, "fairhold_peer_connections_open").await;
         let with_tls = sum(cluster, index, "fairhold_peer_tls_connections_open").await;
