@@ -10,8 +10,9 @@ use crate::{
         backoff::Backoff,
         call::Call,
         endpoints::{Endpoint, Prefer},
-        http::{Opened, StreamLines},
+        http::Opened,
         retry::Transport,
+        stream_lines::StreamLines,
     },
 };
 use fairhold_types::{Code, Revision};
