@@ -27,6 +27,7 @@ mod audit;
 mod bad_input;
 mod batches;
 mod bench;
+mod canaries;
 mod certificates;
 mod client_follows;
 mod commands;

