@@ -82,6 +82,7 @@ mod replace;
 mod replace_failpoints;
 mod rolling_restart;
 mod sessions;
+mod short_tokens;
 mod silent_streams;
 mod smuggling;
 mod snapshot;

@@ -70,6 +70,8 @@ pub const ADMIN_TOKEN_BYTES_MAX: usize = 4_096;
 pub const JWT_BYTES_MAX: usize = 8 * 1024;
 /// How long a JWT may live.
 pub const JWT_LIFE_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// How long before the end of its caller's credential a stream says so.
+pub const CREDENTIAL_NOTICE: Duration = Duration::from_secs(60);
 /// How far the clocks of a provider of JWTs and of a node may differ.
 pub const JWT_CLOCK_SKEW: Duration = Duration::from_secs(30);
 /// Waiters in the queue of one lock.
