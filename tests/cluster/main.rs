@@ -98,3 +98,4 @@ mod upgrade;
 mod watches;
 mod watching;
 mod watching_at_scale;
+mod wrong_certificates;
