@@ -255,7 +255,7 @@ async fn refused_of_servers(folder: &Path, ours: &TestAuthority) -> Vec<(&'stati
         ("no name", write("s-nameless", nameless("nobody")), "does not name this host"),
         ("a common name alone", write("s-common", nameless("127.0.0.1")), "does not name this host"),
         ("another host", write("s-host", other_host), "does not name this host"),
-        ("a user's", write("s-user", Wanted::client(CI)), "does not name this host"),
+        ("a user's", write("s-user", Wanted::client(CI)), "for another purpose"),
         ("RSA with 1024 bits", by_openssl(folder, "s-weak", "rsa:1024", of_server).await, "the certificate of the server"),
         ("signed by itself", self_signed(folder, "s-itself", "IP:127.0.0.1").await, "the certificate of the server"),
     ]
