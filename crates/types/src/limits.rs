@@ -64,6 +64,8 @@ pub const OWNER_BYTES_MAX: usize = 256;
 pub const REASON_BYTES_MAX: usize = 256;
 /// Grants that the answer to a forced release names.
 pub const BROKEN_NAMED_MAX: usize = 16;
+/// Bytes of a name that a refusal repeats. A longer one may be a token.
+pub const NAME_REPEATED_BYTES_MAX: usize = 40;
 /// Bytes of an administrator's token.
 pub const ADMIN_TOKEN_BYTES_MAX: usize = 4_096;
 /// Bytes of a JWT that a request shows.

@@ -10,12 +10,12 @@ use crate::{
     terminal::Terminal,
 };
 use std::{fs, process::Stdio};
-use tokio::{process::Command, time::timeout};
+use tokio::{io::AsyncReadExt as _, process::Command, time::timeout};
 
 const FAIRHOLD: &str = env!("CARGO_BIN_EXE_fairhold");
 
 /// Commands about the cluster, as the administrator.
-const LINES: [&str; 27] = [
+const LINES: [&str; 26] = [
     "locks ls -v",
     "locks ls -o json",
     "locks show orders/42 -o json -v",
@@ -40,7 +40,6 @@ const LINES: [&str; 27] = [
     "tokens revoke 99999 -v",
     "node get /jobs -v",
     "node ls / -v",
-    "watch --locks --initial --timeout 1s",
     "doctor",
     "version",
 ];
@@ -98,6 +97,7 @@ impl Planted {
             self.evidence.push(said);
         }
         self.configurations(&key, &token).await;
+        self.watch().await;
         self.lock().await;
         self.top().await;
     }
@@ -204,6 +204,20 @@ impl Planted {
         let output = timeout(SOON, child.wait_with_output()).await.expect("it ends").expect("it runs");
         assert!(output.status.success(), "{output:?}");
         self.evidence.push(Evidence::new("fairhold lock", [output.stdout, output.stderr].concat()));
+    }
+
+    /// `fairhold watch`, which does not end by itself.
+    async fn watch(&mut self) {
+        let arguments = self.administrating(&["watch", "--initial", "-o", "ndjson", "-v"]);
+        let mut child = self.started(&arguments).spawn().expect("it starts");
+        let mut output = child.stdout.take().expect("its output");
+        let mut said = Vec::new();
+        while !String::from_utf8_lossy(&said).contains("\"bookmark\"") {
+            let read = timeout(SOON, output.read_buf(&mut said)).await.expect("it says more").expect("it is read");
+            assert!(read > 0, "it ended: {}", String::from_utf8_lossy(&said));
+        }
+        child.kill().await.expect("it runs");
+        self.evidence.push(Evidence::new("fairhold watch", said));
     }
 
     async fn top(&mut self) {
