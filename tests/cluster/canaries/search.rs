@@ -83,7 +83,7 @@ pub(crate) struct Evidence {
     /// The secret that the answer has to give.
     pub(crate) gives: Option<&'static str>,
     /// Whether it is in the data folder of a node.
-    is_data: bool,
+    pub(crate) is_data: bool,
 }
 
 impl Evidence {
