@@ -3,6 +3,7 @@
 mod client;
 mod confined;
 mod disk_double;
+mod handshake_flood;
 mod harness;
 mod leaderships;
 mod load;
@@ -80,6 +81,7 @@ mod quorum;
 mod replace;
 #[cfg(feature = "failpoints")]
 mod replace_failpoints;
+mod rights_table;
 mod rolling_restart;
 mod sessions;
 mod short_tokens;
@@ -92,6 +94,7 @@ mod stopping;
 mod strangers;
 mod streams;
 mod tls;
+mod tls_under_load;
 mod tree;
 mod truth;
 mod upgrade;
