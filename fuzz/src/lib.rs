@@ -6,6 +6,7 @@
 
 pub mod codec;
 pub mod frames;
+pub mod jwt;
 pub mod machine;
 mod memory;
 pub mod paths;

@@ -65,6 +65,11 @@ fn paths() {
 }
 
 #[test]
+fn jwt() {
+    replay("jwt", 20_000, fairhold_fuzz::jwt::run);
+}
+
+#[test]
 fn requests() {
     replay("requests", 2_000, fairhold_fuzz::requests::run);
 }

@@ -29,7 +29,7 @@ pub(crate) async fn cert(folder: &Path, line: &str) -> (i32, String) {
 }
 
 /// Runs openssl, and returns whether it succeeded and everything that it printed.
-async fn openssl(folder: &Path, line: &str) -> (bool, String) {
+pub(crate) async fn openssl(folder: &Path, line: &str) -> (bool, String) {
     let mut command = Command::new("openssl");
     command.args(line.split(' '));
     let output = run(command, folder).await;

@@ -35,16 +35,21 @@ const SHORT_LIFE_SECONDS: u64 = 12;
 
 /// A node with TLS, an administrators' token and a provider of JWTs. It enforces access rights: `deployers` may take locks
 /// below `deploy`, and those of a team below its name. The harness itself uses the plain port.
-struct Guarded {
-    cluster: Cluster,
+pub(crate) struct Guarded {
+    pub(crate) cluster: Cluster,
     issuer: TestIssuer,
     /// A second authority of clients, which issues what `fairhold cert` does not.
-    other_authority: TestAuthority,
-    address: String,
+    pub(crate) other_authority: TestAuthority,
+    pub(crate) address: String,
 }
 
 impl Guarded {
     async fn start() -> Guarded {
+        Guarded::start_with(&[]).await
+    }
+
+    /// Like `start`, with further flags of the node.
+    pub(crate) async fn start_with(more: &[&str]) -> Guarded {
         let mut cluster = Cluster::plan_of(1);
         let folder = cluster.folder().to_owned();
         let ca = CaDirectory::create(&folder.join("ca"), &"prod".parse().expect("a name"), 10).expect("an authority");
@@ -74,7 +79,8 @@ impl Guarded {
             ("--config", folder.join("fairhold.toml")),
         ];
         let ports = ["--listen", &address, "--listen-plain", &plain].map(str::to_owned);
-        node.flags = files.iter().flat_map(|(flag, file)| [(*flag).to_owned(), text(file)]).chain(ports).collect();
+        let more = more.iter().map(|&flag| flag.to_owned());
+        node.flags = files.iter().flat_map(|(flag, file)| [(*flag).to_owned(), text(file)]).chain(ports).chain(more).collect();
         node.start();
         cluster.ready().await;
         let guarded = Guarded { cluster, issuer, other_authority, address };
@@ -91,7 +97,7 @@ impl Guarded {
         self.admin(Call::post("/v1/access/enable")).await.expect_status(200);
     }
 
-    async fn admin(&self, call: Call) -> Answer {
+    pub(crate) async fn admin(&self, call: Call) -> Answer {
         self.with_token(call, FILE_TOKEN).await
     }
 
@@ -104,12 +110,12 @@ impl Guarded {
         self.with_token(Call::get("/v1/access/whoami"), token).await.status
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.cluster.folder().join(name)
     }
 
     /// `fairhold ARGUMENTS` at the port with TLS.
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = program();
         command.args(arguments).env("FAIRHOLD_ENDPOINT", format!("https://{}", self.address));
         command.env("FAIRHOLD_CACERT", self.file("ca.crt")).kill_on_drop(true);
@@ -117,7 +123,7 @@ impl Guarded {
     }
 
     /// The certificate and the key of a user, made by `fairhold cert client`.
-    async fn certified(&self, user: &str) -> (String, String) {
+    pub(crate) async fn certified(&self, user: &str) -> (String, String) {
         let arguments = ["cert", "client", "--user", user, "--ca", &text(&self.file("ca")), "--out", &text(&self.file(user))];
         let made = program().args(arguments).output().await.expect("the program runs");
         output_of(&made, 0);

@@ -3,10 +3,11 @@
 use crate::{
     error::Error,
     wire::{
+        auth_token::{AuthToken, TokenSource},
         background::Background,
         call::Call,
         endpoints::{Endpoint, Endpoints, Prefer},
-        http::{AuthToken, Caller},
+        http::Caller,
         identity::{Contact, Identity},
         ids::Ids,
         reply::Reply,
@@ -55,7 +56,7 @@ pub struct ClientBuilder {
     endpoints: Vec<String>,
     timeout: Duration,
     owner: Option<String>,
-    auth_token: Option<AuthToken>,
+    auth_token: Option<TokenSource>,
     user_agent: Option<String>,
     tls: TlsFiles,
     discover: bool,
@@ -82,7 +83,14 @@ impl ClientBuilder {
 
     /// Sends this token with every request, as `Authorization: Bearer`.
     pub fn auth_token(self, token: impl Into<String>) -> ClientBuilder {
-        ClientBuilder { auth_token: Some(AuthToken(token.into())), ..self }
+        ClientBuilder { auth_token: Some(TokenSource::Text(token.into())), ..self }
+    }
+
+    /// The same with the token in this file: its first line that is not empty. The client reads the file again while it runs,
+    /// at the latest when a server refuses the token, so that a token that expires does not cost a lock: replace the file
+    /// before that, in one step (rename it).
+    pub fn auth_token_file(self, file: impl Into<PathBuf>) -> ClientBuilder {
+        ClientBuilder { auth_token: Some(TokenSource::File(file.into())), ..self }
     }
 
     /// Trusts only the servers whose certificates come from an authority in this PEM file. Without it, the client trusts the
@@ -121,8 +129,8 @@ impl ClientBuilder {
     /// the renewals and the release of dropped guards.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if an address, the timeout or a file of a certificate is not usable, if there is no address, or outside
-    /// a runtime.
+    /// [`Error::Invalid`] if an address, the timeout, the token, its file or a file of a certificate is not usable, if there is no
+    /// address, or outside a runtime.
     pub fn build(self) -> Result<Client, Error> {
         if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {
             return Err(Error::Invalid(format!("the timeout must be over 0 and up to {TIMEOUT_MAX:?}")));
@@ -134,7 +142,8 @@ impl ClientBuilder {
         let program = program();
         let user_agent = self.user_agent.unwrap_or_else(|| program.clone());
         let tls = TlsSettings::load(&self.tls, given.iter().any(Endpoint::has_tls))?;
-        let caller = Caller { program: user_agent, auth_token: self.auth_token, tls };
+        let auth_token = self.auth_token.as_ref().map(|source| AuthToken::load(source, runtime.clone())).transpose()?;
+        let caller = Caller { program: user_agent, auth_token: auth_token.unwrap_or_default(), tls };
         let endpoints = Arc::new(Endpoints::new(given, self.discover)?);
         let identity = Identity::new(self.cluster);
         let calls = Transport::new(Arc::clone(&endpoints), &identity, &caller, runtime.clone())?;

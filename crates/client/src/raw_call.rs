@@ -11,9 +11,10 @@ use crate::{
         backoff::Backoff,
         call::{ATTEMPT_MAX, Call, CallBody, CallKind},
         endpoints::{Endpoint, Prefer},
-        http::{Attempted, StreamLines},
+        http::Attempted,
         reply::Reply,
         retry::{LastError, Transport},
+        stream_lines::StreamLines,
         url::{encode, with_query},
     },
 };

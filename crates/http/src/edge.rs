@@ -11,6 +11,7 @@ pub(crate) mod delivery;
 pub(crate) mod error;
 pub(crate) mod frames;
 pub(crate) mod headers;
+pub(crate) mod json_fault;
 pub(crate) mod memory_quota;
 pub(crate) mod metrics;
 pub(crate) mod middleware;

@@ -135,6 +135,8 @@ pub enum HoldEvent {
     Alive,
     /// An administrator asks the caller to release the grant, which it still holds.
     Revoke(Revocation),
+    /// The caller's credential expires soon.
+    CredentialExpires,
     /// The grant has ended.
     Lost(EndReason),
     /// The request failed.

@@ -69,7 +69,9 @@ fn a_change_during_the_start_of_a_watch_comes_after_its_first_bookmark() {
                         assert_eq!((bookmark, received[0].revision), (Some(begun), changed), "{begin:?}");
                         break;
                     }
-                    other @ (WatchItem::GoAway(_) | WatchItem::Failed(..)) => panic!("{other:?}"),
+                    other @ (WatchItem::CredentialExpires(_) | WatchItem::GoAway(_) | WatchItem::Failed(..)) => {
+                        panic!("{other:?}")
+                    }
                 }
             }
         }

@@ -42,7 +42,8 @@ pub struct Proclaimed {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ElectionLine"))]
 pub struct ElectionLine {
     /// The revision of the change. For `leader` and the first `vacant`, the revision of the state that was read; for
-    /// `bookmark` and `goaway`, the revision up to which all events were sent; for `error`, the node's revision.
+    /// `bookmark`, `credential_expires` and `goaway`, the revision up to which all events were sent; for `error`, the node's
+    /// revision.
     pub revision: Revision,
     /// The event.
     #[serde(flatten)]
@@ -64,6 +65,8 @@ pub enum What {
     Vacant,
     /// All events up to this revision were sent.
     Bookmark,
+    /// The credential of this observation expires within a minute: the observation then ends. Start it again with a newer one.
+    CredentialExpires,
     /// The server is shutting down: observe again at another node, from the revision after this one.
     Goaway,
     /// The observation cannot continue.
@@ -116,6 +119,7 @@ mod tests {
             (What::Leader(leader), format!(r#""leader",{of}"#)),
             (What::Vacant, r#""vacant""#.to_owned()),
             (What::Bookmark, r#""bookmark""#.to_owned()),
+            (What::CredentialExpires, r#""credential_expires""#.to_owned()),
         ] {
             let line = serde_json::to_string(&ElectionLine { revision: Revision(57), what }).unwrap();
             assert_eq!(line, format!(r#"{{"revision":57,"type":{text}}}"#));

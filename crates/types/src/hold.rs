@@ -41,6 +41,12 @@ pub enum HoldLine {
         /// The reason; may be empty.
         reason: String,
     },
+    /// The caller's credential expires within a minute: nothing renews the grant then. Post again with the id as the key and
+    /// with a newer credential; that ends this stream, and the grant stays.
+    CredentialExpires {
+        /// Its id.
+        id: GrantId,
+    },
     /// The grant has ended.
     Lost {
         /// Its id.
@@ -80,6 +86,7 @@ mod tests {
                 HoldLine::Revoke { id, by: "admin".to_owned(), reason: "an upgrade".to_owned() },
                 r#"{"event":"revoke","id":"ID","by":"admin","reason":"an upgrade"}"#,
             ),
+            (HoldLine::CredentialExpires { id }, r#"{"event":"credential_expires","id":"ID"}"#),
             (HoldLine::Goaway { id }, r#"{"event":"goaway","id":"ID"}"#),
         ] {
             assert_eq!(serde_json::to_string(&line).unwrap(), text.replace("ID", &id.to_string()));

@@ -64,12 +64,16 @@ pub const OWNER_BYTES_MAX: usize = 256;
 pub const REASON_BYTES_MAX: usize = 256;
 /// Grants that the answer to a forced release names.
 pub const BROKEN_NAMED_MAX: usize = 16;
+/// Bytes of a name that a refusal repeats. A longer one may be a token.
+pub const NAME_REPEATED_BYTES_MAX: usize = 40;
 /// Bytes of an administrator's token.
 pub const ADMIN_TOKEN_BYTES_MAX: usize = 4_096;
 /// Bytes of a JWT that a request shows.
 pub const JWT_BYTES_MAX: usize = 8 * 1024;
 /// How long a JWT may live.
 pub const JWT_LIFE_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// How long before the end of its caller's credential a stream says so.
+pub const CREDENTIAL_NOTICE: Duration = Duration::from_secs(60);
 /// How far the clocks of a provider of JWTs and of a node may differ.
 pub const JWT_CLOCK_SKEW: Duration = Duration::from_secs(30);
 /// Waiters in the queue of one lock.

@@ -168,10 +168,26 @@ mod plot {
         static LOCK: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("FAIRHOLD_PLANTED_PANIC").ok());
         LOCK.as_deref() == Some(lock)
     }
+
+    /// Whether a node logs each token that it reads, which the environment asks for. It is not a `Bug` because no invariant
+    /// finds it: the search for planted secrets does.
+    #[must_use]
+    pub fn tells_tokens() -> bool {
+        static TELLS: LazyLock<bool> = LazyLock::new(|| std::env::var_os("FAIRHOLD_PLANTED_LEAK").is_some());
+        *TELLS
+    }
 }
 
 #[cfg(feature = "planted")]
-pub use plot::{has, panics, plant};
+pub use plot::{has, panics, plant, tells_tokens};
+
+/// Whether a node logs each token that it reads: never.
+#[cfg(not(feature = "planted"))]
+#[must_use]
+#[inline]
+pub const fn tells_tokens() -> bool {
+    false
+}
 
 /// Whether the state machine panics at an acquire of this lock: never.
 #[cfg(not(feature = "planted"))]

@@ -12,8 +12,8 @@ use std::borrow::Cow;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct WatchLine {
-    /// The revision of the change. For `initial`, the revision that the whole initial state reflects; for `bookmark`
-    /// and `goaway`, the revision up to which all events were sent; for `error`, the node's revision.
+    /// The revision of the change. For `initial`, the revision that the whole initial state reflects; for `bookmark`,
+    /// `credential_expires` and `goaway`, the revision up to which all events were sent; for `error`, the node's revision.
     pub revision: Revision,
     /// What happened.
     #[serde(flatten)]
@@ -289,6 +289,8 @@ pub enum What {
     },
     /// All events up to this revision were sent.
     Bookmark,
+    /// The credential of this watch expires within a minute: the watch then ends. Start it again with a newer one.
+    CredentialExpires,
     /// The server is shutting down: watch again at another node, from the revision after this one.
     Goaway,
     /// The watch cannot continue.
@@ -365,6 +367,7 @@ mod tests {
             (What::UpgradeFinalized { cluster_version: ClusterVersion(2) }, r#""finalized","cluster_version":2"#),
             (What::NodeThere { path, version: 0 }, r#""initial","path":"/jobs/a","version":0"#),
             (What::Bookmark, r#""bookmark""#),
+            (What::CredentialExpires, r#""credential_expires""#),
         ] {
             let line = serde_json::to_string(&WatchLine { revision: Revision(7), what }).unwrap();
             assert_eq!(line, format!(r#"{{"revision":7,"type":{text}}}"#));

@@ -20,11 +20,12 @@ pub(crate) enum ConfigError {
     #[error("the configuration file {path} cannot be read: {error}")]
     Unreadable { path: String, error: io::Error },
     /// The file is not TOML, or a value has the wrong type.
-    #[error("the configuration file {path} is not valid: {error}")]
+    #[error("the configuration file {path} is not valid: line {line}: {fault}")]
     File {
         path: String,
-        /// The place and the reason.
-        error: toml::de::Error,
+        line: usize,
+        /// The reason, without the line itself: another file may be named by mistake, such as one with a token.
+        fault: String,
     },
     /// The file has an unknown key.
     #[error("the configuration file {path} has the unknown key `{key}`: {advice}")]

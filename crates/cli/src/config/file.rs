@@ -115,7 +115,11 @@ impl UpgradeTable {
 pub(super) fn read_file(path: &Path) -> Result<FileConfig, ConfigError> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|error| ConfigError::Unreadable { path: name.clone(), error })?;
-    let malformed = |error| ConfigError::File { path: name.clone(), error };
+    let malformed = |error: toml::de::Error| {
+        let begin = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = begin.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        ConfigError::File { path: name.clone(), line, fault: error.message().to_owned() }
+    };
     let table: toml::Table = toml::from_str(&text).map_err(malformed)?;
     if let Some((key, advice)) = unknown_key(&table) {
         return Err(ConfigError::UnknownKey { path: name, key, advice });

@@ -156,6 +156,14 @@ fn the_audit_log_has_a_table_of_its_own() {
 }
 
 #[test]
+fn a_file_with_a_token_that_is_named_by_mistake_is_not_shown() {
+    for (file, line) in [("fht_secret\n", 1), ("id = 1\n\nfht_secret", 3)] {
+        let text = complaint(with_file(file, flags()));
+        assert!(text.contains(&format!("is not valid: line {line}: ")) && !text.contains("secret"), "{text}");
+    }
+}
+
+#[test]
 fn an_unknown_key_of_a_provider_is_refused_with_a_suggestion() {
     for (text, key, suggestion) in [
         ("[jwt.k8s]\nissuers = \"i\"", "jwt.k8s.issuers", "did you mean `issuer`?"),

@@ -90,8 +90,8 @@ impl ConnectArgs {
         if let Some(cluster) = self.cluster_id {
             builder = builder.cluster_id(cluster);
         }
-        if let Some(token) = self.auth_token()? {
-            builder = builder.auth_token(token);
+        if let Some(file) = &self.auth_token_file {
+            builder = builder.auth_token_file(file);
         }
         if let Some(ca) = &self.tls.cacert {
             builder = builder.ca_certificate(ca);

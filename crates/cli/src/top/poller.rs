@@ -5,13 +5,17 @@
 //! asks them too.
 
 use crate::{
+    local_http::probe_client,
     probe::{ClusterProbe, Row, normalize},
     remote::{Api, ApiRequest, ConnectArgs, Failure, request::encode},
 };
 use fairhold_types::dto::{Join, JoinPhase, Members};
 use reqwest::Client;
 use serde_json::Value;
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    time::{Duration, Instant, SystemTime},
+};
 use tokio::{sync::watch, time::sleep};
 
 /// The polling interval.
@@ -47,6 +51,9 @@ pub(super) struct TopFrame {
 pub(super) struct Poller {
     api: Api,
     client: Client,
+    connect: ConnectArgs,
+    /// The age of the token file whose token `client` shows.
+    token_written: Option<SystemTime>,
     /// The given endpoints.
     given: Vec<String>,
     /// The members of the last result: all given nodes may have been replaced.
@@ -56,9 +63,25 @@ pub(super) struct Poller {
 
 impl Poller {
     pub(super) fn new(api: Api, connect: &ConnectArgs) -> Result<Poller, Failure> {
-        let client = crate::local_http::probe_client(connect, ANSWER_WITHIN)?;
-        let given = connect.endpoint.iter().map(|url| normalize(url)).collect();
-        Ok(Poller { api: api.for_screen(ANSWER_WITHIN), client, given, learned: Vec::new(), frame: TopFrame::default() })
+        Ok(Poller {
+            api: api.for_screen(ANSWER_WITHIN),
+            token_written: written(connect),
+            client: probe_client(connect, ANSWER_WITHIN)?,
+            connect: connect.clone(),
+            given: connect.endpoint.iter().map(|url| normalize(url)).collect(),
+            learned: Vec::new(),
+            frame: TopFrame::default(),
+        })
+    }
+
+    /// Shows the token that its file has by now. A file without one changes nothing.
+    fn follow_token_file(&mut self) {
+        let written = written(&self.connect);
+        if written != self.token_written
+            && let Ok(client) = probe_client(&self.connect, ANSWER_WITHIN)
+        {
+            (self.client, self.token_written) = (client, written);
+        }
     }
 
     /// Publishes results until the receiver is gone. Polls at once when the selection changes.
@@ -66,6 +89,7 @@ impl Poller {
         while !publish.is_closed() {
             let started = Instant::now();
             let selected = selection.borrow_and_update().clone();
+            self.follow_token_file();
             self.poll_nodes().await;
             publish.send_replace(self.frame.clone());
             let found = self.poll_locks(selected).await;
@@ -119,6 +143,12 @@ impl Poller {
         (self.frame.queue_of, self.frame.queue, self.frame.seen) = (name, queue, Some(Instant::now()));
         Ok(())
     }
+}
+
+/// When the token file was written; `None` for none, and for a pipe, which has its token once.
+fn written(connect: &ConnectArgs) -> Option<SystemTime> {
+    let metadata = fs::metadata(connect.auth_token_file.as_deref()?).ok().filter(fs::Metadata::is_file)?;
+    metadata.modified().ok()
 }
 
 /// Adds the nodes that are joining, and says so of the members that are not done with it.

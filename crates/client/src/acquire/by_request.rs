@@ -123,6 +123,7 @@ impl Acquisition<'_> {
     /// Keeps a request open until the lock is held, cannot be held under this id any more, or the caller's time is up.
     pub(super) async fn wait_by_request(mut self, on_queue: &mut Option<OnQueue>) -> Result<Attempt, Error> {
         let mut in_flight = InFlight::new();
+        let mut new_tokens = self.client.inner().calls.token_changes();
         let give_up_at = self.until.give_up_at();
         loop {
             tokio::select! {
@@ -148,6 +149,8 @@ impl Acquisition<'_> {
                 () = sleep_until(give_up_at.unwrap_or(self.started_at)), if give_up_at.is_some() => {
                     return Err(self.error_at_end(in_flight.last_error));
                 }
+                // An open request ends, and loses the place, when the token that it showed expires. The new request continues it.
+                () = new_tokens.next() => in_flight.post_at = Instant::now(),
                 () = sleep_until(in_flight.post_at), if in_flight.posts.len() < POSTS_MAX => self.post(&mut in_flight),
                 () = sleep_until(in_flight.probe_at), if in_flight.probes.is_empty() && !in_flight.posts.is_empty() => {
                     self.probe(&mut in_flight, on_queue.is_some());

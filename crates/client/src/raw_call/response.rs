@@ -2,7 +2,7 @@
 
 use crate::{
     error::Error,
-    wire::{http::StreamLines, reply::Reply},
+    wire::{reply::Reply, stream_lines::StreamLines},
 };
 use reqwest::{StatusCode, header::HeaderMap};
 use std::time::Duration;

@@ -13,7 +13,8 @@ use crate::{
         backoff::Backoff,
         call::Call,
         endpoints::{Endpoint, Prefer},
-        http::{Opened, StreamLines},
+        http::Opened,
+        stream_lines::StreamLines,
         url::encode,
     },
 };

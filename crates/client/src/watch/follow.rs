@@ -10,8 +10,9 @@ use crate::{
         backoff::Backoff,
         call::Call,
         endpoints::{Endpoint, Prefer},
-        http::{Opened, StreamLines},
+        http::Opened,
         retry::Transport,
+        stream_lines::StreamLines,
     },
 };
 use fairhold_types::{Code, Revision};
@@ -226,6 +227,7 @@ impl Follower {
                     self.position = Position::At(revision.next(), 0);
                     self.send(WatchEvent::Bookmark(revision)).await
                 }
+                Ok(Parsed::CredentialExpires) => true,
                 Ok(Parsed::GoAway(revision)) => {
                     if !matches!(self.position, Position::Initial(_)) {
                         self.position = Position::At(revision.next(), 0);

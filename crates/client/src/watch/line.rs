@@ -15,7 +15,9 @@ pub(super) enum Parsed {
     Change(WatchLine),
     /// The node has reported everything up to that revision.
     Bookmark(Revision),
-    /// The same, and the node is stopping.
+    /// The credential of the watch expires soon. The watch then breaks, and continues with that of then.
+    CredentialExpires,
+    /// The node has reported everything up to that revision, and is stopping.
     GoAway(Revision),
     /// The node no longer keeps what comes next, but it keeps everything from this revision on.
     Compacted(Revision),
@@ -61,6 +63,7 @@ pub(super) fn read(text: &[u8]) -> Result<Parsed, serde_json::Error> {
     let revision = fields.revision;
     Ok(match fields.kind.as_str() {
         "bookmark" => Parsed::Bookmark(revision),
+        "credential_expires" => Parsed::CredentialExpires,
         "goaway" => Parsed::GoAway(revision),
         "error" => failure(&fields, text),
         _ => what(fields).map_or(Parsed::Other(revision), |what| Parsed::Change(WatchLine::new(revision, what))),
@@ -189,6 +192,7 @@ mod tests {
         let parsed = |text: &str| read(text.as_bytes()).unwrap();
         assert_eq!(parsed(r#"{"revision":7,"type":"bookmark"}"#), Parsed::Bookmark(Revision(7)));
         assert_eq!(parsed(r#"{"revision":7,"type":"goaway"}"#), Parsed::GoAway(Revision(7)));
+        assert_eq!(parsed(r#"{"revision":7,"type":"credential_expires"}"#), Parsed::CredentialExpires);
         assert_eq!(parsed(r#"{"revision":7,"type":"of_next_year","path":"/a"}"#), Parsed::Other(Revision(7)));
         let compacted =
             r#"{"revision":9,"type":"error","code":"compacted","status":410,"detail":"d","retryable":false,"oldest":8}"#;

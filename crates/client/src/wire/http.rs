@@ -4,12 +4,15 @@ use crate::{
     error::Error,
     problem::ProblemBody,
     wire::{
+        auth_token::{AuthToken, TokenChanges},
         call::{BatchPart, Call, CallBody, CallKind},
         clock::Moment,
         endpoints::Endpoint,
+        failure_text::{describe, unusable_settings},
         identity::{CLUSTER, Identity},
-        reply::{REVISION, Reply},
-        tls::{self, TlsSettings},
+        reply::Reply,
+        stream_lines::StreamLines,
+        tls::TlsSettings,
     },
 };
 use fairhold_types::{Code, Revision, duration, problem::Effect};
@@ -27,13 +30,8 @@ const IDLE_MAX: Duration = Duration::from_secs(20);
 const IDLE_CONNECTIONS_MAX: usize = 32;
 /// How long sent data may stay unacknowledged, and how long a dead idle connection may stay undetected.
 const SILENT_MAX: Duration = Duration::from_secs(10);
-/// The longest line of a stream.
-const LINE_BYTES_MAX: usize = 1024 * 1024;
 /// The largest body that the client reads: the largest value, with the JSON around it.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
-
-/// `ENFILE` and `EMFILE`, which have these numbers on all systems.
-const NO_DESCRIPTORS: [i32; 2] = [23, 24];
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const TIMEOUT: &str = "fairhold-timeout";
@@ -63,78 +61,12 @@ pub(crate) enum Opened {
     Failed { retry_after: Option<Duration> },
 }
 
-/// A body that is read as it arrives.
-#[derive(Debug)]
-pub(crate) struct StreamLines {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: header::HeaderMap,
-    response: reqwest::Response,
-    read: Vec<u8>,
-    /// How many of these bytes `next` has returned.
-    taken: usize,
-}
-
-impl StreamLines {
-    /// The revision at which the stream starts, if its head names one.
-    pub(crate) fn revision(&self) -> Option<Revision> {
-        let named = self.headers.get(REVISION)?.to_str().ok()?;
-        named.parse().ok().map(Revision)
-    }
-
-    /// The next bytes; `None` at the end of the body.
-    pub(crate) async fn chunk(&mut self, silent_max: Duration) -> Result<Option<Vec<u8>>, String> {
-        if self.taken < self.read.len() {
-            let rest = self.read.split_off(self.taken);
-            self.read.clear();
-            self.taken = 0;
-            return Ok(Some(rest));
-        }
-        match timeout(silent_max, self.response.chunk()).await {
-            Ok(Ok(chunk)) => Ok(chunk.map(|chunk| chunk.to_vec())),
-            Ok(Err(error)) => Err(describe(&error)),
-            Err(_) => Err(format!("nothing arrived for {silent_max:?}")),
-        }
-    }
-
-    /// The next line without its newline. The error says why none came.
-    pub(crate) async fn next(&mut self, silent_max: Duration) -> Result<Vec<u8>, String> {
-        loop {
-            if let Some(length) = self.read[self.taken..].iter().position(|byte| *byte == b'\n') {
-                let line = self.read[self.taken..self.taken + length].to_vec();
-                self.taken += length + 1;
-                return Ok(line);
-            }
-            self.read.drain(..self.taken);
-            self.taken = 0;
-            if self.read.len() > LINE_BYTES_MAX {
-                return Err(format!("a line is longer than {LINE_BYTES_MAX} bytes"));
-            }
-            match timeout(silent_max, self.response.chunk()).await {
-                Ok(Ok(Some(chunk))) => self.read.extend_from_slice(&chunk),
-                Ok(Ok(None)) => return Err("the node ended the stream".to_owned()),
-                Ok(Err(error)) => return Err(describe(&error)),
-                Err(_) => return Err(format!("nothing arrived for {silent_max:?}")),
-            }
-        }
-    }
-}
-
 /// How every request identifies this client: its program name, its token and its certificate, if it has them.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) program: String,
-    pub(crate) auth_token: Option<AuthToken>,
+    pub(crate) auth_token: AuthToken,
     pub(crate) tls: TlsSettings,
-}
-
-/// The token of `Authorization: Bearer`.
-#[derive(Clone)]
-pub(crate) struct AuthToken(pub(crate) String);
-
-impl std::fmt::Debug for AuthToken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("AuthToken(secret)")
-    }
 }
 
 /// A pool of connections. With HTTP/1.1, an open request has a connection to itself.
@@ -142,6 +74,7 @@ impl std::fmt::Debug for AuthToken {
 pub(crate) struct Connections {
     http: reqwest::Client,
     identity: Identity,
+    auth_token: AuthToken,
 }
 
 impl Connections {
@@ -153,17 +86,14 @@ impl Connections {
         let builder = builder.tcp_keepalive(SILENT_MAX / 2).tcp_keepalive_interval(SILENT_MAX / 4).tcp_keepalive_retries(2);
         #[cfg(target_os = "linux")]
         let builder = builder.tcp_user_timeout(SILENT_MAX);
-        let mut headers = header::HeaderMap::new();
-        if let Some(AuthToken(token)) = &caller.auth_token {
-            let bearer = header::HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut bearer =
-                bearer.map_err(|_| Error::Invalid("the token has characters that a header cannot contain".to_owned()))?;
-            bearer.set_sensitive(true);
-            headers.insert(header::AUTHORIZATION, bearer);
-        }
-        let builder = caller.tls.apply(builder.user_agent(&caller.program).default_headers(headers));
+        let builder = caller.tls.apply(builder.user_agent(&caller.program));
         let http = builder.build().map_err(|error| Error::Invalid(unusable_settings(&error)))?;
-        Ok(Connections { http, identity })
+        Ok(Connections { http, identity, auth_token: caller.auth_token.clone() })
+    }
+
+    /// Learns of new tokens.
+    pub(crate) fn token_changes(&self) -> TokenChanges {
+        self.auth_token.changes()
     }
 
     /// Opens a stream. `work` limits the server's work, and `within` the time until the head has arrived.
@@ -174,10 +104,31 @@ impl Connections {
         work: Duration,
         within: Duration,
     ) -> Result<StreamLines, Attempted> {
+        let token = self.token_for(call);
+        let opened = self.open_with(endpoint, call, work, within, token.clone()).await;
+        match (opened, token) {
+            (Err(Attempted::Answered(reply)), Some(refused)) if reply.status == StatusCode::UNAUTHORIZED => {
+                match self.auth_token.instead_of(&refused).await {
+                    Some(newer) => self.open_with(endpoint, call, work, within, Some(newer)).await,
+                    None => Err(Attempted::Answered(reply)),
+                }
+            }
+            (opened, _) => opened,
+        }
+    }
+
+    async fn open_with(
+        &self,
+        endpoint: &Endpoint,
+        call: &Call,
+        work: Duration,
+        within: Duration,
+        token: Option<header::HeaderValue>,
+    ) -> Result<StreamLines, Attempted> {
         let sent = Moment::now();
         let unknown = |why: &str| Attempted::unknown(self.note_failure(endpoint, why));
-        let request = self.request(endpoint, call, work);
-        let mut response = match timeout(within, request.send()).await {
+        let request = self.request(endpoint, call, work, token);
+        let response = match timeout(within, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.unanswered(endpoint, &error)),
             Err(_) => return Err(unknown("no answer in time")),
@@ -190,14 +141,40 @@ impl Connections {
             };
         }
         self.check(endpoint, call, response.headers()).map_err(Attempted::foreign)?;
-        let status = response.status();
-        let headers = std::mem::take(response.headers_mut());
-        Ok(StreamLines { status, headers, response, read: Vec::new(), taken: 0 })
+        Ok(StreamLines::new(response))
     }
 
-    /// Sends a call once. `work` limits the server's work, and `limit` the whole attempt.
+    /// Sends a call once, and once more if the node refuses the token and there is another one by now: a refused call did
+    /// nothing. `work` limits the server's work, and `limit` each of them.
     pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, work: Duration, limit: Duration) -> Attempted {
-        let request = self.request(endpoint, call, work).timeout(limit);
+        let token = self.token_for(call);
+        let attempted = self.send_with(endpoint, call, work, limit, token.clone()).await;
+        match (attempted, token) {
+            (Attempted::Answered(reply), Some(refused)) if reply.status == StatusCode::UNAUTHORIZED => {
+                match self.auth_token.instead_of(&refused).await {
+                    Some(newer) => self.send_with(endpoint, call, work, limit, Some(newer)).await,
+                    None => Attempted::Answered(reply),
+                }
+            }
+            (attempted, _) => attempted,
+        }
+    }
+
+    /// The header with the token, unless the call has such a header of its own.
+    fn token_for(&self, call: &Call) -> Option<header::HeaderValue> {
+        let is_own = call.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(header::AUTHORIZATION.as_str()));
+        if is_own { None } else { self.auth_token.header() }
+    }
+
+    async fn send_with(
+        &self,
+        endpoint: &Endpoint,
+        call: &Call,
+        work: Duration,
+        limit: Duration,
+        token: Option<header::HeaderValue>,
+    ) -> Attempted {
+        let request = self.request(endpoint, call, work, token).timeout(limit);
         let sent = Moment::now();
         match receive(request, sent).await {
             Ok(reply) => self.classify(endpoint, call, reply),
@@ -248,8 +225,17 @@ impl Connections {
         why
     }
 
-    fn request(&self, endpoint: &Endpoint, call: &Call, work: Duration) -> reqwest::RequestBuilder {
+    fn request(
+        &self,
+        endpoint: &Endpoint,
+        call: &Call,
+        work: Duration,
+        token: Option<header::HeaderValue>,
+    ) -> reqwest::RequestBuilder {
         let mut request = self.http.request(call.method.clone(), endpoint.url(&call.path));
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, token);
+        }
         request = request.header(TIMEOUT, duration::format(work.max(Duration::from_millis(1))));
         // A release or renewal needs no key: its id is in the path.
         if let Some(key) = call.key
@@ -341,45 +327,6 @@ fn classify_reply(reply: Reply) -> Attempted {
         500.. if reply.problem().code != Some(Code::Internal) => Attempted::unknown(why(&reply.problem())),
         _ => Attempted::Answered(reply),
     }
-}
-
-/// Why no HTTP client could be made.
-fn unusable_settings(error: &reqwest::Error) -> String {
-    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-    let cause = causes.last().map_or_else(|| error.to_string(), ToString::to_string);
-    format!("no HTTP client could be made: {cause}. If this machine knows no certificate authority, pass one (--cacert)")
-}
-
-/// An error with its causes, and without the URL, which may contain a secret id.
-fn describe(error: &reqwest::Error) -> String {
-    let kind = if lacks_descriptors(error) {
-        "this program has reached its limit on open files and connections"
-    } else if error.is_timeout() {
-        "no answer in time"
-    } else if error.is_connect() {
-        "no connection"
-    } else {
-        "the connection broke"
-    };
-    let mut text = kind.to_owned();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // TLS has one cause, and what is around it says nothing.
-        if let Some(advice) = tls::advice(&cause_text) {
-            return advice.to_owned();
-        }
-        text = format!("{text}: {cause_text}");
-        source = cause.source();
-    }
-    text
-}
-
-/// Whether this program has run out of file descriptors. If so, neither the network nor the node is at fault.
-fn lacks_descriptors(error: &reqwest::Error) -> bool {
-    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-    let numbers = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error());
-    numbers.into_iter().any(|number| NO_DESCRIPTORS.contains(&number))
 }
 
 /// Whether a port with TLS has refused a plain request. It has not read the request.

@@ -4,13 +4,15 @@
 use crate::{
     error::Error,
     wire::{
+        auth_token::TokenChanges,
         backoff::Backoff,
         batches::Batches,
         call::{ANSWER_GRACE, ATTEMPT_MAX, Call},
         endpoints::{DISCOVER_EVERY, Endpoint, Endpoints, Prefer},
-        http::{Attempted, Caller, Connections, Opened, StreamLines},
+        http::{Attempted, Caller, Connections, Opened},
         identity::Identity,
         reply::{Reply, leader_of},
+        stream_lines::StreamLines,
     },
 };
 use fairhold_types::dto;
@@ -62,6 +64,11 @@ impl Transport {
     /// The same with separate connections. Batches stay shared.
     pub(crate) fn with_separate_connections(&self, identity: &Identity, caller: &Caller) -> Result<Transport, Error> {
         Ok(Transport { connections: Connections::new(caller, identity.clone())?, ..self.clone() })
+    }
+
+    /// Learns of new tokens of the client.
+    pub(crate) fn token_changes(&self) -> TokenChanges {
+        self.connections.token_changes()
     }
 
     /// Sends a call until a node gives a definite answer. A refusal is definite.

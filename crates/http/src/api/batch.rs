@@ -15,6 +15,7 @@ use crate::{
     edge::answer,
     edge::body::{self, JSON},
     edge::error::{of_change, problem_of},
+    edge::json_fault,
     edge::memory_quota::{AlreadyCounted, NoMemory, with_share},
     edge::names::refuse_reserved,
     edge::params::{BodyFields, read_fields},
@@ -202,9 +203,13 @@ async fn make_in_order<RT: AsyncRuntime>(
     done
 }
 
+fn malformed_body(detail: String) -> Problem {
+    Problem::bad_request(bounded(detail))
+}
+
 fn calls(body: &[u8]) -> Result<Vec<UnreadCall<'_>>, Problem> {
     let UnreadBatch { calls } = serde_json::from_slice(body)
-        .map_err(|error| Problem::bad_request(bounded(format!("the body must be a batch, like {EXAMPLE}: {error}"))))?;
+        .map_err(|error| malformed_body(format!("the body must be a batch, like {EXAMPLE}: {}", json_fault::describe(&error))))?;
     if (1..=BATCH_CALLS_MAX).contains(&calls.len()) {
         return Ok(calls);
     }

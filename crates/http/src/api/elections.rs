@@ -115,6 +115,7 @@ fn render(form: StreamFormat, seen: At<LeaderEvent>) -> Bytes {
         LeaderEvent::Elected(leader) => (What::Elected(line_of(leader)), true),
         LeaderEvent::Proclaimed(leader) => (What::Proclaimed(line_of(leader)), true),
         LeaderEvent::Bookmark => (What::Bookmark, true),
+        LeaderEvent::CredentialExpires => (What::CredentialExpires, false),
         LeaderEvent::GoAway => (What::Goaway, false),
         LeaderEvent::Failed(error) => (What::Error(Box::new(at_end_of_stream(error, RequestKind::Read).into())), false),
     };

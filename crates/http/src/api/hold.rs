@@ -121,6 +121,7 @@ fn line(event: At<HoldEvent>, kind: RequestKind, id: GrantId) -> Bytes {
             HoldLine::Alive { revision: event.revision }
         }
         HoldEvent::Revoke(word) => HoldLine::Revoke { id, by: word.by, reason: word.reason },
+        HoldEvent::CredentialExpires => HoldLine::CredentialExpires { id },
         HoldEvent::Lost(reason) => HoldLine::Lost { id, reason },
         HoldEvent::Failed(failure) => error(at_end_of_stream(failure, kind)),
         HoldEvent::GoAway => HoldLine::Goaway { id },

@@ -1,7 +1,7 @@
 //! `POST /v1/txn`: conditions, then operations, all or nothing, at one revision.
 
 use crate::{
-    api::node_kind, edge::advice::bounded, edge::answer, edge::error::problem_of, edge::problem::Problem,
+    api::node_kind, edge::advice::bounded, edge::answer, edge::error::problem_of, edge::json_fault, edge::problem::Problem,
     edge::request::Received, edge::request_kind::RequestKind,
 };
 use axum::{
@@ -23,8 +23,11 @@ pub(crate) async fn transact<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
     let (received, mut body) = Received::with_list::<RT>(request).await?;
     let call::Empty {} = received.query()?;
     let (key, _) = received.key_or_new(&node)?;
-    let transaction: txn::Transaction = serde_json::from_slice(&std::mem::take(&mut body.bytes))
-        .map_err(|error| Problem::bad_request(bounded(format!("the body must be a transaction, like {EXAMPLE}: {error}"))))?;
+    let malformed = |error| {
+        let fault = json_fault::describe(&error);
+        Problem::bad_request(bounded(format!("the body must be a transaction, like {EXAMPLE}: {fault}")))
+    };
+    let transaction: txn::Transaction = serde_json::from_slice(&std::mem::take(&mut body.bytes)).map_err(malformed)?;
     check_length("if", transaction.conditions.len())?;
     let conditions = numbered("if", transaction.conditions, condition)?;
     let then = operations("then", transaction.then)?;

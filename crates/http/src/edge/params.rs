@@ -13,7 +13,7 @@ pub(crate) use body::BodyFields;
 pub(crate) use refusal::expected;
 pub(crate) use text::digits;
 
-use crate::edge::problem::Problem;
+use crate::edge::{json_fault, problem::Problem};
 use refusal::Refusal;
 use serde::{
     Deserializer,
@@ -38,7 +38,7 @@ pub(crate) fn parse<T: DeserializeOwned>(query: Option<&str>, body: &[u8]) -> Re
     let fields = if body.is_empty() {
         BodyFields::default()
     } else {
-        let problem = |error| Problem::bad_request(format!("the body must be one JSON object: {error}"));
+        let problem = |error| Problem::bad_request(format!("the body must be one JSON object: {}", json_fault::describe(&error)));
         serde_json::from_slice(body).map_err(problem)?
     };
     let mut pairs = Pairs::new(query.unwrap_or_default(), fields);

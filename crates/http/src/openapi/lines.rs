@@ -32,6 +32,7 @@ pub(super) fn held() -> Lines {
         hold::HoldLine::Held { id, token: TOKEN },
         hold::HoldLine::Alive { revision: Revision(9012) },
         hold::HoldLine::Revoke { id, by, reason },
+        hold::HoldLine::CredentialExpires { id },
         hold::HoldLine::Lost { id, reason: EndReason::Expired },
         hold::HoldLine::Error(Box::new(Problem::from(problems::example(Code::WaitTimeout)))),
         hold::HoldLine::Goaway { id },
@@ -49,6 +50,7 @@ pub(super) fn watched() -> [Lines; 2] {
             watch::What::NodeThere { .. }
                 | watch::What::ContenderThere { .. }
                 | watch::What::SessionThere { .. }
+                | watch::What::CredentialExpires
                 | watch::What::Goaway
                 | watch::What::Error(_)
         )
@@ -79,6 +81,7 @@ pub(super) fn observed() -> [Lines; 2] {
             (election::What::Proclaimed(moved), true),
             (election::What::Vacant, true),
             (election::What::Bookmark, true),
+            (election::What::CredentialExpires, false),
             (election::What::Goaway, false),
             (election::What::Error(Box::new(error)), false),
         ]
@@ -142,6 +145,7 @@ fn rest(path: &Path, lock: LockName) -> Vec<watch::What> {
         watch::What::ContenderThere { lock, number, state: dto::GrantState::Held, token: Some(TOKEN), session, owner },
         watch::What::SessionThere { session, ttl: ttl(), name },
         watch::What::Bookmark,
+        watch::What::CredentialExpires,
         watch::What::Goaway,
         watch::What::Error(Box::new(error)),
     ]

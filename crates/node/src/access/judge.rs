@@ -20,7 +20,7 @@ use fairhold_state::{
     command::{Answer, Command, Rejection},
     read::GrantStatus,
 };
-use fairhold_types::{GrantId, LockName};
+use fairhold_types::{GrantId, LockName, duration, limits::CREDENTIAL_NOTICE};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -204,6 +204,12 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.0.replica.read_barrier(asked_at + PROOF_TIMEOUT).await?;
         *self.0.proven_at.lock() = Some(asked_at);
         Ok(())
+    }
+
+    /// Whether the caller's credential expires soon: streams say so.
+    pub(crate) fn credential_expires_soon(&self) -> bool {
+        let end = self.enforcing().and_then(|(caller, access)| caller.expires_at(&access));
+        end.is_some_and(|end| end.0.saturating_sub(wall_now().0) <= duration::millis(CREDENTIAL_NOTICE))
     }
 
     /// Waits until the caller's credential has expired: nothing else would wake a request that waits.

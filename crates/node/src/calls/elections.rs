@@ -71,6 +71,8 @@ pub enum LeaderEvent {
     Vacant,
     /// The observer has seen everything up to this revision.
     Bookmark,
+    /// The caller's credential expires soon. The observer has seen everything up to this revision.
+    CredentialExpires,
     /// The server is shutting down. The observer has seen everything up to this revision. This is the last event.
     GoAway,
     /// The observation cannot continue. This is the last event.
@@ -167,6 +169,10 @@ impl<RT: AsyncRuntime> Observation<RT> {
                 }
                 WatchItem::Bookmark(revision) => {
                     self.pending.push_back(At { value: LeaderEvent::Bookmark, revision: revision.max(self.initial_revision) });
+                }
+                WatchItem::CredentialExpires(revision) => {
+                    let revision = revision.max(self.initial_revision);
+                    self.pending.push_back(At { value: LeaderEvent::CredentialExpires, revision });
                 }
                 WatchItem::GoAway(revision) => {
                     self.pending.push_back(At { value: LeaderEvent::GoAway, revision: revision.max(self.initial_revision) })

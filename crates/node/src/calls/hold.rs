@@ -19,7 +19,10 @@ use crate::{
 };
 use fairhold_types::{Revision, limits::SESSION_TIMEOUT_DEFAULT};
 use openraft_rt::{AsyncRuntime, Instant};
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 use tokio::sync::mpsc;
 
 /// The capacity of one caller's event queue.
@@ -63,8 +66,12 @@ impl<RT: AsyncRuntime> Node<RT> {
         // The stream is the answer, so the caller cannot request a later one.
         let call = AcquireCall { respond_async: false, ..call };
         let caller_silent = CallerSilent::default();
-        let hold =
-            OpenHold { request: PendingAcquire { node: self.clone(), call }, events: send, caller_silent: caller_silent.clone() };
+        let hold = OpenHold {
+            request: PendingAcquire { node: self.clone(), call },
+            events: send,
+            caller_silent: caller_silent.clone(),
+            is_expiry_told: AtomicBool::new(false),
+        };
         self.0.tasks.spawn::<RT>(hold.run());
         let first = events.recv().await;
         self.record_first(first.as_ref().map(|first| &first.value));
@@ -81,7 +88,10 @@ impl<RT: AsyncRuntime> Node<RT> {
             Some(HoldEvent::Held(_)) => metrics.record_held(),
             Some(HoldEvent::Queued { .. }) => metrics.record_queued(),
             Some(HoldEvent::Failed(error)) => metrics.record_acquire(Some(Err(error))),
-            Some(HoldEvent::Alive | HoldEvent::Revoke(_) | HoldEvent::Lost(_) | HoldEvent::GoAway) | None => {
+            Some(
+                HoldEvent::Alive | HoldEvent::Revoke(_) | HoldEvent::CredentialExpires | HoldEvent::Lost(_) | HoldEvent::GoAway,
+            )
+            | None => {
                 metrics.record_acquire(Some(Err(&CallError::Detached)));
             }
         }
@@ -92,6 +102,8 @@ struct OpenHold<RT: AsyncRuntime> {
     request: PendingAcquire<RT>,
     events: Events,
     caller_silent: CallerSilent,
+    /// The caller knows that its credential expires soon.
+    is_expiry_told: AtomicBool,
 }
 
 impl<RT: AsyncRuntime> OpenHold<RT> {
@@ -268,10 +280,14 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         Some((position, At { value: HoldEvent::Queued { view }, revision: state.revision() }))
     }
 
-    /// Sends the position in the queue if it has changed, otherwise `Alive`. Returns the last position sent. Sends
+    /// Sends the position in the queue if it has changed, otherwise `Alive`, or once that the credential expires soon. Returns the last position sent. Sends
     /// nothing if the caller does not read.
     fn send_alive(&self, committed: CommittedAcquire, sent: Option<u64>) -> Option<u64> {
         if self.events.capacity() <= EVENTS_RESERVED {
+            return sent;
+        }
+        if self.request.node.credential_expires_soon() && !self.is_expiry_told.swap(true, Ordering::Relaxed) {
+            self.send_now(HoldEvent::CredentialExpires);
             return sent;
         }
         match sent.and_then(|_| self.queued(committed)) {

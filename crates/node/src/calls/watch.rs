@@ -39,6 +39,8 @@ pub enum WatchItem {
     Changes(Vec<RevisionChanges>),
     /// The watch has reported everything up to this revision.
     Bookmark(Revision),
+    /// The caller's credential expires soon. The watch has reported everything up to this revision.
+    CredentialExpires(Revision),
     /// The server shuts down. The watch has reported everything up to this revision. It is the last item.
     GoAway(Revision),
     /// The watch cannot continue. It is the last item.
@@ -57,6 +59,8 @@ pub struct NodeWatch<RT: AsyncRuntime> {
     reported: Revision,
     /// When a bookmark is due; `None`: after the last known change.
     bookmark_at: Option<RT::Instant>,
+    /// The watch has reported that the caller's credential expires soon.
+    is_expiry_told: bool,
     ended: bool,
 }
 
@@ -127,6 +131,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             initial_bookmark,
             reported,
             bookmark_at: None,
+            is_expiry_told: false,
             ended: false,
         })
     }
@@ -228,6 +233,7 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
                 self.reported = *revision;
                 self.bookmark_at = Some(RT::Instant::now() + BOOKMARK_EVERY);
             }
+            WatchItem::CredentialExpires(_) => self.is_expiry_told = true,
             WatchItem::GoAway(_) => self.ended = true,
             WatchItem::Failed(_, CallError::Access(_)) => self.ended = true,
             WatchItem::Failed(..) => {
@@ -264,6 +270,10 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
                     continue;
                 }
                 Some(changes) => return Ok(WatchItem::Changes(changes)),
+            }
+            // No revision is reported in part here. While rights are enforced, this loop runs every few seconds.
+            if !self.is_expiry_told && self.node.credential_expires_soon() {
+                return Ok(WatchItem::CredentialExpires(self.reported));
             }
             let now = RT::Instant::now();
             let due = self.bookmark_at.is_none_or(|at| at <= now);

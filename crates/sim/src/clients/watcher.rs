@@ -167,6 +167,7 @@ impl WatchTask {
                 self.through = self.through.max(revision);
                 None
             }
+            ("credential_expires", _) => None,
             ("goaway", _) => {
                 client.world.coverage.probe(Probe::WatchSentAway);
                 self.through = self.through.max(if self.after.is_some() { revision } else { Revision(0) });

@@ -1,15 +1,14 @@
 //! Why parameters are refused. A refusal names the parameter and the expected value. It does not repeat the given
-//! value, which may be a secret.
+//! value, nor a long name that is no parameter's: either may be a secret.
 
 use crate::edge::problem::Problem;
+use fairhold_types::limits::NAME_REPEATED_BYTES_MAX;
 use serde::de::{self, Expected, Unexpected};
 use std::{borrow::Cow, fmt};
 use strsim::levenshtein;
 
 /// Two names are similar if at most this many single-character edits turn one into the other.
 const SUGGESTION_DISTANCE_MAX: usize = 2;
-/// A longer name is not compared with the known ones, and not repeated in full.
-const NAME_BYTES_MAX: usize = 64;
 
 /// Required parameters of calls, by name.
 const REQUIRED: &[(&str, &str)] = &[
@@ -106,8 +105,8 @@ pub(crate) fn expected(name: &str, what: &str) -> Problem {
 }
 
 fn unknown(name: &str, known: &[&str]) -> String {
-    if name.len() > NAME_BYTES_MAX {
-        return format!("there is no parameter \"{}…\" here", &name[..name.floor_char_boundary(NAME_BYTES_MAX)]);
+    if name.len() > NAME_REPEATED_BYTES_MAX {
+        return format!("there is no parameter with a name of {} bytes here", name.len());
     }
     let close = known.iter().map(|other| (levenshtein(name, other), other)).min();
     match close {

@@ -1,6 +1,7 @@
 //! The value of one parameter. It deserializes as its type requires.
 
 use super::{refusal::Refusal, text::digits};
+use crate::edge::json_fault;
 use serde::{
     Deserialize, Deserializer,
     de::{
@@ -25,6 +26,10 @@ pub(super) enum ParamValue<'a> {
     Null,
     /// Any other value in the body.
     Json(Value),
+}
+
+fn refused(error: serde_json::Error) -> Refusal {
+    Refusal::custom(json_fault::describe(&error))
 }
 
 fn visit_text<'de, V: Visitor<'de>>(text: Cow<'de, str>, visitor: V) -> Result<V::Value, Refusal> {
@@ -101,7 +106,7 @@ impl<'de> Deserializer<'de> for ParamValue<'de> {
     /// An object in a query is JSON.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
         let ParamValue::Query(text) = self else { return self.deserialize_any(visitor) };
-        visit_json(serde_json::from_str(&text).map_err(Refusal::custom)?, visitor)
+        visit_json(serde_json::from_str(&text).map_err(refused)?, visitor)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -128,7 +133,7 @@ impl<'de> Deserializer<'de> for ParamValue<'de> {
     ) -> Result<V::Value, Refusal> {
         let ParamValue::Json(json) = self else { return self.deserialize_any(visitor) };
         // The object's fields have their own names, which are not names of parameters.
-        json.deserialize_struct(name, fields, visitor).map_err(Refusal::custom)
+        json.deserialize_struct(name, fields, visitor).map_err(refused)
     }
 
     forward_to_deserialize_any! {
