@@ -11,7 +11,7 @@ mod timeline;
 mod tests;
 
 use super::Check;
-use crate::history::{Call, History, Op, OpRights, Outcome};
+use crate::history::{Call, FaultSpan, History, Op, OpRights, Outcome};
 use std::collections::HashMap;
 use timeline::{Loss, Timeline};
 
@@ -73,8 +73,8 @@ fn lost(history: &History, timeline: &Timeline) -> Check {
 
 /// Whether a clock ran at a wrong rate, so that seconds of a server prove nothing.
 fn clocks_differed(history: &History, loss: &Loss, end: u64) -> bool {
-    let spans = history.faults.iter().filter(|span| span.fault.ends_with("-clock"));
-    spans.into_iter().any(|span| span.start <= end && loss.maybe_from <= span.end)
+    let overlaps = |span: &FaultSpan| span.start <= end && loss.maybe_from <= span.end;
+    history.faults.iter().any(|span| span.fault.ends_with("-clock") && overlaps(span))
 }
 
 /// The revisions at which requests for locks began to wait or were granted at once, by lock and owner. What waits when a
