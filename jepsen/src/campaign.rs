@@ -148,6 +148,7 @@ impl Setting {
             folder: self.folder.join(name),
             fairhold: self.fairhold.clone(),
             older: self.older.clone(),
+            is_secure: false,
         }
     }
 }

@@ -17,6 +17,7 @@ mod pairs;
 pub(crate) mod plant;
 mod queue;
 mod replay;
+mod rights;
 mod watches;
 mod wing_gong;
 
@@ -77,7 +78,7 @@ impl Check {
 
 /// The results of all checkers. `blind` says which of them must have checked something.
 pub(crate) fn all(history: &History) -> Vec<Check> {
-    vec![
+    let mut checks = vec![
         order::check(history),
         replay::check(history),
         queue::check(history),
@@ -93,5 +94,7 @@ pub(crate) fn all(history: &History) -> Vec<Check> {
         durability::check(history),
         wing_gong::locks::check(history),
         wing_gong::registers::check(history),
-    ]
+    ];
+    checks.extend(rights::checks(history));
+    checks
 }

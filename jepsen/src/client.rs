@@ -3,13 +3,15 @@
 mod administer;
 mod batch;
 mod convert;
+mod rights;
 mod txn;
 
 pub(crate) use batch::Part;
+pub(crate) use rights::{ChaosUser, RightsChange};
 
 use crate::{
-    history::{Call, Op, Outcome, Recorder, ResourceWrite, Running},
-    http::{Http, Reply, Request},
+    history::{Call, Op, OpRights, Outcome, Recorder, ResourceWrite, Running},
+    http::{Http, Reply, Request, bearer},
     new_key,
     resource::Resource,
 };
@@ -53,6 +55,8 @@ pub(crate) struct ChaosClient {
     pub(crate) random: SmallRng,
     http: Http,
     process: u64,
+    /// The user that makes the calls, if its rights change during the run.
+    user: Option<Arc<ChaosUser>>,
 }
 
 /// The options of an acquire.
@@ -96,7 +100,12 @@ impl ChaosClient {
     /// A client.
     pub(crate) fn new(http: Http, shared: Arc<ClientShared>, seed: u64) -> ChaosClient {
         let process = shared.processes.fetch_add(1, Ordering::SeqCst);
-        ChaosClient { shared, random: SmallRng::seed_from_u64(seed), http, process }
+        ChaosClient { shared, random: SmallRng::seed_from_u64(seed), http, process, user: None }
+    }
+
+    /// The same client, for a user: each call shows the newest token of this user.
+    pub(crate) fn of_user(self, user: &Arc<ChaosUser>) -> ChaosClient {
+        ChaosClient { http: self.http.without_token(), user: Some(Arc::clone(user)), ..self }
     }
 
     /// Whether it must stop.
@@ -119,6 +128,11 @@ impl ChaosClient {
         learn: impl FnOnce(&Reply, &mut Op),
     ) -> (Running, Reply) {
         let node = self.any_node();
+        let (request, rights) = self.as_user(call, request);
+        let describe = |op: &mut Op| {
+            op.rights = rights;
+            describe(op);
+        };
         let running = self.shared.recorder.invoke(self.process, node, call, key, describe);
         let reply = self.http.ask(node, &request).await;
         self.shared.recorder.complete(&running, reply.outcome, |op| {
@@ -133,6 +147,15 @@ impl ChaosClient {
             tokio::time::sleep(AFTER_FAILURE).await;
         }
         (running, reply)
+    }
+
+    /// Lets a request show the token of the user, and says which rights it needs.
+    fn as_user(&self, call: Call, request: Request) -> (Request, Option<OpRights>) {
+        let Some((user, credential)) = self.user.as_ref().and_then(|user| Some((user, user.credential()?))) else {
+            return (request, None);
+        };
+        let rights = OpRights { user: user.number, credential: Some(credential.number), rights: call.needs().to_vec() };
+        (request.header("authorization", bearer(&credential.token)), Some(rights))
     }
 
     /// Acquires a grant. If the outcome is unknown, releases it.

@@ -2,14 +2,14 @@
 //! them. Nodes are named by their machines: a node that joins later has another id than its machine.
 
 mod membership;
+mod security;
 
 use crate::{http::Http, http::Request, log_line, net::Network};
 use rustix::process::{Pid, Signal, kill_process};
+use security::{ClusterSecurity, write_secret};
 use std::{
     ffi::OsString,
     fs::OpenOptions,
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -20,7 +20,7 @@ use tokio::{
 };
 
 /// The port for clients, in the namespace of the node.
-const CLIENT_PORT: u16 = 7171;
+pub(crate) const CLIENT_PORT: u16 = 7171;
 /// The port for peers.
 const PEER_PORT: u16 = 7271;
 /// How long a node may take to become ready.
@@ -79,6 +79,8 @@ pub(crate) struct ChaosCluster {
     addresses: Vec<(String, String)>,
     members: Vec<String>,
     peer_key_file: PathBuf,
+    /// `None` if the nodes and the clients speak without TLS, and everyone may do everything.
+    pub(crate) security: Option<ClusterSecurity>,
     /// The program of this version.
     program: PathBuf,
     /// The timing profile that the nodes are started with.
@@ -108,13 +110,18 @@ pub(crate) fn disk_of(folder: &Path, id: usize) -> PathBuf {
 impl ChaosCluster {
     /// Stopped nodes, with their files in a folder. The first machines have the first members, and the others have no
     /// node.
-    pub(crate) fn plan(network: &Network, program: &Path, folder: &Path, members: usize) -> Result<ChaosCluster, String> {
+    pub(crate) fn plan(
+        network: &Network,
+        program: &Path,
+        folder: &Path,
+        members: usize,
+        is_secure: bool,
+    ) -> Result<ChaosCluster, String> {
         let ids = 1..=network.nodes();
-        let addresses: Vec<(String, String)> = ids
-            .clone()
-            .map(|id| network.address(id))
-            .map(|host| (format!("http://{host}:{CLIENT_PORT}"), format!("{host}:{PEER_PORT}")))
-            .collect();
+        let hosts: Vec<String> = ids.clone().map(|id| network.address(id)).collect();
+        let scheme = if is_secure { "https" } else { "http" };
+        let addresses: Vec<(String, String)> =
+            hosts.iter().map(|host| (format!("{scheme}://{host}:{CLIENT_PORT}"), format!("{host}:{PEER_PORT}"))).collect();
         let listed = (1..=members).zip(&addresses).map(|(id, (url, peer))| format!("{id}={url},{peer}")).collect();
         let node = |id: usize| Node {
             id,
@@ -128,17 +135,17 @@ impl ChaosCluster {
             leash: None,
         };
         let peer_key_file = folder.join("peer.key");
-        let mut options = OpenOptions::new();
-        let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&peer_key_file);
-        let written = opened.and_then(|mut file| file.write_all(PEER_KEY.as_bytes()));
-        written.map_err(|error| format!("{}: {error}", peer_key_file.display()))?;
+        write_secret(&peer_key_file, PEER_KEY)?;
+        let http = Http::new(addresses.iter().map(|(url, _)| url.clone()).collect(), (1..=members).collect())?;
+        let security = is_secure.then(|| ClusterSecurity::create(program, folder, hosts)).transpose()?;
         Ok(ChaosCluster {
             nodes: ids.clone().map(node).collect(),
-            http: Http::new(addresses.iter().map(|(url, _)| url.clone()).collect(), (1..=members).collect())?,
+            http: security.as_ref().map_or_else(|| Ok(http.clone()), |security| security.administrator(&http))?,
             namespaces: ids.map(|id| network.namespace(id)).collect(),
             addresses,
             members: listed,
             peer_key_file,
+            security,
             program: program.to_owned(),
             timing: None,
         })
@@ -147,6 +154,7 @@ impl ChaosCluster {
     /// Starts a stopped node.
     pub(crate) fn start(&mut self, id: usize) -> Result<(), String> {
         let namespace = &self.namespaces[id - 1];
+        let security = self.security_args(id);
         let node = &mut self.nodes[id - 1];
         let log = OpenOptions::new().create(true).append(true).open(&node.log).map_err(|error| format!("a log: {error}"))?;
         let mut command = Command::new("nsenter");
@@ -167,11 +175,7 @@ impl ChaosCluster {
         if let Some(timing) = self.timing {
             command.args(["--timing", timing]);
         }
-        command.arg("--peer-key-file").arg(&self.peer_key_file);
-        // The program of the cluster version before wants either a key or this.
-        if node.program == self.program {
-            command.arg("--insecure");
-        }
+        command.arg("--peer-key-file").arg(&self.peer_key_file).args(security);
         command.args(["--event-ring-bytes", EVENT_RING_BYTES, "--exit-with-parent"]);
         command.envs(node.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(log.try_clone().map_err(|error| error.to_string())?).stderr(log);

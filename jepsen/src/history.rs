@@ -5,9 +5,11 @@
 
 mod export;
 mod recorder;
+mod rights;
 
 pub(crate) use export::write_files;
 pub(crate) use recorder::{Recorder, Running};
+pub(crate) use rights::{OpRights, Right, StreamEvent};
 
 use crate::client::TTL;
 use serde::Serialize;
@@ -63,6 +65,14 @@ pub(crate) enum Call {
     Revoke,
     /// End a session as an administrator.
     EndSession,
+    /// Read a node from the state of one server, as it is.
+    LocalRead,
+    /// Watch nodes as a user.
+    Watch,
+    /// Take a right or a token from a user.
+    Narrow,
+    /// Give a user a right.
+    Widen,
 }
 
 impl Call {
@@ -145,6 +155,9 @@ pub(crate) struct Op {
     /// Whether the conditions of a transaction held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) succeeded: Option<bool>,
+    /// The caller and its rights, while rights change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rights: Option<OpRights>,
     /// Why it failed or its outcome is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
@@ -293,6 +306,8 @@ pub(crate) struct History {
     pub(crate) ops: Vec<Op>,
     /// The events of the watch at each node, in order of arrival.
     pub(crate) watches: Vec<Vec<Event>>,
+    /// The events of the users' watches, in order of arrival.
+    pub(crate) streams: Vec<StreamEvent>,
     /// Writes at the external resource, in order of arrival.
     pub(crate) resource: Vec<ResourceWrite>,
     /// How many of these writes were lost at the resource that does not compare tokens.

@@ -13,7 +13,10 @@ const CONNECT_WITHIN: Duration = Duration::from_millis(500);
 /// An HTTP client for all nodes. A node is named by its machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
-    client: reqwest::Client,
+    /// Its connections. All copies of this client get others when the trusted authorities change.
+    client: Arc<Mutex<reqwest::Client>>,
+    /// The header that shows who sends the requests.
+    authorization: Option<Arc<str>>,
     /// The URL of each machine.
     urls: Arc<[String]>,
     /// The machines whose nodes are members, in order: all clients know them.
@@ -64,6 +67,11 @@ impl Request {
     pub(crate) fn put(path: impl Into<String>, key: &str, body: impl Into<String>) -> Request {
         let request = Request::new(Method::PUT, path).header("idempotency-key", key);
         Request { body: Some(body.into()), ..request }
+    }
+
+    /// A PUT without a body and without a key.
+    pub(crate) fn put_without_key(path: impl Into<String>) -> Request {
+        Request::new(Method::PUT, path)
     }
 
     /// A PATCH with a key.
@@ -128,9 +136,24 @@ impl Reply {
 impl Http {
     /// A client with its own connections to the machines at these addresses, machine 1 first. These machines serve.
     pub(crate) fn new(urls: Vec<String>, serving: Vec<usize>) -> Result<Http, String> {
-        let client = reqwest::Client::builder().connect_timeout(CONNECT_WITHIN).tcp_nodelay(true).no_proxy().build();
-        let client = client.map_err(|error| format!("no HTTP client: {error}"))?;
-        Ok(Http { client, urls: urls.into(), serving: Arc::new(Mutex::new(serving)) })
+        let client = Arc::new(Mutex::new(connections("")?));
+        Ok(Http { client, authorization: None, urls: urls.into(), serving: Arc::new(Mutex::new(serving)) })
+    }
+
+    /// From now on all copies of this client trust servers with certificates of these authorities, and no others.
+    pub(crate) fn trust(&self, authorities: &str) -> Result<(), String> {
+        *self.client.lock() = connections(authorities)?;
+        Ok(())
+    }
+
+    /// A client with the same connections that shows this token.
+    pub(crate) fn with_token(&self, token: &str) -> Http {
+        Http { authorization: Some(bearer(token).into()), ..self.clone() }
+    }
+
+    /// The same without a token.
+    pub(crate) fn without_token(&self) -> Http {
+        Http { authorization: None, ..self.clone() }
     }
 
     /// The machines whose nodes are members.
@@ -151,7 +174,11 @@ impl Http {
 
     /// Sends a request, and reads only the head of the answer.
     pub(crate) async fn open(&self, node: usize, request: &Request) -> Result<reqwest::Response, reqwest::Error> {
-        let mut sent = self.client.request(request.method.clone(), format!("{}{}", self.urls[node - 1], request.path));
+        let client = self.client.lock().clone();
+        let mut sent = client.request(request.method.clone(), format!("{}{}", self.urls[node - 1], request.path));
+        if let Some(authorization) = &self.authorization {
+            sent = sent.header("authorization", authorization.as_ref());
+        }
         for (name, value) in &request.headers {
             sent = sent.header(*name, value);
         }
@@ -175,6 +202,19 @@ impl Http {
             Err(_) => Reply::nothing(Outcome::Unknown, "no answer in time".to_owned()),
         }
     }
+}
+
+/// The value of the header `authorization`.
+pub(crate) fn bearer(token: &str) -> String {
+    format!("Bearer {token}")
+}
+
+/// A pool of connections that trusts these authorities.
+fn connections(authorities: &str) -> Result<reqwest::Client, String> {
+    let unusable = |error: reqwest::Error| format!("no HTTP client: {error}");
+    let authorities = reqwest::Certificate::from_pem_bundle(authorities.as_bytes()).map_err(unusable)?;
+    let client = reqwest::Client::builder().connect_timeout(CONNECT_WITHIN).tcp_nodelay(true).no_proxy();
+    client.tls_certs_only(authorities).build().map_err(unusable)
 }
 
 /// The outcome of an answer by the contract: docs/guarantees.md, "What an error means for you".

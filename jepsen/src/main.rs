@@ -4,11 +4,14 @@
 //! `docs/internals/chaos.md` describes the faults and the findings.
 //!
 //! - `net`: namespaces and the switch between them. `cluster`: the processes. `nemesis`: the faults.
+//! - `certificates`, `access`: TLS and users, in a run that is secure.
 //! - `workload`, `client`, `http`, `resource`: the clients, and the outcomes of their calls. `history`: the record.
 //! - `campaign`: many runs, with figures. `check`: the checkers. `report`: the results, for people. `run`: one run of
 //!   all of these.
 
+mod access;
 mod campaign;
+mod certificates;
 mod check;
 mod client;
 mod cluster;
@@ -80,6 +83,9 @@ struct ChaosArgs {
     /// folder, where ./fairhold build-baseline puts it]
     #[arg(long, value_name = "PATH", global = true)]
     baseline: Option<PathBuf>,
+    /// Nodes and clients speak TLS, and access rights are enforced
+    #[arg(long)]
+    secure: bool,
     /// List the faults, and exit
     #[arg(long)]
     list: bool,
@@ -142,6 +148,9 @@ fn plan(args: ChaosArgs) -> Result<run::Plan, String> {
         let build = "cargo build --release -p fairhold-cli";
         return Err(format!("there is no program {}: build it with `{build}`, or pass --fairhold", fairhold.display()));
     }
+    if let Some(workload) = args.workload.iter().find(|workload| workload.needs_rights() && !args.secure) {
+        return Err(format!("the workload {} needs --secure", workload.name()));
+    }
     let older = args.baseline.unwrap_or_else(|| fairhold.with_file_name("../baseline-1/fairhold"));
     let folder = args.out.unwrap_or_else(|| std::env::temp_dir().join(format!("fairhold-chaos-{}", std::process::id())));
     let nodes = usize::try_from(args.nodes).map_err(|error| error.to_string())?;
@@ -158,6 +167,7 @@ fn plan(args: ChaosArgs) -> Result<run::Plan, String> {
         folder,
         fairhold,
         older,
+        is_secure: args.secure,
     })
 }
 

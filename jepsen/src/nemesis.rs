@@ -3,12 +3,14 @@
 mod clock;
 mod course;
 mod disk;
+mod flood;
 mod members;
 mod network;
 mod plan;
 mod power;
 mod pressure;
 mod process;
+mod rotation;
 mod rounds;
 mod upgrade;
 
@@ -85,6 +87,10 @@ enum Undo {
     Members(members::Change),
     /// Restart the remaining nodes with the other program.
     Roll(upgrade::Roll),
+    /// Replace the remaining certificates, and the authority.
+    Rotation(rotation::Rotation),
+    /// Stop the flood.
+    Flood(flood::Flood),
     /// Nothing: the fault ended at once, with this effect.
     Nothing(String),
 }
@@ -113,7 +119,10 @@ impl World {
     pub(crate) fn prepare(&mut self, faults: &[Fault], older: &Path) {
         disk::prepare(self, faults);
         clock::prepare(self, faults);
-        upgrade::prepare(self, faults, older);
+        rotation::prepare(self, faults);
+        if self.cluster.security.is_none() {
+            upgrade::prepare(self, faults, older);
+        }
     }
 
     /// Stops the nodes, and removes the leftovers of faults and the nodes' data.
@@ -230,6 +239,8 @@ impl World {
             Fault::CpuSqueeze => pressure::cpu(self).await,
             Fault::MemorySqueeze => pressure::memory(self).await,
             Fault::SlowClients => pressure::slow_clients(self).await,
+            Fault::FloodHandshakes => flood::flood_handshakes(self).await,
+            Fault::RotateCerts => rotation::rotate_certs(self).await,
             Fault::RollUpgrade => upgrade::roll_upgrade(self).await,
             Fault::RollDowngrade => upgrade::roll_downgrade(self).await,
             Fault::AddRemove => members::add_remove(self).await,
@@ -260,6 +271,8 @@ impl World {
             Undo::Pressure(pressure) => pressure::heal(self, pressure).await,
             Undo::Members(change) => members::heal(self, change).await,
             Undo::Roll(roll) => Ok(upgrade::heal(self, roll).await),
+            Undo::Rotation(rotation) => rotation::heal(self, rotation).await,
+            Undo::Flood(flood) => flood::heal(flood).await,
             Undo::Nothing(seen) => Ok(seen),
         }
     }

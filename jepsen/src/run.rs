@@ -1,6 +1,7 @@
 //! One run: start, inject faults, heal, converge, judge, report.
 
 use crate::{
+    access::Identities,
     check::{self, Check, FaultCoverage, RunRequirements},
     client::ClientShared,
     cluster::{ChaosCluster, leader_of},
@@ -66,6 +67,8 @@ pub(crate) struct Plan {
     pub(crate) fairhold: PathBuf,
     /// The program of the cluster version before, for faults that change programs.
     pub(crate) older: PathBuf,
+    /// Whether nodes and clients speak TLS, and access rights are enforced.
+    pub(crate) is_secure: bool,
 }
 
 /// The judged result of a run.
@@ -113,7 +116,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Done, NotRun> {
 async fn live(plan: &Plan) -> Result<RunResult, NotRun> {
     let machines = plan.nodes + nemesis::spares(&plan.faults);
     let network = Network::create(machines).map_err(NotRun::NotHere)?;
-    let cluster = ChaosCluster::plan(&network, &plan.fairhold, &plan.folder, plan.nodes)?;
+    let cluster = ChaosCluster::plan(&network, &plan.fairhold, &plan.folder, plan.nodes, plan.is_secure)?;
     for node in &cluster.nodes {
         let parent = node.data.parent().unwrap_or(&plan.folder);
         fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
@@ -121,16 +124,22 @@ async fn live(plan: &Plan) -> Result<RunResult, NotRun> {
     let recorder = Arc::new(Recorder::new(plan.nodes));
     let mut world = World::new(cluster, network, Arc::clone(&recorder), plan.seed, plan.folder.clone());
     world.prepare(&plan.faults, &plan.older);
-    let started = world.cluster.start_all().await;
+    let started = start(plan, &mut world).await;
     let outcome = match started {
-        Ok(()) => Ok(run_with_faults(plan, &mut world, &recorder).await),
+        Ok(identities) => Ok(run_with_faults(plan, &mut world, &identities, &recorder).await),
         Err(why) => Err(why.into()),
     };
     world.tidy();
     outcome
 }
 
-async fn run_with_faults(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> RunResult {
+/// Starts the nodes, and prepares the access rights of the clients.
+async fn start(plan: &Plan, world: &mut World) -> Result<Identities, String> {
+    world.cluster.start_all().await?;
+    if plan.is_secure { Identities::enforced(&world.cluster).await } else { Ok(Identities::open(&world.cluster.http)) }
+}
+
+async fn run_with_faults(plan: &Plan, world: &mut World, identities: &Identities, recorder: &Arc<Recorder>) -> RunResult {
     let shared = Arc::new(ClientShared {
         recorder: Arc::clone(recorder),
         resource: Resource::default(),
@@ -142,12 +151,12 @@ async fn run_with_faults(plan: &Plan, world: &mut World, recorder: &Arc<Recorder
     let http = world.cluster.http.clone();
     let (at_rest, rest) = tokio::sync::watch::channel(0);
     let watches: Vec<JoinHandle<()>> = (1..=plan.nodes)
-        .map(|node| tokio::spawn(workload::follow(node, http.clone(), Arc::clone(&shared), rest.clone())))
+        .map(|node| tokio::spawn(workload::follow(node, identities.watcher.clone(), Arc::clone(&shared), rest.clone())))
         .collect();
     let leader_poll = tokio::spawn(poll_leader(http.clone(), Arc::clone(recorder)));
     let mut clients = Vec::new();
     for workload in &plan.workloads {
-        clients.extend(workload::start(*workload, plan.clients, &http, &shared, plan.seed));
+        clients.extend(workload::start(*workload, plan.clients, identities, &shared, plan.seed));
     }
     match &plan.course {
         Course::Mixed => world.inject_mixed(&plan.faults, plan.length, rhythm(plan)).await,
@@ -282,7 +291,8 @@ fn judge(plan: &Plan, outcome: RunResult) -> Result<Done, String> {
 fn command(plan: &Plan) -> String {
     let workloads: Vec<&str> = plan.workloads.iter().map(|workload| workload.name()).collect();
     format!(
-        "fairhold-jepsen --workload {} {} {} --seconds {} --nodes {} --clients {} --seed {}",
+        "fairhold-jepsen {}--workload {} {} {} --seconds {} --nodes {} --clients {} --seed {}",
+        if plan.is_secure { "--secure " } else { "" },
         workloads.join(","),
         if matches!(plan.course, Course::Mixed) { "--nemesis" } else { "in a campaign, as part" },
         if plan.nemesis.is_empty() { "none" } else { &plan.nemesis },

@@ -1,5 +1,6 @@
 //! The workloads of the clients.
 
+mod access_change;
 mod administered;
 mod batches;
 mod convert;
@@ -11,7 +12,10 @@ mod watching;
 
 pub(crate) use watching::follow;
 
-use crate::{client::ChaosClient, client::ClientShared, http::Http};
+use crate::{
+    access::Identities,
+    client::{ChaosClient, ClientShared},
+};
 use clap::ValueEnum;
 use std::{
     sync::{
@@ -74,6 +78,8 @@ pub(crate) enum Workload {
     Batch,
     /// An administrator that sets limits, breaks locks and ends sessions, next to clients that hold them
     Administer,
+    /// Users whose rights and tokens an administrator takes and gives back; needs --secure
+    AccessChange,
 }
 
 impl Workload {
@@ -95,7 +101,13 @@ impl Workload {
             Workload::Txn => "txn",
             Workload::Batch => "batch",
             Workload::Administer => "administer",
+            Workload::AccessChange => "access-change",
         }
+    }
+
+    /// Whether it needs access rights.
+    pub(crate) fn needs_rights(self) -> bool {
+        self == Workload::AccessChange
     }
 
     /// The workload of a lock, a node or a session, by its key or its path.
@@ -113,7 +125,7 @@ impl Workload {
             Workload::FairOrder | Workload::Semaphore | Workload::Election | Workload::OwnLock => 1,
             Workload::Convert | Workload::Txn | Workload::Batch | Workload::Administer => 2,
             Workload::Mutex | Workload::FencedMutex | Workload::RwLock | Workload::TryLock => (clients / CLIENTS_OF_A_KEY).max(2),
-            Workload::Registers | Workload::SessionExpiry => 3,
+            Workload::Registers | Workload::SessionExpiry | Workload::AccessChange => 3,
             Workload::Watches => 50,
         }
     }
@@ -150,17 +162,35 @@ impl Keys {
 }
 
 /// Starts this number of clients, which run until they are stopped.
-pub(crate) fn start(workload: Workload, count: u64, http: &Http, shared: &Arc<ClientShared>, seed: u64) -> Vec<JoinHandle<()>> {
+pub(crate) fn start(
+    workload: Workload,
+    count: u64,
+    identities: &Identities,
+    shared: &Arc<ClientShared>,
+    seed: u64,
+) -> Vec<JoinHandle<()>> {
     let keys = Arc::new(Keys::new(workload.name().to_owned(), workload.keys(count)));
+    let nodes = Arc::new(access_change::node_keys(workload.keys(count)));
     let sessions = Arc::new(administered::Sessions::default());
     let clients = (0..count).map(|number| {
         let seed = seed ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((workload as u64) << 32);
+        let is_operator = workload == Workload::Administer && administered::is_administrator(number);
+        let http = if is_operator { &identities.operator } else { &identities.clients };
         let (client, keys) = (ChaosClient::new(http.clone(), Arc::clone(shared), seed), Arc::clone(&keys));
         match workload {
             Workload::Registers => tokio::spawn(registers::run(client, keys)),
             Workload::Watches => tokio::spawn(watching::write(client, keys)),
             Workload::Convert => tokio::spawn(convert::run(client, keys)),
             Workload::Administer => tokio::spawn(administered::run(client, keys, Arc::clone(&sessions), number)),
+            Workload::AccessChange => {
+                let (administrator, other) = (&identities.administrator, |of: u64| seed.wrapping_add(of << 48));
+                let clients = access_change::UserClients {
+                    administrator: ChaosClient::new(administrator.clone(), Arc::clone(shared), other(1)),
+                    watches: ChaosClient::new(http.clone(), Arc::clone(shared), other(2)),
+                    acts: [client, ChaosClient::new(http.clone(), Arc::clone(shared), other(3))],
+                };
+                tokio::spawn(access_change::run(clients, keys, Arc::clone(&nodes), number))
+            }
             Workload::Batch => tokio::spawn(batches::run(client, keys, number)),
             Workload::Txn => tokio::spawn(pairs::run(client, keys, number)),
             Workload::OwnLock => {

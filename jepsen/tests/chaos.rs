@@ -15,8 +15,8 @@ use std::{
 /// How long a run with faults takes.
 const SECONDS: &str = "6";
 /// The workloads of the run without faults: together they give each checker something to judge.
-const WORKLOADS: &str =
-    "fenced-mutex,rw-lock,semaphore,fair-order,election,session-expiry,registers,watches,convert,txn,batch,administer";
+const WORKLOADS: &str = "fenced-mutex,rw-lock,semaphore,fair-order,election,session-expiry,registers,watches,convert,txn,batch,administer,\
+     access-change";
 
 /// Makes a run with these clients and faults, which must be valid. Returns the report; `None` if no run is possible
 /// here.
@@ -47,10 +47,11 @@ fn holds_under(workload: &str, nemesis: &str) {
 
 #[test]
 fn in_ten_seconds_without_faults_nothing_is_broken_and_every_checker_sees_something() {
-    let arguments = ["--workload", WORKLOADS, "--nemesis", "none", "--seconds", "10", "--clients", "3", "--seed", "7"];
+    let arguments =
+        ["--secure", "--workload", WORKLOADS, "--nemesis", "none", "--seconds", "10", "--clients", "3", "--seed", "7"];
     let Some(report) = holds("all", &arguments) else { return };
     let checks: Vec<&str> = report.lines().filter(|line| line.contains(" checked: ")).collect();
-    assert!(checks.len() >= 15, "a checker is missing\n{report}");
+    assert!(checks.len() >= 18, "a checker is missing\n{report}");
     for check in checks {
         assert!(check.starts_with("holds "), "{check}\n{report}");
     }
@@ -126,6 +127,13 @@ fn a_fence_holds_while_members_come_and_go_and_the_leader_is_killed() {
 #[test]
 fn registers_are_linearizable_and_watches_complete_when_a_node_that_lost_its_data_is_replaced() {
     holds_under("registers,watches", "replace-wiped");
+}
+
+#[test]
+fn lost_rights_are_lost_at_once_with_tls_while_certificates_change_and_the_leader_is_killed() {
+    let workloads = ["--secure", "--workload", "access-change,fenced-mutex"];
+    let faults = ["--nemesis", "kill-leader,rotate-certs", "--seconds", "20", "--clients", "3", "--seed", "11"];
+    holds("secure", &[&workloads[..], &faults].concat());
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub(super) fn run(setting: &Setting, flips: usize) -> Result<Ended, NotRun> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
     runtime.block_on(async {
         let network = Network::create(NODES).map_err(NotRun::NotHere)?;
-        let cluster = ChaosCluster::plan(&network, &setting.fairhold, &setting.folder, NODES)?;
+        let cluster = ChaosCluster::plan(&network, &setting.fairhold, &setting.folder, NODES, false)?;
         let mut trial = Trial { cluster, folder: setting.folder.clone() };
         let ended = trial.all(setting, flips).await;
         trial.cluster.end();

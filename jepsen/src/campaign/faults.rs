@@ -22,8 +22,9 @@ const PARTS_MAX: usize = 120;
 const FIVE_NODES_EVERY: usize = 3;
 
 pub(super) fn run(setting: &Setting, operations: usize, clients: u64) -> Result<Ended, NotRun> {
-    let group =
-        |nodes: usize| ClientGroup { nodes, workloads: Workload::value_variants().to_vec(), clients, sleepers: crate::SLEEPERS };
+    // Campaigns have no access rights.
+    let workloads: Vec<Workload> = Workload::value_variants().iter().copied().filter(|one| !one.needs_rights()).collect();
+    let group = |nodes: usize| ClientGroup { nodes, workloads: workloads.clone(), clients, sleepers: crate::SLEEPERS };
     let mut sum = Sum::default();
     for (nodes, alone) in [3, 5].into_iter().flat_map(|nodes| FAULTS.chunks(ROUNDS).map(move |alone| (nodes, alone))) {
         let name = format!("alone-{}", sum.parts_made() + 1);

@@ -101,7 +101,7 @@ impl<'a> Trial<'a> {
         }
         let network = Network::create(LEARNER).map_err(NotRun::NotHere)?;
         network.switch.lay(profile.delays());
-        let mut cluster = ChaosCluster::plan(&network, &setting.fairhold, &folder, VOTERS)?;
+        let mut cluster = ChaosCluster::plan(&network, &setting.fairhold, &folder, VOTERS, false)?;
         cluster.timing = Some(profile.name());
         let (figures, lost) = (Arc::new(Figures::default()), Arc::new(Mutex::new(Vec::new())));
         let client = RegionClient { http: cluster.http.clone(), profile, figures, lost, machine: FIRST_LEADER };

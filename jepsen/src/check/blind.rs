@@ -21,6 +21,9 @@ const LINE: &[RequiredChecks] = &[("fair order", 1)];
 /// For writes under a fence, with the token of a lock.
 const FENCED: &[RequiredChecks] = &[("fences", SOME), ("durability", SOME)];
 
+/// For users whose rights change.
+const RIGHTS: &[RequiredChecks] = &[("rights", MUCH), ("watchers' rights", 1), ("refusals", MUCH)];
+
 /// How much each checker must have checked, by its name.
 fn required_checks(workload: Workload) -> impl Iterator<Item = RequiredChecks> {
     let own: &[&[RequiredChecks]] = match workload {
@@ -32,6 +35,7 @@ fn required_checks(workload: Workload) -> impl Iterator<Item = RequiredChecks> {
         Workload::Txn => &[HOLDS, &[("transactions", MUCH), ("fences", SOME), ("registers, without revisions", SOME)]],
         Workload::Batch => &[&[("exclusion", MUCH), ("batches", MUCH)]],
         Workload::Administer => &[FENCED, &[("exclusion", MUCH), ("administration", SOME)]],
+        Workload::AccessChange => &[HOLDS, FENCED, RIGHTS, &[("registers, without revisions", MUCH)]],
         Workload::SessionExpiry => &[&[("exclusion", SOME), ("leases", 1), ("ends", 1), ("sessions' nodes", 1)]],
         Workload::Registers => &[&[("durability", MUCH), ("registers, without revisions", MUCH)]],
         Workload::Watches => &[&[("durability", MUCH)]],

@@ -1,6 +1,6 @@
 //! Artificial histories for the tests of the checkers.
 
-use crate::history::{Call, Event, FaultSpan, History, Op, Outcome, Recorder, ResourceWrite};
+use crate::history::{Call, Event, FaultSpan, History, Op, Outcome, Recorder, ResourceWrite, StreamEvent};
 use serde_json::Value;
 
 /// An artificial history.
@@ -40,6 +40,12 @@ impl Planted {
     pub(crate) fn resource(mut self, token: u64, based_on: u64, value: u64, accepted: bool, believed: bool) -> Planted {
         let write = ResourceWrite { at: 0, key: "a".to_owned(), grant: 0, token, based_on, value, accepted, believed };
         self.0.resource.push(write);
+        self
+    }
+
+    /// Adds an event of the user's watch that the operation with that index opened.
+    pub(crate) fn shown(mut self, stream: usize, revision: u64) -> Planted {
+        self.0.streams.push(StreamEvent { at: 0, stream, revision });
         self
     }
 

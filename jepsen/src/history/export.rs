@@ -20,6 +20,7 @@ enum Line<'a> {
         #[serde(flatten)]
         event: &'a Event,
     },
+    StreamEvent(&'a super::StreamEvent),
     Found(&'a super::Found),
     Fault(&'a super::FaultSpan),
     Leads(&'a super::Leadership),
@@ -48,12 +49,12 @@ fn write_lines(history: &History, out: &mut impl Write) -> io::Result<()> {
             .filter(move |(place, event)| is_longest(events) || longest.get(*place).is_none_or(|other| other.line != event.line));
         shown.map(move |(_, event)| Line::WatchEvent { watch: index + 1, event })
     });
+    let streams = history.streams.iter().map(Line::StreamEvent);
     let found = history.found.iter().map(Line::Found);
     let faults = history.faults.iter().map(Line::Fault);
     let leaders = history.leaders.iter().map(Line::Leads);
-    for line in
-        ops.chain(resource).chain(events).chain(found).chain(faults).chain(leaders).chain(history.rest.iter().map(Line::Rest))
-    {
+    let observed = ops.chain(resource).chain(events).chain(streams).chain(found);
+    for line in observed.chain(faults).chain(leaders).chain(history.rest.iter().map(Line::Rest)) {
         serde_json::to_writer(&mut *out, &line)?;
         out.write_all(b"\n")?;
     }
@@ -81,8 +82,10 @@ fn write_edn(history: &History, out: &mut impl Write) -> io::Result<()> {
         write!(out, "{{:index {index}, :time {nanoseconds}, :process {}, :type :{kind}, :f :{}", op.process, name(op.call))?;
         write!(out, ", :value [{} ", text(&op.key))?;
         match (moment, op.call) {
-            (1, Call::Read | Call::Leader)
-            | (_, Call::Open | Call::Keepalive | Call::Close | Call::ReadPair | Call::EndSession) => write!(out, "nil")?,
+            (1, Call::Read | Call::LocalRead | Call::Leader)
+            | (_, Call::Open | Call::Keepalive | Call::Close | Call::ReadPair | Call::EndSession | Call::Watch) => {
+                write!(out, "nil")?
+            }
             (_, Call::Acquire | Call::Again | Call::Release | Call::Renew | Call::Upgrade | Call::Downgrade) => {
                 write!(out, "{}", op.grant.unwrap_or(op.index))?
             }
@@ -99,6 +102,9 @@ fn write_edn(history: &History, out: &mut impl Write) -> io::Result<()> {
                 | Call::SetLimit
                 | Call::SetMaxHold
                 | Call::Break
+                | Call::LocalRead
+                | Call::Narrow
+                | Call::Widen
                 | Call::Revoke,
             ) => {
                 write!(out, "{}", op.value.as_deref().map_or_else(|| "nil".to_owned(), text))?;
@@ -143,6 +149,10 @@ fn name(call: Call) -> &'static str {
         Call::EndSession => "end-session",
         Call::Txn => "txn",
         Call::ReadPair => "read-pair",
+        Call::LocalRead => "local-read",
+        Call::Watch => "watch",
+        Call::Narrow => "narrow",
+        Call::Widen => "widen",
     }
 }
 

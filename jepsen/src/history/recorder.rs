@@ -1,6 +1,6 @@
 //! Records the history while it happens.
 
-use super::{Call, Event, FaultSpan, Found, History, Leadership, Op, Outcome, ResourceWrite, Rest, pair};
+use super::{Call, Event, FaultSpan, Found, History, Leadership, Op, Outcome, ResourceWrite, Rest, StreamEvent, pair};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeSet, HashSet},
@@ -77,6 +77,7 @@ impl Recorder {
             session: None,
             fences: Vec::new(),
             succeeded: None,
+            rights: None,
             error: None,
         };
         describe(&mut op);
@@ -103,6 +104,11 @@ impl Recorder {
             event.line = same.line.clone();
         }
         history.watches[watch].push(event);
+    }
+
+    /// Records an event of a user's watch.
+    pub(crate) fn stream_event(&self, event: StreamEvent) {
+        self.history().streams.push(event);
     }
 
     /// The last revision of a watch, and how many events it has shown at that revision.

@@ -99,7 +99,8 @@ impl World {
         active.reverse();
         // After it restores files, it waits until their node is ready: that needs an otherwise healthy cluster. So does an
         // operator, who ends last.
-        active.sort_by_key(|one| (matches!(one.undo, Undo::Members(_) | Undo::Roll(_)), matches!(one.undo, Undo::Disk(_))));
+        let is_operator = |undo: &Undo| matches!(undo, Undo::Members(_) | Undo::Roll(_) | Undo::Rotation(_));
+        active.sort_by_key(|one| (is_operator(&one.undo), matches!(one.undo, Undo::Disk(_))));
         for one in active {
             let bends_time = one.bends_time(&self.recorder);
             let effect = self.heal(one.undo).await;

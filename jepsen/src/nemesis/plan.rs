@@ -102,10 +102,12 @@ faults! {
     CpuSqueeze => Squeeze "cpu-squeeze" "the leader gets a tenth of a processor",
     MemorySqueeze => Squeeze "memory-squeeze" "a follower gets hardly more memory than it has",
     SlowClients => Squeeze "slow-clients" "300 clients send the leader a byte a second",
+    FloodHandshakes => Squeeze "flood-handshakes" "a client machine opens TLS connections to the leader as fast as it can",
     RollUpgrade => Operator "roll-upgrade" "node after node is restarted with the newer program; half of them wait",
     RollDowngrade => Operator "roll-downgrade" "the same with the older program",
     AddRemove => Operator "add-remove" "a node joins on another machine, and then a member is removed",
     ReplaceWiped => Operator "replace-wiped" "a follower loses its data, and a new node replaces it, there or on another machine",
+    RotateCerts => Operator "rotate-certs" "all nodes get new certificates, and then others of a new authority, while they run",
 }
 
 /// Names of groups of faults.
@@ -180,6 +182,11 @@ impl Fault {
         matches!(self, Fault::AddRemove | Fault::ReplaceWiped)
     }
 
+    /// Whether it is about certificates and handshakes.
+    pub(crate) fn needs_tls(self) -> bool {
+        matches!(self, Fault::FloodHandshakes | Fault::RotateCerts)
+    }
+
     /// Whether it leaves a majority, so that operations must succeed.
     pub(crate) fn leaves_majority(self) -> bool {
         !self.stops_service() && self != Fault::LostAnswers
@@ -226,7 +233,7 @@ mod tests {
     fn programs_change_before_anything_else() {
         let faults = parse("kill-leader,roll-downgrade,add-remove,roll-upgrade").unwrap();
         assert_eq!(alone(&faults), [Fault::RollDowngrade, Fault::RollUpgrade, Fault::KillLeader, Fault::AddRemove]);
-        assert_eq!(parse("operator").unwrap().len(), 4);
+        assert_eq!(parse("operator").unwrap().len(), 5);
     }
 
     #[test]

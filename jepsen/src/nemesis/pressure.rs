@@ -1,7 +1,7 @@
 //! Faults of scarcity: processor, memory, connections.
 
 use super::{Injected, Skipped, Undo, World, process::Freezer};
-use crate::shell::run_line;
+use crate::{cluster::CLIENT_PORT, shell::run_line};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -15,6 +15,10 @@ const CPU_QUOTA_US: u32 = 10_000;
 /// The additional memory that a process may use.
 const MEMORY_HEADROOM: u64 = 1024 * 1024;
 const SLOW_CLIENTS: usize = 300;
+/// The beginning of a request that never ends.
+const SLOW_REQUEST: &[u8] = b"POST /v1/locks/slow HTTP/1.1\r\nHost: x\r\nx-slow: ";
+/// The beginning of a TLS handshake of 16 KiB.
+const SLOW_HELLO: &[u8] = &[0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x00, 0x3f, 0xfc];
 /// The time between two bytes of a slow client.
 const BYTE_EVERY: Duration = Duration::from_secs(1);
 
@@ -45,9 +49,10 @@ pub(super) async fn memory(world: &mut World) -> Injected {
 
 pub(super) async fn slow_clients(world: &mut World) -> Injected {
     let leader = world.leader().await?;
-    let address = format!("{}:7171", world.network.address(leader));
+    let address = format!("{}:{CLIENT_PORT}", world.network.address(leader));
+    let begin = if world.cluster.security.is_some() { SLOW_HELLO } else { SLOW_REQUEST };
     let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(attack(address, stopped));
+    let task = tokio::spawn(attack(address, begin, stopped));
     Ok((format!("node {leader}"), Undo::Pressure(Pressure::Clients { task, stop })))
 }
 
@@ -78,13 +83,13 @@ pub(super) async fn heal(world: &mut World, pressure: Pressure) -> Result<String
     }
 }
 
-/// Clients that each send a request byte by byte, and never finish it.
-async fn attack(address: String, mut stopped: oneshot::Receiver<()>) -> usize {
+/// Clients that each send something byte by byte, and never finish it.
+async fn attack(address: String, begin: &[u8], mut stopped: oneshot::Receiver<()>) -> usize {
     let mut open = Vec::new();
     for _ in 0..SLOW_CLIENTS {
         let connected = tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(&address)).await;
         let Ok(Ok(mut stream)) = connected else { continue };
-        if stream.write_all(b"POST /v1/locks/slow HTTP/1.1\r\nHost: x\r\nx-slow: ").await.is_ok() {
+        if stream.write_all(begin).await.is_ok() {
             open.push(stream);
         }
     }

@@ -33,10 +33,15 @@ impl Sessions {
     }
 }
 
+/// Whether the client with this number is an administrator.
+pub(super) fn is_administrator(number: u64) -> bool {
+    number.is_multiple_of(3)
+}
+
 pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, sessions: Arc<Sessions>, number: u64) {
     let mut turn = 0_u64;
     while !client.is_over() {
-        if number.is_multiple_of(3) {
+        if is_administrator(number) {
             administer(&mut client, &keys.current(), &sessions).await;
             continue;
         }

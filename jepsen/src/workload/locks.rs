@@ -48,7 +48,8 @@ pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, workload: Work
             | Workload::Convert
             | Workload::Txn
             | Workload::Batch
-            | Workload::Administer => pause(&mut client, 25).await,
+            | Workload::Administer
+            | Workload::AccessChange => pause(&mut client, 25).await,
         }
         client.release(&held).await;
         if workload == Workload::TryLock {
