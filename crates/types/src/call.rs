@@ -6,6 +6,7 @@
 mod access;
 mod acquire;
 mod address;
+mod audit;
 mod batch;
 mod bounded;
 mod bounds;
@@ -26,6 +27,7 @@ pub use access::{
     RevokeAccessToken, RuleText, SetUser,
 };
 pub use acquire::{Acquire, AcquireMany, BatchAcquire, HoldMode, Stand};
+pub use audit::{ActVerb, ReadAudit};
 pub use address::{NodeUrl, ParseAddressError, PeerAddress, split_url};
 pub use batch::{BatchCall, BatchCalls, BatchRelease, BatchRenew};
 pub use bounded::{
