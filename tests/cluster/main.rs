@@ -90,6 +90,7 @@ mod stopping;
 mod strangers;
 mod streams;
 mod tls;
+mod trail;
 mod tree;
 mod truth;
 mod upgrade;

@@ -24,3 +24,6 @@ pub use note::{NoteAct, NotedAct};
 pub use page::{AuditListing, AuditPage, AuditQuery};
 pub use record::{ActRecord, ChainHash, GENESIS, HASH_PART_BYTES, PREVIOUS_PART_BYTES};
 pub use ring::{AuditHead, AuditRing};
+
+#[cfg(test)]
+mod tests;
