@@ -130,8 +130,7 @@ fn list(reply: &ApiReply, remote: &RemoteArgs) -> Result<(), Failure> {
     if OutputFormat::is_body(remote.output) {
         return format::write_body(reply);
     }
-    let mut table =
-        Table::new(&["SEQ", "TIME", "PRINCIPAL", "ADDRESS", "VERB", "ON", "DETAIL", "RESULT", "REASON"]);
+    let mut table = Table::new(&["SEQ", "TIME", "PRINCIPAL", "ADDRESS", "VERB", "ON", "DETAIL", "RESULT", "REASON"]);
     let fields = ["seq", "time", "principal", "address", "verb", "on", "detail", "result", "reason"];
     for line in reply.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let line: Value = ApiReply { body: line.to_vec() }.read()?;

@@ -63,7 +63,7 @@ pub(crate) fn admit<RT: AsyncRuntime>(
 
 /// The caller of a request with this id, with its address: the audit of administrative acts has both.
 fn from_source(caller: Caller, request: &Request, id: &HeaderValue) -> Caller {
-    let address = request.extensions().get::<HttpPeer>().map_or("", |peer| &peer.address);
+    let address = request.extensions().get::<HttpPeer>().map_or("", |peer| &*peer.address);
     caller.with_source(address, id.to_str().unwrap_or_default())
 }
 

@@ -1,8 +1,8 @@
 //! The whole replicated state, as a value.
 
 use crate::{
-    access::AccessData, audit::AuditRing, budget::Budget, index::Index, membership::Membership, pending::PendingWork, record::SessionRecord,
-    statistics::Statistics, tombstones::Tombstones, tree::Tree, weighed::Weighed,
+    access::AccessData, audit::AuditRing, budget::Budget, index::Index, membership::Membership, pending::PendingWork,
+    record::SessionRecord, statistics::Statistics, tombstones::Tombstones, tree::Tree, weighed::Weighed,
 };
 use fairhold_types::{ClusterId, ClusterVersion, Revision, SessionNumber, limits};
 use std::sync::Arc;

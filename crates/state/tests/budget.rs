@@ -11,9 +11,9 @@ use fairhold_access::{
 use fairhold_state::{
     State,
     command::{
-        AccessChange, AccessGuard, AccessRequester, Acquire, ActOrigin, AdmitNode, Applied, Break, ChangeAccess, Claimant, Command,
-        CreateJoinToken, HeldGrant, IfBusy, Lifetime, Meta, NoteAct, NotedAct, OpenSession, Operation, Outcome, Owner, Proclaim, Rejection,
-        RequestRemoval, Revoke, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
+        AccessChange, AccessGuard, AccessRequester, Acquire, ActOrigin, AdmitNode, Applied, Break, ChangeAccess, Claimant,
+        Command, CreateJoinToken, HeldGrant, IfBusy, Lifetime, Meta, NoteAct, NotedAct, OpenSession, Operation, Outcome, Owner,
+        Proclaim, Rejection, RequestRemoval, Revoke, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
     },
     read::GrantStatus,
     weight::{HISTORY_BYTES, REMEMBERED_BYTES, RESULT_BYTES},

@@ -12,10 +12,10 @@ use fairhold_access::{
 use fairhold_state::{
     State,
     command::{
-        AccessChange, AccessFault, AccessGuard, AccessRequester, Acquire, ActOrigin, AdmitNode, Answer, Blocked, Break, ChangeAccess,
-        Claimant, Command, Condition, CreateJoinToken, HeldGrant, HolderFacts, IfBusy, JoinTokenFault, LOG_FORMAT, Lifetime,
-        Meta, NoteAct, NotedAct, OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, RequestRemoval, Revoke,
-        SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
+        AccessChange, AccessFault, AccessGuard, AccessRequester, Acquire, ActOrigin, AdmitNode, Answer, Blocked, Break,
+        ChangeAccess, Claimant, Command, Condition, CreateJoinToken, HeldGrant, HolderFacts, IfBusy, JoinTokenFault, LOG_FORMAT,
+        Lifetime, Meta, NoteAct, NotedAct, OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued,
+        Rejection, RequestRemoval, Revoke, SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
     },
     snapshot::SNAPSHOT_FORMAT,
     value::Value,

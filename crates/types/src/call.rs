@@ -27,8 +27,8 @@ pub use access::{
     RevokeAccessToken, RuleText, SetUser,
 };
 pub use acquire::{Acquire, AcquireMany, BatchAcquire, HoldMode, Stand};
-pub use audit::{ActVerb, ReadAudit};
 pub use address::{NodeUrl, ParseAddressError, PeerAddress, split_url};
+pub use audit::{ActVerb, ReadAudit};
 pub use batch::{BatchCall, BatchCalls, BatchRelease, BatchRenew};
 pub use bounded::{
     BoundedCount, BoundedDuration, BoundedInteger, BoundedList, BoundedText, INTEGER_MAX, ListItem, LockList, MetaPairs,

@@ -140,7 +140,8 @@ pub(super) fn verify(export: &[u8], kept: Option<ChainHash>) -> Result<VerifiedE
         return Err(format!("entry {} is not the last one that the head line names", expected.saturating_sub(1)));
     }
     let after_kept = kept.map(|kept| {
-        let missing = format!("the entry with the hash {kept} is missing after entry {}: the end of the file was cut off", head.last);
+        let missing =
+            format!("the entry with the hash {kept} is missing after entry {}: the end of the file was cut off", head.last);
         kept_at.map(|at| head.last - at.min(head.last)).ok_or(missing)
     });
     Ok(VerifiedExport { head, after_kept: after_kept.transpose()? })

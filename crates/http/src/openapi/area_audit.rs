@@ -16,10 +16,11 @@ fn list(api: &mut Describer) -> Operation<'_> {
     let line = api.schema::<dto::AuditedAct>();
     api.call(Read, "/v1/audit", "listActs", TAG, "List the administrative acts: who did what, and the result.")
         .about(
-            "For administrators and auditors. The cluster keeps the newest 10,000 acts, and 8 MiB at most, since its version 2. \
-             Every server has the same entries. Each entry has a hash over itself and the hash before it, so a copy shows that it \
-             was altered or cut. Keep the bytes of the lines as they are: the hashes are made of them. `from` and `cursor` select \
-             the first entry; the later one counts. With `newest`, the page ends with the newest entry.",
+            "For administrators and auditors. The cluster keeps the newest 10,000 acts, and 8 MiB of them at most, from its \
+             version 2 on. Every server has the same entries. Each entry has a hash over itself and the hash before it, so a \
+             copy shows that it was altered or cut. Keep the bytes of the lines as they are: the hashes are made of them. \
+             `from` and `cursor` select the first entry; the later one counts. With `newest`, the page ends with the newest \
+             entry.",
         )
         .query::<call::ReadAudit>()
         .content("The acts, one a line.", "application/x-ndjson", line, act())

@@ -1,6 +1,7 @@
 //! The audit of administrative acts: commands get their origin, and acts outside the state are noted.
 
 use crate::{
+    access::Caller,
     api::{At, CallError, ReadOptions},
     base::walks::walk_in_turns,
     calls::acquire::UNKNOWN,
@@ -25,7 +26,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 impl<RT: AsyncRuntime> Node<RT> {
     /// Where the acts of this handle come from.
     pub(crate) fn act_origin(&self) -> ActOrigin {
-        self.caller().map_or_else(ActOrigin::of_node, crate::access::Caller::act_origin)
+        self.caller().map_or_else(ActOrigin::of_node, Caller::act_origin)
     }
 
     /// The act with its origin, if the cluster's version has the audit. A node that has only heard of an older version asks:

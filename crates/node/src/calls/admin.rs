@@ -113,7 +113,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.confirm_caller(deadline).await?;
         let replica = self.0.replica.clone();
         let act = async move { replica.hand_over(to, key, deadline).await };
-        let noted = |result: &Result<(), HandoverError>| {
+        let noted = move |result: &Result<(), HandoverError>| {
             let is_unfinished = matches!(result, Err(HandoverError::Unfinished { .. }));
             (result.is_ok() || is_unfinished).then_some((NotedAct::HandOver { to }, !is_unfinished))
         };
@@ -139,9 +139,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             // does no harm.
             replica.read_barrier(deadline).await.map_err(|_| FinalizeError::NoLeader)
         };
-        let noted = move |result: &Result<(), FinalizeError>| {
-            (result.is_ok() && !was_done).then_some((NotedAct::Finalize { to }, true))
-        };
+        let noted =
+            move |result: &Result<(), FinalizeError>| (result.is_ok() && !was_done).then_some((NotedAct::Finalize { to }, true));
         Ok(self.noted(None, act, noted).await?)
     }
 

@@ -258,7 +258,12 @@ mod tests {
             PeerRequest::Join(join_request()),
         ]
         .into_iter()
-        .chain(member_requests().map(|request| PeerRequest::ChangeMember { request, within_ms: 10, guard: guard(), origin: origin() }))
+        .chain(member_requests().map(|request| PeerRequest::ChangeMember {
+            request,
+            within_ms: 10,
+            guard: guard(),
+            origin: origin(),
+        }))
         .collect()
     }
 

@@ -9,8 +9,8 @@ use crate::{
 use fairhold_state::{
     State,
     command::{
-        Acquire, ActOrigin, Claimant, Command, Event, IfBusy, Lifetime, Meta, OpenSession, Operation, Outcome, Owner, SetLock, Transact,
-        Want,
+        Acquire, ActOrigin, Claimant, Command, Event, IfBusy, Lifetime, Meta, OpenSession, Operation, Outcome, Owner, SetLock,
+        Transact, Want,
     },
 };
 use fairhold_types::{

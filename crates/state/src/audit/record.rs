@@ -196,7 +196,10 @@ mod tests {
              \"request\":\"2-19a-f\",\"verb\":\"break\",\"on\":\"locks:orders/42\",\"detail\":\"\",\"reason\":\"stuck\",\
              \"result\":\"ok\"}"
         );
-        assert_eq!(record.expected_hash(7, GENESIS).to_string(), "13c460c8af58791cb2f93a02f54b05f3b26c584366f3cb1c04d7a9d85040f5ed");
+        assert_eq!(
+            record.expected_hash(7, GENESIS).to_string(),
+            "13c460c8af58791cb2f93a02f54b05f3b26c584366f3cb1c04d7a9d85040f5ed"
+        );
         let exported = record.exported_line(7, GENESIS);
         let canonical = &exported[..exported.len() - 1 - PREVIOUS_PART_BYTES - HASH_PART_BYTES];
         assert_eq!(format!("{canonical}}}"), line);
@@ -214,7 +217,8 @@ mod tests {
     fn a_hash_is_read_as_it_is_written() {
         let hash = ChainHash::of(b"a", GENESIS);
         assert_eq!(hash.to_string().parse(), Ok(hash));
-        for wrong in ["", "0", &hash.to_string()[1..], &hash.to_string().to_uppercase(), &format!("{}é", &hash.to_string()[2..])] {
+        for wrong in ["", "0", &hash.to_string()[1..], &hash.to_string().to_uppercase(), &format!("{}é", &hash.to_string()[2..])]
+        {
             assert!(wrong.parse::<ChainHash>().is_err(), "{wrong}");
         }
     }

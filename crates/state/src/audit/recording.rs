@@ -3,7 +3,13 @@
 //! An act that changes something is recorded, and so is a refused one. A repeated act, which changes nothing, is not. An
 //! entry is a change of the state, so a refused act takes a revision too.
 
-use super::{act::ActWords, attributed::Attributed, note::NoteAct, record::{ActRecord, GENESIS}, ring::AuditRing};
+use super::{
+    act::ActWords,
+    attributed::Attributed,
+    note::NoteAct,
+    record::{ActRecord, GENESIS},
+    ring::AuditRing,
+};
 use crate::{
     State,
     apply::refused,

@@ -9,7 +9,8 @@ use fairhold_access::{
 use fairhold_state::{
     State,
     command::{
-        AccessChange, AccessGuard, AccessRequester, ActOrigin, Applied, ChangeAccess, Command, Meta, NoteAct, NotedAct, OpenSession,
+        AccessChange, AccessGuard, AccessRequester, ActOrigin, Applied, ChangeAccess, Command, Meta, NoteAct, NotedAct,
+        OpenSession,
     },
 };
 use fairhold_types::{ClusterVersion, Revision, SessionId, limits::VERDICT_OBJECTS_MAX, time::WallMillis};

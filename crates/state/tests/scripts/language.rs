@@ -37,8 +37,8 @@ use crate::{
 use fairhold_state::{
     State,
     command::{
-        AccessGuard, ActOrigin, Acquire, Applied, Break, Claimant, Command, HeldGrant, IfBusy, Meta, OpenSession, Outcome, Owner, Proclaim,
-        Queued, Revoke, SetLock, Want, WriteKey,
+        AccessGuard, Acquire, ActOrigin, Applied, Break, Claimant, Command, HeldGrant, IfBusy, Meta, OpenSession, Outcome, Owner,
+        Proclaim, Queued, Revoke, SetLock, Want, WriteKey,
     },
     listing::{LockFilter, LockQuery, LockSort},
 };
