@@ -95,6 +95,7 @@ mod strangers;
 mod streams;
 mod tls;
 mod tls_under_load;
+mod trail;
 mod tree;
 mod truth;
 mod upgrade;

@@ -2,6 +2,7 @@
 
 use crate::{
     access::{AccessArgs, roles::RolesArgs, tokens::TokensArgs, users::UsersArgs},
+    acts::ActsArgs,
     bench::BenchArgs,
     cert::CertArgs,
     cluster::ClusterArgs,
@@ -70,6 +71,8 @@ pub(crate) enum Command {
     Users(UsersArgs),
     /// Create, list and revoke the tokens of users
     Tokens(TokensArgs),
+    /// List and export the administrative acts, and verify an export
+    Audit(ActsArgs),
     /// Check the health of a cluster and suggest fixes
     Doctor(DoctorArgs),
     /// Measure the throughput and latency of a cluster

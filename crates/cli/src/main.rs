@@ -1,6 +1,7 @@
 //! `fairhold`: the one binary. Each command is a module; this file selects it.
 
 mod access;
+mod acts;
 mod advice;
 mod args;
 mod bench;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         Command::Roles(args) => access::roles::main(&args),
         Command::Users(args) => access::users::main(&args),
         Command::Tokens(args) => access::tokens::main(&args),
+        Command::Audit(args) => acts::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Cert(args) => cert::main(&args),
         Command::Config(command) => config_show::main(command),

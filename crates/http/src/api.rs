@@ -1,6 +1,7 @@
 //! The calls, a file for each area.
 
 pub(crate) mod access;
+pub(crate) mod acts;
 pub(crate) mod batch;
 pub(crate) mod cluster;
 pub(crate) mod elections;

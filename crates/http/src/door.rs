@@ -14,12 +14,16 @@ use crate::{
     edge::authenticator::Authenticator,
     edge::error::of_read,
     edge::problem::Problem,
+    edge::request::HttpPeer,
 };
 use axum::extract::Request;
 use fairhold_access::Verb;
-use fairhold_node::{Node, access::AccessTrail};
+use fairhold_node::{
+    Node,
+    access::{AccessTrail, Caller},
+};
 use fairhold_types::Code;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use openraft_rt::AsyncRuntime;
 use std::sync::Arc;
 
@@ -30,17 +34,20 @@ pub(crate) struct Admitted<RT: AsyncRuntime> {
     pub(crate) is_decided: bool,
 }
 
-/// Admits a request for this route, or refuses it. The trail gets the caller and the decisions.
+/// Admits a request for this route with this id, or refuses it. The trail gets the caller and the decisions.
 pub(crate) fn admit<RT: AsyncRuntime>(
     node: &Node<RT>,
     authenticator: &Authenticator,
     route: Option<&str>,
     request: &Request,
-    trail: Option<Arc<AccessTrail>>,
+    (id, trail): (&HeaderValue, Option<Arc<AccessTrail>>),
 ) -> Result<Admitted<RT>, Problem> {
     let access = node.access();
+    let may_be_act = route.is_some_and(|route| table::may_be_act(route, request.method()));
+    let attributed = |caller: Caller| if may_be_act { from_source(caller, request, id) } else { caller };
     if !access.is_on() {
         let caller = identity::unenforced(authenticator, request, &access, node.wall_now()).with_trail(trail);
+        let caller = attributed(caller);
         return Ok(Admitted { node: node.for_caller(caller), is_decided: false });
     }
     let rule = route.map(|route| rule_of(route, request.method()));
@@ -49,9 +56,15 @@ pub(crate) fn admit<RT: AsyncRuntime>(
     }
     let caller = identity::identify(authenticator, request, &access, node.wall_now())?.with_trail(trail);
     let needs = rule.map_or_else(|| Ok(Vec::new()), |rule| rule.needs(request))?;
-    let node = node.for_caller(caller.needing(needs));
+    let node = node.for_caller(attributed(caller.needing(needs)));
     node.check_caller().map_err(of_read)?;
     Ok(Admitted { node, is_decided: true })
+}
+
+/// The caller of a request with this id, with its address: the audit of administrative acts has both.
+fn from_source(caller: Caller, request: &Request, id: &HeaderValue) -> Caller {
+    let address = request.extensions().get::<HttpPeer>().map_or("", |peer| &*peer.address);
+    caller.with_source(address, id.to_str().unwrap_or_default())
 }
 
 /// Whether newer access data may lift this refusal: this node may not have heard of a right, or of the token that the caller

@@ -5,6 +5,7 @@
 //! `calls`.
 
 mod area_access;
+mod area_audit;
 mod area_cluster;
 mod area_elections;
 mod area_grants;
@@ -122,6 +123,7 @@ fn calls(describe: &mut Describer) -> Vec<DescribedCall> {
         area_cluster::CALLS,
         area_membership::CALLS,
         area_access::CALLS,
+        area_audit::CALLS,
     ];
     areas.concat().into_iter().map(|call| call(describe).finish()).collect()
 }

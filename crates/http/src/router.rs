@@ -2,6 +2,7 @@
 
 use crate::{
     api::access,
+    api::acts,
     api::batch,
     api::cluster,
     api::elections,
@@ -138,6 +139,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
         .route("/v1/access/users/{name}", put(access::users::set::<RT>))
         .route("/v1/access/tokens", post(access::tokens::create::<RT>).get(access::tokens::list::<RT>))
         .route("/v1/access/tokens/{number}", delete(access::tokens::revoke::<RT>))
+        .route("/v1/audit", get(acts::list::<RT>))
         .route("/", get(show_front_page))
         .route("/version", get(show_version))
         .route("/openapi.json", get(openapi::serve));

@@ -21,6 +21,7 @@ pub use tree::{Children, Fence, NodeRow, NodeView, Operated, Precondition, Trans
 
 use fairhold_raft::defect::Defect;
 use fairhold_state::{
+    audit::AuditHead,
     command::{Acquire, HolderFacts, Meta, Want},
     queue_view::QueueKey,
     record::Revocation,
@@ -291,6 +292,8 @@ pub struct ClusterView {
     pub cluster_version: ClusterVersion,
     /// The revision of this node's state.
     pub revision: Revision,
+    /// The newest entry of the audit of administrative acts.
+    pub audit_head: Option<AuditHead>,
     /// The size of the state in bytes, as its budget counts it.
     pub state_bytes: u64,
     /// The state's budget in bytes; `None` until a node has reported what it can hold.

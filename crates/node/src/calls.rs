@@ -3,6 +3,7 @@
 mod abandon;
 mod access;
 mod acquire;
+mod acts;
 mod admin;
 mod attempt;
 pub mod elections;

@@ -277,6 +277,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             defects,
             cluster_version: state.cluster_version(),
             revision: state.revision(),
+            audit_head: state.audit().head(),
             state_bytes: state.bytes(),
             state_bytes_max: state.bytes_max(),
             facts: raft.members.iter().map(|member| (member.id, facts_of(state, member.id))).collect(),

@@ -1,6 +1,7 @@
 //! The invariants, one file each. `plants` shows a violation to each: an invariant that cannot fail proves nothing.
 
 mod agreement;
+mod audit_chain;
 mod beliefs;
 mod bounds;
 mod delays;
@@ -53,5 +54,6 @@ pub(crate) fn all(physics: Physics) -> Vec<Box<dyn Invariant>> {
         Box::new(punctual::Punctual::default()),
         Box::new(versions::Versions::default()),
         Box::new(members::Members::new(physics)),
+        Box::new(audit_chain::AuditChain::default()),
     ]
 }

@@ -5,6 +5,7 @@ use crate::{
     change::{Change, Effect},
     command::{Answer, Applied, ClusterEvent, Command, Event, Outcome, Rejection},
 };
+use fairhold_access::PrincipalKey;
 use fairhold_types::{ClusterId, ClusterVersion, Revision};
 
 impl State {
@@ -15,11 +16,19 @@ impl State {
     /// would spread the damage.
     pub fn apply(&mut self, command: &Command) -> Applied {
         if let Err(rejection) = self.check_guard(command) {
-            let answer = Answer { result: Err(rejection), revision: self.revision };
-            return Applied { answer, events: Vec::new(), steps: 1 };
+            return refused(self, rejection);
         }
         let principal = command.guard().map(|guard| guard.principal);
         let command = command.unguarded();
+        if let Command::Attributed(attributed) = command {
+            return self.apply_attributed(attributed, principal);
+        }
+        self.apply_bare(command, principal)
+    }
+
+    /// Applies a command that has neither a guard nor an origin.
+    #[inline]
+    pub(crate) fn apply_bare(&mut self, command: &Command, principal: Option<PrincipalKey>) -> Applied {
         let revision = self.revision.next();
         let budget_check = self.budget_check(command);
         let mut change = Change {
@@ -58,6 +67,11 @@ impl State {
         };
         Applied { answer: Answer { result, revision: self.revision }, events, steps }
     }
+}
+
+/// The refusal of a command that was not run.
+pub(crate) fn refused(state: &State, rejection: Rejection) -> Applied {
+    Applied { answer: Answer { result: Err(rejection), revision: state.revision }, events: Vec::new(), steps: 1 }
 }
 
 impl State {
@@ -110,6 +124,8 @@ impl Change<'_> {
             Command::SetMember(request) => self.set_member(request),
             Command::SetTiming { key, timing, by, at: _ } => self.set_timing(*timing, by, *key),
             Command::Guarded(guarded) => self.run(guarded.command()),
+            Command::Attributed(attributed) => self.run(attributed.command()),
+            Command::NoteAct(note) => Ok(self.note_act(note)),
             Command::ChangeAccess(request) => self.change_access(request),
             Command::ExpireTokens { tokens, at: _ } => self.expire_tokens(tokens),
         }

@@ -23,6 +23,7 @@ impl State {
         self.check_statistics()?;
         self.membership.check(self.revision)?;
         self.check_access()?;
+        self.check_audit()?;
         self.index.busy.iter().try_for_each(|lock| self.check_lock(lock))
     }
 

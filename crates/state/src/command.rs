@@ -7,6 +7,7 @@ pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, Se
 pub use crate::{
     access::{AccessChange, AccessFault, AccessGuard, AccessRequester, ChangeAccess, Guarded},
     admin_request::{Break, Revoke, SetLock},
+    audit::{ActOrigin, Attributed, NoteAct, NotedAct},
     event::{ClusterEvent, Event},
     membership::{AdmitNode, CreateJoinToken, JoinTokenFault, RequestRemoval, SetMember},
     outcome::{Answer, Applied, HeldGrant, Outcome, Queued},
@@ -265,6 +266,10 @@ pub enum Command {
         /// When the verdict was reached.
         at: WallMillis,
     },
+    /// An administrative act with its origin, for the audit.
+    Attributed(Attributed<Command>),
+    /// Notes an act outside the state, for the audit.
+    NoteAct(NoteAct),
 }
 
 impl Command {
@@ -285,6 +290,8 @@ impl Command {
             Command::SetMember(request) => request.at,
             Command::ChangeAccess(request) => request.at,
             Command::Guarded(guarded) => guarded.command().at(),
+            Command::Attributed(attributed) => attributed.command().at(),
+            Command::NoteAct(note) => note.at,
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
@@ -337,6 +344,7 @@ impl Command {
             Command::RequestRemoval(request) => &mut request.at,
             Command::SetMember(request) => &mut request.at,
             Command::ChangeAccess(request) => &mut request.at,
+            Command::NoteAct(note) => &mut note.at,
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
@@ -358,6 +366,7 @@ impl Command {
             | Command::ContinuePendingWork { at }
             | Command::RecordKey { at, .. } => at,
             Command::Guarded(_) => return self.map_guarded(Command::without_time),
+            Command::Attributed(_) => return self.map_attributed(Command::without_time),
             Command::FormCluster { .. }
             | Command::RaiseClusterVersion { .. }
             | Command::FormClusterAt { .. }

@@ -26,7 +26,7 @@ impl State {
 
     /// The same without the tombstones, which last a minute.
     fn lasting_bytes(&self) -> u64 {
-        self.tree.bytes() + self.sessions.bytes() + self.pending.work.bytes() + self.access.bytes()
+        self.tree.bytes() + self.sessions.bytes() + self.pending.work.bytes() + self.access.bytes() + self.audit.bytes()
     }
 
     /// The budget in bytes; `None` until a node has reported its capacity.
@@ -141,6 +141,7 @@ impl Command {
             | Command::SetTiming { key: Some(_), .. } => BudgetShare::Tombstone,
             Command::ChangeAccess(request) => request.budget_share(),
             Command::Guarded(guarded) => guarded.command().budget_share(),
+            Command::Attributed(attributed) => attributed.command().budget_share(),
             Command::FormCluster { .. }
             | Command::RaiseClusterVersion { .. }
             | Command::FormClusterAt { .. }
@@ -169,6 +170,8 @@ impl Command {
             | Command::RecordRemoval { .. }
             | Command::SetMember(SetMember { key: None, .. })
             | Command::SetTiming { key: None, .. }
+            // The act is done, so its note is never refused.
+            | Command::NoteAct(_)
             | Command::ExpireTokens { .. } => BudgetShare::Always,
         }
     }

@@ -18,6 +18,7 @@
 //!   (`pending`).
 //! - Raft's membership is the only list of members. The state has what was requested and given out (`membership`).
 //! - The state has the access data, but evaluates no rights: it compares revisions (`access`).
+//! - Administrative acts are recorded in a ring, chained by hashes. A refused act takes a revision for its entry (`audit`).
 //! - The state has a budget in bytes. Beyond it, commands that create something are refused (`budget`).
 //!
 //! # Caveats
@@ -31,6 +32,7 @@ mod admin_request;
 mod administration;
 mod ageing;
 mod apply;
+pub mod audit;
 mod browse;
 pub mod budget;
 mod change;
@@ -64,6 +66,7 @@ mod lock_table;
 pub mod membership;
 mod moment;
 mod multi_lock;
+mod nesting;
 mod nodes;
 mod outcome;
 pub mod owned;

@@ -8,6 +8,8 @@ const COMMAND_BYTES: usize = 160;
 const STEP_BYTES: usize = 40;
 /// A guard.
 const GUARD_BYTES: usize = 19;
+/// An origin, without its texts.
+const ORIGIN_BYTES: usize = 12;
 /// The length prefixes of a key and its value.
 const PAIR_BYTES: usize = 6;
 
@@ -39,6 +41,10 @@ impl Command {
             Command::ChangeAccess(request) => request.text_bytes() + request.rules().len() * STEP_BYTES,
             Command::ExpireTokens { tokens, .. } => tokens.len() * STEP_BYTES,
             Command::Guarded(guarded) => return GUARD_BYTES + guarded.command().size(),
+            Command::Attributed(attributed) => {
+                return ORIGIN_BYTES + attributed.origin().text_bytes() + attributed.command().size();
+            }
+            Command::NoteAct(note) => note.text_bytes(),
             Command::EndSession { by, reason, .. } => by.len() + reason.len(),
             Command::EndCooling { grants, .. } => grants.len() * STEP_BYTES,
             Command::EndHolds { holds, .. } => holds.len() * STEP_BYTES,

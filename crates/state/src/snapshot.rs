@@ -6,6 +6,7 @@
 use crate::{
     State,
     access::{AccessData, saved::SavedAccess},
+    audit::{AuditRing, saved::SavedAudit},
     command::{Command, Operation},
     history::PastHolding,
     index::Index,
@@ -103,6 +104,8 @@ enum Item {
     Membership(Arc<Membership>),
     /// Follow the members, if access data was ever changed.
     Access(SavedAccess),
+    /// Follow the access data, if acts were recorded.
+    Audit(SavedAudit),
 }
 
 impl Item {
@@ -112,6 +115,7 @@ impl Item {
             Item::Header(_) | Item::ClusterVersion(_) => 0,
             Item::Membership(membership) => membership.records() as u64 * ITEM_BYTES as u64,
             Item::Access(saved) => saved.size(),
+            Item::Audit(saved) => saved.size(),
             Item::Node(path, node) => len(path.as_str()) + node_weight(node),
             Item::Session(session) => session.weight(),
             Item::Tombstone(_, _, what) => what.weight(),
@@ -127,7 +131,7 @@ impl State {
     #[must_use]
     pub fn snapshot_weight(&self) -> u64 {
         let items = self.sessions.len() + self.tree.len() + self.tree.locks.history_len + self.tree.locks.with_statistics;
-        let items = items + self.access.records();
+        let items = items + self.access.records() + self.audit.len();
         let remembered = self.tombstones.table.len() as u64 * (ITEM_WEIGHT / REMEMBERED_IN_AN_ITEM);
         items as u64 * ITEM_WEIGHT + remembered + self.tree.value_bytes()
     }
@@ -141,7 +145,8 @@ impl State {
             + self.tree.locks.with_statistics
             + self.tombstones.table.len()
             + self.membership.records()
-            + self.access.records();
+            + self.access.records()
+            + self.audit.len();
         items as u64 * ITEM_BYTES as u64 + self.tree.value_bytes()
     }
 
@@ -165,7 +170,7 @@ impl State {
         let version = (self.version > ClusterVersion::FIRST).then_some(Item::ClusterVersion(self.version));
         let is_default = *self.membership == Membership::default();
         let membership = (!is_default).then(|| Item::Membership(Arc::clone(&self.membership)));
-        let access = self.access.saved().map(Item::Access);
+        let access = self.access.saved().map(Item::Access).chain(self.audit.saved().map(Item::Audit));
         let sessions = self.sessions.values().map(|session| Item::Session(SessionRecord::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
         let remembered = self.tombstones.table.iter().map(|(id, (at, what))| Item::Tombstone(*id, *at, what.clone()));
@@ -199,6 +204,7 @@ impl State {
         let mut header: Option<Header> = None;
         let mut access = AccessData::default();
         let mut access_records = 0;
+        let (mut audit, mut audit_entries) = (AuditRing::default(), 0);
         for (block, bytes) in blocks.enumerate() {
             let items: Vec<Item> = fairhold_codec::decode(SNAPSHOT_FORMAT, bytes.as_ref())
                 .map_err(|source| SnapshotError::Block { block, source })?;
@@ -216,11 +222,13 @@ impl State {
                     (Item::ClusterVersion(version), true) => state.version = version,
                     (Item::Membership(membership), true) => state.membership = membership,
                     (Item::Access(saved), true) => access_records = access.restore(saved).unwrap_or(access_records),
+                    (Item::Audit(saved), true) => audit_entries = audit.restore(saved).unwrap_or(audit_entries),
                 }
             }
         }
         let header = header.ok_or(SnapshotError::Header)?;
         state.access = Arc::new(access);
+        state.audit = Arc::new(audit);
         for (what, expected, found) in [
             ("sessions", header.sessions, state.sessions.len()),
             ("nodes", header.nodes, state.tree.len()),
@@ -229,6 +237,7 @@ impl State {
             ("lock statistics", header.statistics, state.tree.locks.with_statistics),
             ("pieces of pending work", header.pending, state.pending.work.len()),
             ("records of access data", access_records, state.access.records()),
+            ("audit entries", audit_entries, state.audit.len()),
             ("bytes", header.bytes, usize::try_from(state.bytes()).unwrap_or(usize::MAX)),
         ] {
             let found = found as u64;
@@ -294,6 +303,9 @@ fn lose_what_is_planted(state: &mut State) {
     }
     if planted::has(Bug::SnapshotForgetsAccess) {
         state.access = Arc::default();
+    }
+    if planted::has(Bug::SnapshotForgetsAudit) {
+        state.audit = Arc::default();
     }
     if planted::has(Bug::SnapshotForgetsKeys) {
         state.tombstones = Tombstones::default();

@@ -1,8 +1,8 @@
 //! The whole replicated state, as a value.
 
 use crate::{
-    access::AccessData, budget::Budget, index::Index, membership::Membership, pending::PendingWork, record::SessionRecord,
-    statistics::Statistics, tombstones::Tombstones, tree::Tree, weighed::Weighed,
+    access::AccessData, audit::AuditRing, budget::Budget, index::Index, membership::Membership, pending::PendingWork,
+    record::SessionRecord, statistics::Statistics, tombstones::Tombstones, tree::Tree, weighed::Weighed,
 };
 use fairhold_types::{ClusterId, ClusterVersion, Revision, SessionNumber, limits};
 use std::sync::Arc;
@@ -22,6 +22,7 @@ pub struct State {
     pub(crate) budget: Budget,
     pub(crate) membership: Arc<Membership>,
     pub(crate) access: Arc<AccessData>,
+    pub(crate) audit: Arc<AuditRing>,
     /// The maximum number of steps of one command. Later commands do the rest.
     pub(crate) piece_steps: u64,
     pub(crate) index: Index,
@@ -49,6 +50,7 @@ impl State {
             budget: Budget::default(),
             membership: Arc::default(),
             access: Arc::default(),
+            audit: Arc::default(),
             piece_steps: limits::COMMAND_STEPS_MAX,
             index: Index::default(),
         }

@@ -41,6 +41,7 @@ impl Command {
             | Command::SetMember(_)
             | Command::ExpireTokens { .. } => true,
             Command::Guarded(guarded) => guarded.command().is_leader_only(),
+            Command::Attributed(attributed) => attributed.command().is_leader_only(),
             Command::OpenSession(_)
             | Command::CloseSession { .. }
             | Command::Acquire(_)
@@ -61,6 +62,7 @@ impl Command {
             | Command::CreateJoinToken(_)
             | Command::RevokeJoinToken { .. }
             | Command::SetTiming { .. }
+            | Command::NoteAct(_)
             | Command::ChangeAccess(_) => false,
         }
     }
@@ -89,6 +91,8 @@ impl Command {
             Command::SetTiming { by, .. } => admin_texts(by, ""),
             Command::ChangeAccess(request) => request.validate(),
             Command::Guarded(guarded) => guarded.command().validate(),
+            Command::Attributed(attributed) => attributed.origin().validate().and_then(|()| attributed.command().validate()),
+            Command::NoteAct(note) => fits("the addresses of a member", note.text_bytes(), limits::NOTED_BYTES_MAX),
             Command::FormCluster { .. }
             | Command::RaiseClusterVersion { .. }
             | Command::FormClusterAt { .. }

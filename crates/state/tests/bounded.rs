@@ -77,12 +77,18 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
         Command::SetTiming { .. } => ("SetTiming", BASE, "nothing grows"),
         Command::Guarded(guarded) => ("Guarded", bound(guarded.command()).1, "its command, and one comparison"),
         Command::ChangeAccess(request) => access::bound(&request.change),
+        Command::Attributed(attributed) => {
+            ("Attributed", bound(attributed.command()).1 + AUDIT_ENTRY, "its command, and an entry of the audit")
+        }
+        Command::NoteAct(_) => ("NoteAct", BASE, "nothing grows"),
         Command::ExpireTokens { .. } => {
             ("ExpireTokens", BASE + 3 * VERDICT_OBJECTS_MAX as u64, "the tokens that one verdict names")
         }
     }
 }
 
+/// An entry of the audit, and those that it displaces.
+const AUDIT_ENTRY: u64 = 16;
 const ENDS: u64 = BASE + PIECE + SESSION_TOMBSTONES_MAX as u64;
 
 fn worst() -> BTreeMap<&'static str, (u64, u64, &'static str, String)> {

@@ -11,9 +11,9 @@ use fairhold_access::{
 use fairhold_state::{
     State,
     command::{
-        AccessChange, AccessGuard, AccessRequester, Acquire, AdmitNode, Applied, Break, ChangeAccess, Claimant, Command,
-        CreateJoinToken, HeldGrant, IfBusy, Lifetime, Meta, OpenSession, Operation, Outcome, Owner, Proclaim, Rejection,
-        RequestRemoval, Revoke, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
+        AccessChange, AccessGuard, AccessRequester, Acquire, ActOrigin, AdmitNode, Applied, Break, ChangeAccess, Claimant,
+        Command, CreateJoinToken, HeldGrant, IfBusy, Lifetime, Meta, NoteAct, NotedAct, OpenSession, Operation, Outcome, Owner,
+        Proclaim, Rejection, RequestRemoval, Revoke, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
     },
     read::GrantStatus,
     weight::{HISTORY_BYTES, REMEMBERED_BYTES, RESULT_BYTES},
@@ -315,6 +315,8 @@ fn commands_about_access() -> Vec<(&'static str, Command, Expected, Expected)> {
     let no_role = AccessChange::DeleteRole { role: "kept".parse().expect("a name"), force: true, expected: None };
     let disable = AccessChange::SetUser { user: ci(), disabled: true, end_sessions: true };
     let revoke = AccessChange::RevokeToken { number: AccessTokenNumber(1), end_sessions: true };
+    let key_of_note = self::key(518);
+    let note = |key| Command::NoteAct(NoteAct { key, act: NotedAct::TakeSnapshot { node: 1 }, done: true, at: AT });
     let guarded = |command: Command| {
         let guard = AccessGuard { access: Revision(u64::MAX), principal: Principal::file_admin().key() };
         command.guarded(guard)
@@ -332,6 +334,8 @@ fn commands_about_access() -> Vec<(&'static str, Command, Expected, Expected)> {
         ("ChangeAccess: off", change_access(AccessChange::Disable, None), Room, Room),
         ("ExpireTokens", Command::ExpireTokens { tokens: vec![AccessTokenNumber(1)], at: AT }, Room, Room),
         ("Guarded: a session", guarded(open(6)), NoRoom, NoRoom),
+        ("Attributed: off", change_access(AccessChange::Disable, None).attributed(ActOrigin::of_node()), Room, Room),
+        ("NoteAct: a key", note(Some(key_of_note)), Room, Room),
         ("Guarded: removed", guarded(write(None, vec![delete("/more/below")])), Room, Room),
     ]
 }
@@ -378,12 +382,14 @@ fn name(command: &Command) -> &'static str {
         Command::SetTiming { .. } => "SetTiming",
         Command::Guarded(_) => "Guarded",
         Command::ChangeAccess(_) => "ChangeAccess",
+        Command::Attributed(_) => "Attributed",
+        Command::NoteAct(_) => "NoteAct",
         Command::ExpireTokens { .. } => "ExpireTokens",
     }
 }
 
 /// How many commands `name` knows.
-const COMMANDS: usize = 40;
+const COMMANDS: usize = 42;
 
 #[test]
 fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {

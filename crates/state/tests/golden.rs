@@ -12,10 +12,10 @@ use fairhold_access::{
 use fairhold_state::{
     State,
     command::{
-        AccessChange, AccessFault, AccessGuard, AccessRequester, Acquire, AdmitNode, Answer, Blocked, Break, ChangeAccess,
-        Claimant, Command, Condition, CreateJoinToken, HeldGrant, HolderFacts, IfBusy, JoinTokenFault, LOG_FORMAT, Lifetime,
-        Meta, OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, RequestRemoval, Revoke,
-        SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
+        AccessChange, AccessFault, AccessGuard, AccessRequester, Acquire, ActOrigin, AdmitNode, Answer, Blocked, Break,
+        ChangeAccess, Claimant, Command, Condition, CreateJoinToken, HeldGrant, HolderFacts, IfBusy, JoinTokenFault, LOG_FORMAT,
+        Lifetime, Meta, NoteAct, NotedAct, OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued,
+        Rejection, RequestRemoval, Revoke, SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
     },
     snapshot::SNAPSHOT_FORMAT,
     value::Value,
@@ -312,11 +312,36 @@ fn commands() -> Vec<(String, Command)> {
         Guarded => guarded(Command::Acquire(acquire())),
         ChangeAccess => change_access(AccessChange::Enable),
         ExpireTokens => Command::ExpireTokens { tokens: vec![AccessTokenNumber(7), AccessTokenNumber(300)], at: AT },
+        Attributed => Command::Break(break_of(19, "orders/42", None)).attributed(origin()),
+        NoteAct => note(NotedAct::HandOver { to: 2 }),
     );
     commands.extend(further_commands());
     let changes = access_changes().into_iter();
     commands.extend(changes.map(|(name, change)| (format!("change-access-{name}"), change_access(change))));
+    commands.extend(noted_acts().into_iter().map(|(name, act)| (format!("note-act-{name}"), note(act))));
+    commands.push(("guarded-attributed".to_owned(), guarded(change_access(AccessChange::Enable).attributed(origin()))));
     commands
+}
+
+fn origin() -> ActOrigin {
+    let principal = Principal::parse("user:ci").unwrap();
+    ActOrigin { principal, address: "10.0.0.7".to_owned(), request: "2-19abc0de-f".to_owned() }
+}
+
+fn note(act: NotedAct) -> Command {
+    let key = Some(WriteKey { key: grant(20), fingerprint: *b"0123456789abcdef" });
+    Command::NoteAct(NoteAct { key, act, done: true, at: AT })
+}
+
+fn noted_acts() -> Vec<(String, NotedAct)> {
+    each_variant!(NotedAct:
+        HandOver => NotedAct::HandOver { to: 2 },
+        TakeSnapshot => NotedAct::TakeSnapshot { node: 2 },
+        Finalize => NotedAct::Finalize { to: ClusterVersion(2) },
+        Promote => NotedAct::Promote { node: 2 },
+        Demote => NotedAct::Demote { node: 2 },
+        SetAddress => NotedAct::SetAddress { node: 2, url: Some("http://n2:7171".to_owned()), peer: None },
+    )
 }
 
 fn guarded(command: Command) -> Command {
@@ -654,6 +679,20 @@ fn state_with_access() -> State {
     state
 }
 
+/// A state with acts: done, refused and noted.
+fn state_with_acts() -> State {
+    let mut state = State::new();
+    state.apply(&Command::FormClusterAt { cluster: ClusterId(7), version: ClusterVersion(2) });
+    let end = Command::EndSession { session: SessionNumber(7), by: String::new(), reason: "idle".to_owned(), at: AT };
+    let acts = [Command::Break(break_of(19, "orders/42", None)), end, note(NotedAct::TakeSnapshot { node: 2 })];
+    for act in acts {
+        drop(state.apply(&act.attributed(origin())));
+    }
+    state.check().unwrap();
+    assert_eq!(state.audit().len(), 3);
+    state
+}
+
 #[test]
 fn a_guard_costs_at_most_nineteen_bytes() {
     let guard = AccessGuard { access: Revision(u64::MAX), principal: PrincipalKey(u64::MAX) };
@@ -687,6 +726,36 @@ fn a_guard_within_a_guard_cannot_be_read() {
         assert_eq!(nested(1).unwrap(), command, "after {levels} guards");
     }
     assert_eq!(guarded(command.clone()), command);
+}
+
+#[test]
+fn an_origin_stands_within_a_guard_and_nothing_stands_within_an_origin() {
+    let bare = || Command::ContinuePendingWork { at: AT };
+    let bytes = |command: &Command| {
+        let bytes = fairhold_codec::encode(LOG_FORMAT, command).unwrap();
+        bytes[1..bytes.len() - 4].to_vec()
+    };
+    let end = bytes(&bare());
+    let before = |command: &Command| {
+        let bytes = bytes(command);
+        bytes[..bytes.len() - end.len()].to_vec()
+    };
+    let (guard, origin) = (before(&guarded(bare())), before(&bare().attributed(origin())));
+    let read = |layers: &[&[u8]]| {
+        let mut bytes = vec![LOG_FORMAT];
+        layers.iter().for_each(|layer| bytes.extend_from_slice(layer));
+        bytes.extend_from_slice(&end);
+        let checksum = fairhold_codec::checksum(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        fairhold_codec::decode::<Command>(LOG_FORMAT, &bytes)
+    };
+    assert_eq!(read(&[&guard, &origin]).unwrap(), guarded(bare()).attributed(self::origin()));
+    assert_eq!(guarded(bare().attributed(self::origin())), guarded(bare()).attributed(self::origin()));
+    let many = vec![origin.as_slice(); 1_000_000];
+    for layers in [&[&*origin, &*guard][..], &[&*origin, &*origin], &[&*guard, &*origin, &*guard], &[&*guard, &*guard], &many] {
+        assert!(read(layers).is_err(), "{} layers", layers.len());
+        assert!(read(&[&guard, &origin]).is_ok());
+    }
 }
 
 #[test]
@@ -781,6 +850,12 @@ fn large_commands_about_members() -> Vec<Command> {
     ]
 }
 
+fn large_note() -> Command {
+    let act = NotedAct::SetAddress { node: u64::MAX, url: Some("u".repeat(300)), peer: Some("p".repeat(300)) };
+    let key = Some(WriteKey { key: GrantId::from_ulid(u128::MAX), fingerprint: [255; 16] });
+    Command::NoteAct(NoteAct { key, act, done: true, at: WallMillis(u64::MAX) })
+}
+
 fn large_commands_about_access() -> Vec<Command> {
     let (long, latest) = (|| "n".repeat(128).parse().unwrap(), WallMillis(u64::MAX));
     let rule: Rule =
@@ -803,6 +878,12 @@ fn large_commands_about_access() -> Vec<Command> {
         large(create.clone()),
         large(create).guarded(AccessGuard { access: Revision(u64::MAX), principal: PrincipalKey(u64::MAX) }),
         Command::ExpireTokens { tokens: vec![AccessTokenNumber(u64::MAX); 1_000], at: latest },
+        large_note(),
+        large_note().attributed(ActOrigin {
+            principal: Principal::parse(&format!("k8s:{}", "x".repeat(128))).unwrap(),
+            address: "a".repeat(256),
+            request: "r".repeat(128),
+        }),
     ]
 }
 
@@ -844,6 +925,9 @@ fn a_snapshot_matches_its_golden_bytes() {
     let access = state_with_access();
     let stored = assert_golden("snapshot-access.hex", &access.snapshot_blocks().next().unwrap());
     assert_eq!(State::from_snapshot_blocks(std::iter::once(stored.as_slice())).unwrap(), access);
+    let acts = state_with_acts();
+    let stored = assert_golden("snapshot-audit.hex", &acts.snapshot_blocks().next().unwrap());
+    assert_eq!(State::from_snapshot_blocks(std::iter::once(stored.as_slice())).unwrap(), acts);
 }
 
 #[test]

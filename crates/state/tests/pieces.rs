@@ -138,6 +138,8 @@ impl Translation<'_> {
             | Command::SetMember(_)
             | Command::SetTiming { .. }
             | Command::Guarded(_)
+            | Command::Attributed(_)
+            | Command::NoteAct(_)
             | Command::ChangeAccess(_)
             | Command::ExpireTokens { .. } => {}
         }

@@ -6,6 +6,8 @@
 
 #[path = "scripts/access.rs"]
 mod access;
+#[path = "scripts/audit.rs"]
+mod audit;
 #[path = "scripts/language.rs"]
 mod language;
 #[path = "scripts/members.rs"]
@@ -118,6 +120,11 @@ fn membership_scripts() {
 #[test]
 fn access_scripts() {
     run_all("access");
+}
+
+#[test]
+fn audit_scripts() {
+    run_all("audit");
 }
 
 #[test]

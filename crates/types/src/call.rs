@@ -6,6 +6,7 @@
 mod access;
 mod acquire;
 mod address;
+mod audit;
 mod batch;
 mod bounded;
 mod bounds;
@@ -27,6 +28,7 @@ pub use access::{
 };
 pub use acquire::{Acquire, AcquireMany, BatchAcquire, HoldMode, Stand};
 pub use address::{NodeUrl, ParseAddressError, PeerAddress, split_url};
+pub use audit::{ActVerb, ReadAudit};
 pub use batch::{BatchCall, BatchCalls, BatchRelease, BatchRenew};
 pub use bounded::{
     BoundedCount, BoundedDuration, BoundedInteger, BoundedList, BoundedText, INTEGER_MAX, ListItem, LockList, MetaPairs,

@@ -18,6 +18,8 @@ pub struct ClusterVersion(pub u16);
 pub const MEMBERSHIP_SINCE: ClusterVersion = ClusterVersion(2);
 /// The first version with access data and guards.
 pub const ACCESS_SINCE: ClusterVersion = ClusterVersion(2);
+/// The first version that records administrative acts.
+pub const AUDIT_SINCE: ClusterVersion = ClusterVersion(2);
 
 impl ClusterVersion {
     /// The first version: the formats of the first program that has cluster versions.

@@ -188,6 +188,16 @@ pub const HISTORY_PER_LOCK_MAX: usize = 1_000;
 pub const HISTORY_MAX: usize = 100_000;
 /// How long a holding stays in the history, at least, unless the limits on their number remove it.
 pub const HISTORY_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Administrative acts that the audit has. The oldest is dropped first.
+pub const AUDIT_ENTRIES_MAX: usize = 10_000;
+/// Bytes that they take in the state.
+pub const AUDIT_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Bytes of each text of an act in the audit. A longer one is cut.
+pub const AUDIT_TEXT_BYTES_MAX: usize = 600;
+/// Bytes of the addresses in the note of a changed member.
+pub const NOTED_BYTES_MAX: usize = 1_024;
+/// Bytes of a request's id that its caller chose.
+pub const REQUEST_ID_BYTES_MAX: usize = 128;
 /// Bytes of a rule of a role, as text.
 pub const ACCESS_RULE_BYTES_MAX: usize = 1_152;
 /// Rules of a role.

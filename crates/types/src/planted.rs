@@ -85,11 +85,13 @@ pub enum Bug {
     VerdictNeedsGuard,
     /// A snapshot is installed without the access data.
     SnapshotForgetsAccess,
+    /// A snapshot is installed without the audit of administrative acts.
+    SnapshotForgetsAudit,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Bug; 40] = [
+    pub const ALL: [Bug; 41] = [
         Bug::FenceUnchecked,
         Bug::TokenOfTheQueue,
         Bug::GrantsAgain,
@@ -130,6 +132,7 @@ impl Bug {
         Bug::WideningMovesTheMark,
         Bug::VerdictNeedsGuard,
         Bug::SnapshotForgetsAccess,
+        Bug::SnapshotForgetsAudit,
     ];
 }
 

@@ -50,6 +50,7 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
         snapshot_index: raft.snapshot,
         state_bytes: view.state_bytes,
         state_bytes_max: view.state_bytes_max,
+        audit: view.audit_head.map(|head| dto::AuditChainHead { seq: head.seq, hash: head.hash.to_string() }),
         grants: view.grants,
         wakeups: view.wakeups,
         defects: view.defects.into_iter().map(defect).collect(),

@@ -4,7 +4,7 @@ use crate::edge::{names::lock_name, params, problem::Problem};
 use axum::extract::Request;
 use fairhold_access::{Need, Verb};
 use fairhold_types::{Path, SessionId};
-use http::Uri;
+use http::{Method, Uri};
 
 /// What a call needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +101,7 @@ pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
     ("/v1/access/tokens", "POST", RouteRule::Cluster(Verb::Admin)),
     ("/v1/access/tokens", "GET", RouteRule::Cluster(Verb::Admin)),
     ("/v1/access/tokens/{number}", "DELETE", RouteRule::Cluster(Verb::Admin)),
+    ("/v1/audit", "GET", RouteRule::Cluster(Verb::Audit)),
     ("/", "GET", RouteRule::Cluster(Verb::Status)),
     ("/version", "GET", RouteRule::Open),
     ("/openapi.json", "GET", RouteRule::Open),
@@ -108,6 +109,18 @@ pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
     ("/readyz", "GET", RouteRule::OpenInBrief),
     ("/metrics", "GET", RouteRule::Open),
 ];
+
+/// Whether the call of this route may be an administrative act. It looks at few bytes, because every request asks.
+pub(super) fn may_be_act(route: &str, method: &Method) -> bool {
+    let of_cluster = || route.starts_with("/v1/access/") || route.starts_with("/v1/cluster/");
+    match *method {
+        Method::GET | Method::HEAD => false,
+        Method::PATCH => true,
+        Method::DELETE => of_cluster() || matches!(route, "/v1/locks/{name}/holders" | "/v1/sessions/{id}"),
+        Method::POST => of_cluster() || route == "/v1/locks/{name}/holders/revoke",
+        _ => of_cluster(),
+    }
+}
 
 /// The index of the name or id in a path that is split at its slashes: `/v1/locks/{x}`.
 const NAME_SEGMENT: usize = 3;
@@ -178,6 +191,22 @@ mod tests {
         assert_eq!(routed_once.difference(&ruled_once).collect::<Vec<_>>(), [&&("", ""); 0], "calls without a rule");
         assert_eq!(ruled_once.difference(&routed_once).collect::<Vec<_>>(), [&&("", ""); 0], "rules without a call");
         assert_eq!(ruled.len(), ruled_once.len(), "a call has two rules");
+    }
+
+    #[test]
+    fn every_administrative_call_may_be_an_act_and_no_other() {
+        let administers = |rule: RouteRule| match rule {
+            RouteRule::Lock(verb) => matches!(verb, Verb::Break | Verb::Revoke | Verb::Set),
+            RouteRule::Cluster(verb) => matches!(verb, Verb::Operate | Verb::Admin),
+            RouteRule::NumberedSession(verb) => verb == Verb::End,
+            RouteRule::Open | RouteRule::OpenInBrief | RouteRule::Credential | RouteRule::Decided(_) | RouteRule::Node => false,
+        };
+        for (route, method, rule) in CALLS {
+            let wanted = administers(*rule) && *method != "GET";
+            // A check of rights is no change.
+            let wanted = wanted || (*route, *method) == ("/v1/access/check", "POST");
+            assert_eq!(may_be_act(route, &method.parse().unwrap()), wanted, "{method} {route}");
+        }
     }
 
     fn needs(rule: RouteRule, uri: &str) -> Result<Vec<String>, u16> {

@@ -8,7 +8,7 @@ use crate::{
 use fairhold_node::api::{Fence, Precondition};
 use fairhold_types::{
     FencingToken, GrantId, Path, Revision, duration,
-    limits::{TIMEOUT_DEFAULT, TIMEOUT_MAX},
+    limits::{REQUEST_ID_BYTES_MAX, TIMEOUT_DEFAULT, TIMEOUT_MAX},
 };
 use http::{HeaderMap, HeaderName, header};
 use std::time::Duration;
@@ -29,8 +29,6 @@ pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event
 
 /// The maximum length of a program name from `User-Agent`.
 const PROGRAM_BYTES_MAX: usize = 64;
-/// The maximum length of a caller's request id.
-const REQUEST_ID_BYTES_MAX: usize = 128;
 
 /// The value of a header that may be given only once.
 pub(crate) fn text(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Problem> {

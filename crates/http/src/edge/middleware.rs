@@ -125,7 +125,7 @@ async fn serve<RT: AsyncRuntime>(
     let mut request = request;
     let address = request.extensions().get::<HttpPeer>().map(|peer| Arc::clone(&peer.address));
     let mut audited = context.audit.begin(&mut request, route, &id, address.as_ref(), fairhold_raft::wall_now);
-    let routed = route_request(context, route, &mut request, audited.as_deref()).await;
+    let routed = route_request(context, route, &mut request, (&id, audited.as_deref())).await;
     let response = match (routed, &mut audited) {
         (Ok((None, node)), None) => next(request, node).instrument(span).await,
         (Ok((None, node)), Some(audited)) => Box::pin(audited.answered::<RT>(next(request, node))).instrument(span).await,
@@ -157,11 +157,11 @@ async fn route_request<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&'static str>,
     request: &mut Request,
-    audited: Option<&AuditedRequest>,
+    (id, audited): (&HeaderValue, Option<&AuditedRequest>),
 ) -> Result<(Option<Response>, Node<RT>), Problem> {
     check_cluster(request, context.cluster.value())?;
     audited.map_or(Ok(()), AuditedRequest::check_log)?;
-    let node = admit_at_last(context, route, request, audited.map(AuditedRequest::trail)).await?;
+    let node = admit_at_last(context, route, request, (id, audited.map(AuditedRequest::trail))).await?;
     Ok((redirect(&node, route, request)?, node))
 }
 
@@ -170,13 +170,13 @@ async fn admit_at_last<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&str>,
     request: &mut Request,
-    trail: Option<Arc<AccessTrail>>,
+    (id, trail): (&HeaderValue, Option<Arc<AccessTrail>>),
 ) -> Result<Node<RT>, Problem> {
-    let mut admitted = admit(context, route, request, trail.clone());
+    let mut admitted = admit(context, route, request, (id, trail.clone()));
     let is_outdated = admitted.as_ref().is_err_and(|refused| door::may_be_outdated(refused, request.headers()));
     // Without a leader the refusal stays.
     if is_outdated && context.node.catch_up_with_access().await.is_ok() {
-        admitted = admit(context, route, request, trail);
+        admitted = admit(context, route, request, (id, trail));
     }
     let admitted = admitted?;
     if admitted.is_decided {
@@ -191,12 +191,12 @@ fn admit<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&str>,
     request: &mut Request,
-    trail: Option<Arc<AccessTrail>>,
+    (id, trail): (&HeaderValue, Option<Arc<AccessTrail>>),
 ) -> Result<Admitted<RT>, Problem> {
     let Some(authenticator) = &context.authenticator else {
         return Ok(Admitted { node: context.node.clone(), is_decided: false });
     };
-    let admitted = door::admit(&context.node, authenticator, route, request, trail)?;
+    let admitted = door::admit(&context.node, authenticator, route, request, (id, trail))?;
     if admitted.is_decided
         && let Some(peer) = request.extensions_mut().get_mut::<HttpPeer>()
     {

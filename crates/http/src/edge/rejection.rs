@@ -16,76 +16,84 @@ use http::StatusCode;
 
 /// The problem of a rejection, with `detail` as its text unless the caller needs another.
 pub(crate) fn of_rejection(rejection: Rejection, detail: String, kind: RequestKind) -> Problem {
-    let (code, facts) = match rejection {
-        Rejection::NoSession => (Code::SessionNotFound, Facts::default()),
-        Rejection::SessionEnded => (Code::SessionExpired, Facts::default()),
-        Rejection::NoGrant => (Code::GrantNotFound, Facts::default()),
+    let code = rejection.code();
+    let facts = match rejection {
         Rejection::LockHeld { holder, ahead } => {
             let position = Some(ahead.saturating_add(1));
-            (Code::LockHeld, Facts { holder: Some(answer::contender(holder, kind.now())), position, ..Facts::default() })
+            Facts { holder: Some(answer::contender(holder, kind.now())), position, ..Facts::default() }
         }
-        Rejection::GrantEnded { reason, note } => (Code::GrantGone, Facts { reason: Some(reason), note, ..Facts::default() }),
-        Rejection::Forgotten => (Code::Forgotten, Facts::default()),
+        Rejection::GrantEnded { reason, note } => Facts { reason: Some(reason), note, ..Facts::default() },
         Rejection::IdempotencyMismatch { field } => {
             let detail = match kind {
                 RequestKind::AcquireInBatch { .. } => bounded(format!("the same id was used with another {field}")),
                 RequestKind::Acquire { .. } | RequestKind::Change | RequestKind::Write { .. } | RequestKind::Read => detail,
             };
             let facts = Facts { field: Some(field), ..Facts::default() };
-            return Problem::new(Code::IdempotencyMismatch, detail).facts(facts);
+            return Problem::new(code, detail).facts(facts);
         }
-        Rejection::LimitMismatch { limit } | Rejection::SharedWithLimit { limit } => (Code::LimitMismatch, limited(limit.into())),
-        Rejection::PermitsOverLimit { permits: _, limit } => (Code::BadRequest, limited(limit.into())),
-        Rejection::QueueFull { max } | Rejection::HoldsFull { max } => (Code::QueueFull, limited(max)),
-        Rejection::StateFull { used: _, max } => (Code::StateFull, limited(max)),
-        Rejection::SessionsFull { max } | Rejection::MemoryFull { max } => (Code::RateLimited, limited(max)),
-        Rejection::SessionOwned { session } => (Code::SessionOwned, Facts { session: Some(session), ..Facts::default() }),
+        Rejection::SessionOwned { session } => Facts { session: Some(session), ..Facts::default() },
         Rejection::StaleToken { current } => {
             let problem =
-                Problem::new(Code::StaleToken, detail).facts(Facts { current_token: Some(current), ..Facts::default() });
+                Problem::new(code, detail).facts(Facts { current_token: Some(current), ..Facts::default() });
             // A check answers the caller's question. A write fails because its condition does not hold.
             let is_write = matches!(kind, RequestKind::Write { .. });
             return if is_write { problem.status(StatusCode::PRECONDITION_FAILED) } else { problem };
         }
         Rejection::VersionMismatch { current } => {
-            (Code::VersionMismatch, Facts { current_version: Some(current), ..Facts::default() })
+            Facts { current_version: Some(current), ..Facts::default() }
         }
-        Rejection::NoNode { path } => (Code::NoNode, about(path)),
         Rejection::ReadOnly { path } => {
             let why = match path == Path::root() {
                 true => "the root always exists",
                 false => "only the calls for locks change the nodes under /locks",
             };
-            return Problem::new(Code::Denied, format!("{detail}: {why}")).facts(about(path));
+            return Problem::new(code, format!("{detail}: {why}")).facts(about(path));
         }
         // A multi-lock grant cannot do this: the cause is the grant, not the request.
-        Rejection::Unsupported { what: _ } if matches!(kind, RequestKind::Change) => (Code::KindMismatch, Facts::default()),
-        Rejection::Unsupported { what: _ } => (Code::BadRequest, Facts::default()),
+        Rejection::Unsupported { what: _ } if matches!(kind, RequestKind::Change) => {
+            return Problem::new(Code::KindMismatch, detail);
+        }
         Rejection::Step { part, index, reason } => {
             let problem = of_rejection(*reason, detail, kind);
             return problem.map_facts(|facts| Facts { failed: Some(failed_step(part, index)), ..facts });
         }
-        Rejection::NodeExists { path } | Rejection::OtherKind { path, kind: _ } => (Code::NodeExists, about(path)),
-        Rejection::NotEmpty { path, children: _ } => (Code::NotEmpty, about(path)),
-        Rejection::EphemeralParent { path } => (Code::EphemeralParent, about(path)),
-        Rejection::TooManyNodes { max } | Rejection::TooManyCreated { max } => (Code::TooLarge, limited(max)),
         Rejection::WouldDeadlock { cycle } => {
             let cycle = cycle.into_iter().take(CYCLE_NAMED_MAX);
             let cycle = cycle.map(|Blocked { session, owner, lock }| problem::Blocked { session, owner, lock });
-            (Code::WouldDeadlock, Facts { cycle: Some(cycle.collect()), ..Facts::default() })
+            Facts { cycle: Some(cycle.collect()), ..Facts::default() }
         }
-        Rejection::NotHeld => (Code::NotHeld, Facts::default()),
-        Rejection::NotLeader => (Code::NotLeader, Facts::default()),
         Rejection::OtherUse { election } => return other_use(election, detail),
-        Rejection::Defect { fingerprint: _ } => (Code::Internal, outcome(Effect::None, None)),
+        Rejection::NoNode { path }
+        | Rejection::NodeExists { path }
+        | Rejection::OtherKind { path, kind: _ }
+        | Rejection::NotEmpty { path, children: _ }
+        | Rejection::EphemeralParent { path }
+        | Rejection::NoRoomForName { parent: path } => about(path),
+        Rejection::LimitMismatch { limit }
+        | Rejection::SharedWithLimit { limit }
+        | Rejection::PermitsOverLimit { permits: _, limit } => limited(limit.into()),
+        Rejection::QueueFull { max }
+        | Rejection::HoldsFull { max }
+        | Rejection::StateFull { used: _, max }
+        | Rejection::SessionsFull { max }
+        | Rejection::MemoryFull { max }
+        | Rejection::TooManyNodes { max }
+        | Rejection::TooManyCreated { max }
+        | Rejection::JoinTokensFull { max }
+        | Rejection::JoinsFull { max } => limited(max),
+        // The node decides again before a caller sees that access rights changed.
+        Rejection::Defect { fingerprint: _ } | Rejection::AccessChanged => outcome(Effect::None, None),
+        Rejection::NoSession
+        | Rejection::SessionEnded
+        | Rejection::NoGrant
+        | Rejection::Forgotten
+        | Rejection::Unsupported { what: _ }
+        | Rejection::NotHeld
+        | Rejection::NotLeader
         // Only a join is refused so, except that the token of a repeated request may be revoked by now.
-        Rejection::JoinToken(_) => (Code::NotFound, Facts::default()),
-        Rejection::JoinTokensFull { max } | Rejection::JoinsFull { max } => (Code::RateLimited, limited(max)),
+        | Rejection::JoinToken(_) => Facts::default(),
         Rejection::NeedsUpgrade { version } => needs_upgrade(version),
-        // The node decides again before a caller sees it.
-        Rejection::AccessChanged => (Code::StaleAccess, outcome(Effect::None, None)),
-        Rejection::Access(fault) => of_access_fault(fault),
-        Rejection::NoRoomForName { parent } => (Code::BadRequest, about(parent)),
+        Rejection::Access(fault) => of_access_fault(&fault),
     };
     Problem::new(code, detail).facts(facts)
 }
@@ -96,21 +104,12 @@ fn other_use(election: bool, detail: String) -> Problem {
     Problem::new(Code::KindMismatch, detail).advice(Some(advice))
 }
 
-fn needs_upgrade(version: ClusterVersion) -> (Code, Facts) {
-    (Code::NeedsUpgrade, Facts { cluster_version: Some(version), ..Facts::default() })
+fn needs_upgrade(version: ClusterVersion) -> Facts {
+    Facts { cluster_version: Some(version), ..Facts::default() }
 }
 
-fn of_access_fault(fault: AccessFault) -> (Code, Facts) {
-    match fault {
-        AccessFault::NeedsFile => (Code::Denied, Facts::default()),
-        AccessFault::NoRole | AccessFault::NoToken | AccessFault::TokenGone => (Code::NotFound, Facts::default()),
-        AccessFault::RoleChanged { current: _ } => (Code::VersionMismatch, Facts::default()),
-        AccessFault::Full { what: _, max } => (Code::RateLimited, limited(max)),
-        AccessFault::WouldLockOut => (Code::WouldLockOut, Facts::default()),
-        AccessFault::BuiltInRole | AccessFault::RoleInUse { bindings: _ } => (Code::InUse, Facts::default()),
-        AccessFault::AlreadyIssued => (Code::AlreadyIssued, Facts::default()),
-        AccessFault::UserDisabled => (Code::BadRequest, Facts::default()),
-    }
+fn of_access_fault(fault: &AccessFault) -> Facts {
+    if let AccessFault::Full { max, .. } = fault { limited(*max) } else { Facts::default() }
 }
 
 fn failed_step(part: Part, index: u32) -> FailedStep {

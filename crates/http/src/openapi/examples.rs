@@ -82,6 +82,9 @@ pub(super) fn cluster() -> Value {
         "cluster": "8c1f4b0e6a2d4e5f9b7a3c2d1e0f4a5b", "id": 1, "role": "leader", "term": 7, "leader": 1,
         "leader_url": "http://n1:7171", "version": env!("CARGO_PKG_VERSION"), "cluster_version": 2, "revision": 9012,
         "last_log_index": 4711, "applied_index": 4711, "state_bytes": 41_000_000, "state_bytes_max": 134_217_728,
+        "audit": {
+            "seq": 7, "hash": "90b9f254d9630f4ebaead03bc7fdaf375e2fb80b6114ae5bbe4505dbfe373afe",
+        },
         "grants": 830, "wakeups": 112,
         "members": [member(1, "leader"), member(2, "follower"), member(3, "follower")],
     })

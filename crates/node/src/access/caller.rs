@@ -5,7 +5,7 @@ use super::{
     trail::AccessTrail,
 };
 use fairhold_access::{Attributes, Need, Principal, PrincipalKey, UserName, token::AccessTokenNumber};
-use fairhold_state::access::AccessData;
+use fairhold_state::{access::AccessData, command::ActOrigin};
 use fairhold_types::{duration, limits::JWT_CLOCK_SKEW, time::WallMillis};
 use std::sync::{
     Arc,
@@ -82,6 +82,8 @@ pub struct Caller {
     pub(super) needs: Vec<Need<'static>>,
     /// Where to write down what was decided, if the audit log asks for it.
     pub(super) trail: Option<Arc<AccessTrail>>,
+    /// The address and the id of the request, if it may be an administrative act.
+    source: Option<Arc<(String, String)>>,
 }
 
 impl Caller {
@@ -90,7 +92,7 @@ impl Caller {
     pub fn new(principal: Principal, credential: Credential) -> Caller {
         let key = principal.key();
         let identity = CallerIdentity::of(&principal);
-        Caller { identity, key, credential, file: None, needs: Vec::new(), trail: None }
+        Caller { identity, key, credential, file: None, needs: Vec::new(), trail: None, source: None }
     }
 
     /// The same, with what its provider says about it, for `{…}` in patterns.
@@ -113,6 +115,18 @@ impl Caller {
             trail.identified(self.principal(), self.credential != Credential::Unread);
         }
         Caller { trail, ..self }
+    }
+
+    /// The same, for a request from this address with this id. Only administrative acts need it, for the audit.
+    #[must_use]
+    pub fn with_source(self, address: &str, request: &str) -> Caller {
+        Caller { source: Some(Arc::new((address.to_owned(), request.to_owned()))), ..self }
+    }
+
+    /// Where its acts come from, for the audit.
+    pub(crate) fn act_origin(&self) -> ActOrigin {
+        let (address, request) = self.source.as_deref().cloned().unwrap_or_default();
+        ActOrigin { principal: self.principal().clone(), address, request }
     }
 
     /// Its principal.

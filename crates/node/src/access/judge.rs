@@ -244,6 +244,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Proposes a command once the caller's rights cover it. If they were narrowed before it was applied, it is decided
     /// again.
     pub(crate) async fn propose_decided(&self, command: Command, deadline: RT::Instant) -> Result<Answer, CallError> {
+        let command = if command.is_act() { self.attributed(command, deadline).await } else { command };
         if self.is_enforced() {
             self.learn_needs_of(&command, deadline).await?;
         }
@@ -308,7 +309,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             let enforcing = self.enforcing();
             let verb = if request.sets_url() { Verb::Admin } else { Verb::Operate };
             let guard = enforcing.map(|(caller, access)| self.guard_of(caller, &access, &[Need::unnamed(verb)]));
-            match self.0.replica.change_member(request.clone().decided_by(guard.transpose()?), deadline).await {
+            let change = request.clone().decided_by(guard.transpose()?).attributed(Some(self.act_origin()));
+            match self.0.replica.change_member(change, deadline).await {
                 Err(MembershipError::AccessChanged { revision }) if self.caller().is_some() => {
                     self.0.replica.wait_for_revision(revision, deadline).await?;
                 }

@@ -8,8 +8,8 @@ use crate::{
     node::Node,
     views,
 };
-use fairhold_raft::{FinalizeError, UpgradeStatus};
-use fairhold_state::command::{Break, Command, Outcome, Revoke, SetLock, WriteKey};
+use fairhold_raft::{FinalizeError, HandoverError, UpgradeStatus, error::ProposeError};
+use fairhold_state::command::{Break, Command, NotedAct, Outcome, Revoke, SetLock, WriteKey};
 use fairhold_types::{ClusterVersion, GrantId, NodeId, Revision, SessionNumber, duration};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
@@ -111,7 +111,13 @@ impl<RT: AsyncRuntime> Node<RT> {
         let key = write_key(key, &("lead", to))?;
         let deadline = RT::Instant::now() + timeout;
         self.confirm_caller(deadline).await?;
-        Ok(self.0.replica.hand_over(to, key, deadline).await?)
+        let replica = self.0.replica.clone();
+        let act = async move { replica.hand_over(to, key, deadline).await };
+        let noted = move |result: &Result<(), HandoverError>| {
+            let is_unfinished = matches!(result, Err(HandoverError::Unfinished { .. }));
+            (result.is_ok() || is_unfinished).then_some((NotedAct::HandOver { to }, !is_unfinished))
+        };
+        Ok(self.noted(key, act, noted).await?)
     }
 
     /// The cluster's version and what each member supports, as the leader knows it. If the leader does not answer
@@ -125,9 +131,17 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub async fn finalize_upgrade(&self, to: ClusterVersion, timeout: Duration) -> Result<(), CallError> {
         let deadline = RT::Instant::now() + timeout;
         self.confirm_caller(deadline).await?;
-        self.0.replica.finalize_upgrade(to, deadline).await?;
-        // The answer must show the new version. If it cannot, a repeated request does no harm.
-        Ok(self.0.replica.read_barrier(deadline).await.map_err(|_| FinalizeError::NoLeader)?)
+        let was_done = self.0.replica.read(|state| state.cluster_version() >= to);
+        let replica = self.0.replica.clone();
+        let act = async move {
+            replica.finalize_upgrade(to, deadline).await?;
+            // The answer must show the new version, and so must the state that notes the act. If it cannot, a repeated request
+            // does no harm.
+            replica.read_barrier(deadline).await.map_err(|_| FinalizeError::NoLeader)
+        };
+        let noted =
+            move |result: &Result<(), FinalizeError>| (result.is_ok() && !was_done).then_some((NotedAct::Finalize { to }, true));
+        Ok(self.noted(None, act, noted).await?)
     }
 
     /// Takes a snapshot of this node's state, unless one exists for it, and waits until it is stored. Returns the index
@@ -135,6 +149,13 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub async fn take_snapshot(&self, timeout: Duration) -> Result<u64, CallError> {
         let deadline = RT::Instant::now() + timeout;
         self.confirm_caller(deadline).await?;
-        Ok(self.0.replica.take_snapshot(deadline).await?)
+        let replica = self.0.replica.clone();
+        let act = async move { replica.take_snapshot(deadline).await };
+        let node = self.0.replica.status().id;
+        let noted = move |result: &Result<u64, ProposeError>| {
+            let is_unfinished = matches!(result, Err(ProposeError::Unknown(_)));
+            (result.is_ok() || is_unfinished).then_some((NotedAct::TakeSnapshot { node }, !is_unfinished))
+        };
+        Ok(self.noted(None, act, noted).await?)
     }
 }

@@ -1,7 +1,7 @@
 //! What an operator asks of the members, and what the leader tells about them.
 
 use crate::base::error::list;
-use fairhold_state::command::{AccessGuard, WriteKey};
+use fairhold_state::command::{AccessGuard, ActOrigin, WriteKey};
 use fairhold_types::{ClusterVersion, MemberRole, NodeId, Revision, cluster_version::MEMBERSHIP_SINCE, time::WallMillis};
 use serde::{Deserialize, Serialize};
 
@@ -61,13 +61,23 @@ pub struct MemberChange {
     pub request: MemberRequest,
     /// By which access data it was decided. It is needed while rights are enforced.
     pub guard: Option<AccessGuard>,
+    /// Where it comes from, for the audit.
+    pub origin: Option<ActOrigin>,
+}
+
+impl MemberChange {
+    /// The same change, for the audit.
+    #[must_use]
+    pub fn attributed(self, origin: Option<ActOrigin>) -> MemberChange {
+        MemberChange { origin, ..self }
+    }
 }
 
 impl MemberRequest {
     /// The change, decided by this access data.
     #[must_use]
     pub fn decided_by(self, guard: Option<AccessGuard>) -> MemberChange {
-        MemberChange { request: self, guard }
+        MemberChange { request: self, guard, origin: None }
     }
 
     /// Whether it changes the address to which clients send their tokens.

@@ -15,7 +15,7 @@ use crate::base::{
 };
 use bytes::Bytes;
 use fairhold_codec::{DecodeError, EncodeError};
-use fairhold_state::command::{AccessGuard, Answer, Command, WriteKey};
+use fairhold_state::command::{AccessGuard, ActOrigin, Answer, Command, WriteKey};
 use fairhold_types::{ClusterVersion, NodeId};
 use openraft::{
     AsyncRuntime, Vote,
@@ -91,6 +91,8 @@ pub(crate) enum PeerRequest<RT: AsyncRuntime> {
         within_ms: u64,
         /// By which access data the request was decided, if rights are enforced.
         guard: Option<AccessGuard>,
+        /// Where the request comes from, for the audit.
+        origin: Option<ActOrigin>,
     },
     /// Requests the leader's list of the members.
     MembersView,
@@ -256,8 +258,17 @@ mod tests {
             PeerRequest::Join(join_request()),
         ]
         .into_iter()
-        .chain(member_requests().map(|request| PeerRequest::ChangeMember { request, within_ms: 10, guard: guard() }))
+        .chain(member_requests().map(|request| PeerRequest::ChangeMember {
+            request,
+            within_ms: 10,
+            guard: guard(),
+            origin: origin(),
+        }))
         .collect()
+    }
+
+    fn origin() -> Option<ActOrigin> {
+        Some(ActOrigin { address: "10.0.0.7".to_owned(), request: "2-19a-f".to_owned(), ..ActOrigin::of_node() })
     }
 
     fn guard() -> Option<AccessGuard> {

@@ -264,11 +264,10 @@ impl<RT: AsyncRuntime> PeerService<RT> {
                 PeerReply::UpgradeFinalized(upgrade::serve(&core, &queues, to, deadline).await)
             }
             .boxed(),
-            PeerRequest::ChangeMember { request, within_ms, guard } => async move {
+            PeerRequest::ChangeMember { request, within_ms, guard, origin } => async move {
                 let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
-                PeerReply::MemberChanged(
-                    membership_calls::serve_change(&core, &queues, request.decided_by(guard), deadline).await,
-                )
+                let change = request.decided_by(guard).attributed(origin);
+                PeerReply::MemberChanged(membership_calls::serve_change(&core, &queues, change, deadline).await)
             }
             .boxed(),
             PeerRequest::MembersView => {

@@ -78,8 +78,8 @@ pub(crate) async fn change<RT: AsyncRuntime>(
             LeaderRoute::Remote(leader) => {
                 let within = deadline.saturating_duration_since(RT::Instant::now());
                 let within_ms = duration::millis(within.saturating_sub(ANSWER_MARGIN.min(within / 4)));
-                let MemberChange { request, guard } = change.clone();
-                let request = PeerRequest::ChangeMember { request, within_ms, guard };
+                let MemberChange { request, guard, origin } = change.clone();
+                let request = PeerRequest::ChangeMember { request, within_ms, guard, origin };
                 match RT::timeout_at(deadline, core.call(&leader, &request)).await {
                     Ok(Ok(PeerReply::MemberChanged(result))) => result,
                     // Every change says what the member becomes, so trying again is safe.

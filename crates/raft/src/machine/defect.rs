@@ -322,6 +322,7 @@ fn is_verdict(command: &Command) -> bool {
         | Command::ExpireTokens { .. }
         | Command::ContinuePendingWork { .. } => true,
         Command::Guarded(guarded) => is_verdict(guarded.command()),
+        Command::Attributed(attributed) => is_verdict(attributed.command()),
         Command::FormCluster { .. }
         | Command::RaiseClusterVersion { .. }
         | Command::FormClusterAt { .. }
@@ -352,6 +353,7 @@ fn is_verdict(command: &Command) -> bool {
         | Command::RecordRemoval { .. }
         | Command::SetMember(_)
         | Command::SetTiming { .. }
+        | Command::NoteAct(_)
         | Command::ChangeAccess(_) => false,
     }
 }

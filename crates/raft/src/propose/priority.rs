@@ -35,6 +35,7 @@ pub(crate) fn is_urgent(command: &Command) -> bool {
         | Command::SetMember(_)
         | Command::SetTiming { .. }
         | Command::ChangeAccess(_)
+        | Command::NoteAct(_)
         | Command::RaiseClusterVersion { .. }
         | Command::FormClusterAt { .. }
         | Command::FormCluster { .. } => true,
@@ -50,6 +51,7 @@ pub(crate) fn is_urgent(command: &Command) -> bool {
         | Command::ExpireTokens { .. }
         | Command::Sweep { .. } => false,
         Command::Guarded(guarded) => is_urgent(guarded.command()),
+        Command::Attributed(attributed) => is_urgent(attributed.command()),
     }
 }
 

@@ -9,8 +9,8 @@ use crate::{
 use fairhold_state::{
     State,
     command::{
-        Acquire, Claimant, Command, Event, IfBusy, Lifetime, Meta, OpenSession, Operation, Outcome, Owner, SetLock, Transact,
-        Want,
+        Acquire, ActOrigin, Claimant, Command, Event, IfBusy, Lifetime, Meta, OpenSession, Operation, Outcome, Owner, SetLock,
+        Transact, Want,
     },
 };
 use fairhold_types::{
@@ -308,9 +308,35 @@ fn members(stage: &mut Stage) -> Judged {
     stage.invariant.observe(&joined(50))
 }
 
+fn attributed(address: &str, lock: &str) -> Command {
+    let lock = LockName::parse(lock).unwrap();
+    let (limit, max_waiters, max_hold_ms) = (Some(2), None, None);
+    let set = Command::SetLock(SetLock { key: None, lock, limit, max_waiters, max_hold_ms, by: String::new(), at: AT });
+    set.attributed(ActOrigin { address: address.to_owned(), ..ActOrigin::of_node() })
+}
+
+/// Another node has another entry.
+fn another_act(stage: &mut Stage) -> Judged {
+    stage.right(Command::FormClusterAt { cluster: ClusterId(1), version: ClusterVersion(2) });
+    let mut other = stage.state.clone();
+    stage.right(attributed("10.0.0.1", "a"));
+    other.apply(&attributed("10.0.0.2", "a"));
+    stage.show_as(2, true, &other, other.revision(), &[])
+}
+
+/// Another node has lost its entries.
+fn no_act(stage: &mut Stage) -> Judged {
+    stage.right(Command::FormClusterAt { cluster: ClusterId(1), version: ClusterVersion(2) });
+    let other = stage.state.clone();
+    stage.right(attributed("10.0.0.1", "a"));
+    let revision = stage.state.revision();
+    stage.show_as(2, true, &other, other.revision(), &[]).unwrap();
+    stage.show_as(2, true, &other, revision, &[])
+}
+
 type Plant = (&'static str, fn(&mut Stage) -> Judged);
 
-const PLANTS: [Plant; 22] = [
+const PLANTS: [Plant; 24] = [
     ("the state is sound", machine),
     ("holders are compatible", holders),
     ("nobody is overtaken", order),
@@ -333,6 +359,8 @@ const PLANTS: [Plant; 22] = [
     ("the cluster's version never falls", versions),
     ("the cluster's version never falls", early_commands),
     ("members change safely", members),
+    ("the audit is one chain", another_act),
+    ("the audit is one chain", no_act),
 ];
 
 fn everything() -> Vec<Box<dyn Invariant>> {

@@ -1,9 +1,9 @@
 //! A command with its guard: by which access data it was decided, and for which principal.
 
+use crate::nesting::{Layer, within};
 use fairhold_access::PrincipalKey;
 use fairhold_types::Revision;
 use serde::{Deserialize, Deserializer, Serialize};
-use std::cell::Cell;
 
 /// By which access data a command was decided, and for which principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,22 +46,6 @@ impl<C> Guarded<C> {
     }
 }
 
-/// Reads a command that has no guard. Bytes with guards within guards would need a deep stack, so the second one is
-/// refused before it is read.
 fn without_guard<'de, D: Deserializer<'de>, C: Deserialize<'de>>(deserializer: D) -> Result<Box<C>, D::Error> {
-    thread_local! {
-        static IS_WITHIN: Cell<bool> = const { Cell::new(false) };
-    }
-    /// Resets the mark even if reading panics.
-    struct Reset;
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            IS_WITHIN.set(false);
-        }
-    }
-    if IS_WITHIN.replace(true) {
-        return Err(serde::de::Error::custom("a guard is within another guard"));
-    }
-    let _reset = Reset;
-    C::deserialize(deserializer).map(Box::new)
+    within(Layer::Guard, deserializer)
 }

@@ -44,6 +44,7 @@ impl State {
     pub fn needs_of<'c>(&self, command: &'c Command) -> Vec<Need<'c>> {
         match command {
             Command::Guarded(guarded) => self.needs_of(guarded.command()),
+            Command::Attributed(attributed) => self.needs_of(attributed.command()),
             Command::Acquire(acquire) => acquire.needs(),
             Command::Transact(transact) => self.needs_of_transaction(transact),
             Command::Upgrade { grant, .. } => match self.grant(grant) {
@@ -87,7 +88,8 @@ impl State {
             | Command::RecordCapacity { .. }
             | Command::AdmitNode(_)
             | Command::SettleJoin { .. }
-            | Command::RecordRemoval { .. } => Vec::new(),
+            | Command::RecordRemoval { .. }
+            | Command::NoteAct(_) => Vec::new(),
         }
     }
 

@@ -50,8 +50,11 @@ impl Command {
             | Command::RecordCapacity { .. }
             | Command::AdmitNode(_)
             | Command::SettleJoin { .. }
-            | Command::RecordRemoval { .. } => false,
+            | Command::RecordRemoval { .. }
+            // The right to an act outside the state was decided before the act.
+            | Command::NoteAct(_) => false,
             Command::Guarded(guarded) => guarded.command().needs_guard(),
+            Command::Attributed(attributed) => attributed.command().needs_guard(),
         }
     }
 }

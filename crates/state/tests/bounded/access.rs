@@ -8,7 +8,10 @@ use fairhold_access::{
 };
 use fairhold_state::{
     State,
-    command::{AccessChange, AccessGuard, AccessRequester, Applied, ChangeAccess, Command, Meta, OpenSession},
+    command::{
+        AccessChange, AccessGuard, AccessRequester, ActOrigin, Applied, ChangeAccess, Command, Meta, NoteAct, NotedAct,
+        OpenSession,
+    },
 };
 use fairhold_types::{ClusterVersion, Revision, SessionId, limits::VERDICT_OBJECTS_MAX, time::WallMillis};
 
@@ -132,6 +135,8 @@ pub(crate) fn scenes() -> Vec<(&'static str, Command)> {
         ("1,000 tokens and 5,000 sessions", change(set_user("ci-7", true, true))),
         ("of 10,000", change(set_user("gone-5", false, false))),
         ("the last of 100,000", change(create_token("ci-0", TOKENS_MAX))),
+        ("a disabled user", change(set_user("ci-7", true, true)).attributed(ActOrigin::of_node())),
+        ("a snapshot", Command::NoteAct(NoteAct { key: None, act: NotedAct::TakeSnapshot { node: 1 }, done: true, at: AT })),
         ("5,000 sessions", change(AccessChange::RevokeToken { number, end_sessions: ends })),
         ("10,000 bindings", change(AccessChange::Enable)),
         ("it is off", change(AccessChange::Disable)),

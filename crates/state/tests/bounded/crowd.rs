@@ -21,7 +21,9 @@ use fairhold_types::{
 pub(crate) const AT: WallMillis = WallMillis(1_000);
 
 /// All commands.
-pub(crate) const EVERY: [&str; 48] = [
+pub(crate) const EVERY: [&str; 50] = [
+    "Attributed",
+    "NoteAct",
     "FormCluster",
     "OpenSession",
     "CloseSession",

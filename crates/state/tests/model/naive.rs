@@ -368,8 +368,12 @@ impl Naive {
                 Ok(self.change_members(|members| members.set_timing(*timing, by)))
             }
             // `tests/access.rs` has a model of its own.
-            Command::Guarded(_) | Command::ChangeAccess(_) | Command::ExpireTokens { .. } => {
-                unreachable!("these histories do not change rights: {command:?}")
+            Command::Guarded(_)
+            | Command::ChangeAccess(_)
+            | Command::ExpireTokens { .. }
+            | Command::Attributed(_)
+            | Command::NoteAct(_) => {
+                unreachable!("these histories change no rights and have no origins: {command:?}")
             }
         }
     }

@@ -27,7 +27,7 @@ use goldenscript::ArgumentConsumer;
 pub(crate) const NAMES: [&str; 9] =
     ["role", "delete-role", "bind", "unbind", "user", "token", "revoke-access", "expire-tokens", "enforce"];
 
-fn principal(name: &str) -> Fallible<Principal> {
+pub(crate) fn principal(name: &str) -> Fallible<Principal> {
     match name {
         "file" => Ok(Principal::file_admin()),
         "anonymous" => Ok(Principal::anonymous()),

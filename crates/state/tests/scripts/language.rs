@@ -22,21 +22,23 @@
 //! continue                                   does the next piece        finish      does all remaining pieces
 //! create-token [by=] and others               all of `members.rs`       show members
 //! role NAME RULE and others                   all of `access.rs`        show access
+//! note lead|snapshot|finalize|promote|demote N [unfinished] [key=k]     show audit
+//! any of them with [origin=ci]                the command with its origin, for the audit
 //! fence LOCK TOKEN [a]     show lock|queue|session|grant|node NAME     show memory|cooling|idle     snapshot
 //! flood LOCK s1 id=a from=1 to=9             acquires with a1 … a9; prints the last
 //! cycle LOCK s1 id=a from=1 to=9             acquires and releases each; prints the last
 //! ```
 
 use crate::{
-    access, members,
+    access, audit, members,
     names::{Names, grant_id, session_id},
     printer, show, writes,
 };
 use fairhold_state::{
     State,
     command::{
-        AccessGuard, Acquire, Applied, Break, Claimant, Command, HeldGrant, IfBusy, Meta, OpenSession, Outcome, Owner, Proclaim,
-        Queued, Revoke, SetLock, Want, WriteKey,
+        AccessGuard, Acquire, ActOrigin, Applied, Break, Claimant, Command, HeldGrant, IfBusy, Meta, OpenSession, Outcome, Owner,
+        Proclaim, Queued, Revoke, SetLock, Want, WriteKey,
     },
     listing::{LockFilter, LockQuery, LockSort},
 };
@@ -55,6 +57,8 @@ pub(crate) struct Machine {
     steps: u64,
     /// The prefix of the command.
     guard: Option<AccessGuard>,
+    /// Where the command comes from, as `origin=` says.
+    origin: Option<ActOrigin>,
 }
 
 impl goldenscript::Runner for Machine {
@@ -65,6 +69,7 @@ impl goldenscript::Runner for Machine {
         let prefix = context.prefix.as_deref();
         self.guard = prefix.map(|prefix| access::guard(&self.state, prefix)).transpose()?;
         let mut args = command.consume_args();
+        self.origin = args.take_key("origin").map(audit::origin).transpose()?;
         let printed = self.dispatch(&command.name, &mut args)?;
         args.reject_next()?;
         self.check()?;
@@ -74,7 +79,7 @@ impl goldenscript::Runner for Machine {
 
 impl Machine {
     pub(crate) fn new() -> Machine {
-        Machine { state: State::new(), names: Names::default(), steps: 0, guard: None }
+        Machine { state: State::new(), names: Names::default(), steps: 0, guard: None, origin: None }
     }
 
     fn at(&self) -> WallMillis {
@@ -141,6 +146,7 @@ impl Machine {
             "sweep" => writes::sweep(args, at)?,
             name if members::NAMES.contains(&name) => members::read(name, args, at)?,
             name if access::NAMES.contains(&name) => access::read(name, args, at)?,
+            "note" => audit::read(args, at)?,
             name if name == "transact" || writes::OPERATIONS.contains(&name) => writes::read(name, args, at)?,
             "fence" => return self.fence(args),
             "show" => return self.show(args),
@@ -182,8 +188,12 @@ impl Machine {
         printer::applied(&self.names, before, &applied)
     }
 
-    /// The command with the guard that its prefix means.
+    /// The command with its origin, and with the guard that its prefix means.
     fn guarded(&self, command: Command) -> Command {
+        let command = match &self.origin {
+            Some(origin) => command.attributed(origin.clone()),
+            None => command,
+        };
         match self.guard {
             Some(guard) => command.guarded(guard),
             None => command,
@@ -348,6 +358,7 @@ impl Machine {
             "locks" => show::locks(state, &locks_query(args)?),
             "members" => members::show(state),
             "access" => access::show(state),
+            "audit" => audit::show(state),
             other => return Err(format!("nothing to show of that kind: {other}").into()),
         })
     }

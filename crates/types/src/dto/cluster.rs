@@ -1,5 +1,6 @@
 //! The JSON bodies about the cluster and the server.
 
+use super::audit::AuditChainHead;
 use crate::{ClusterVersion, NodeId, Revision, SupportedVersions};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -46,6 +47,9 @@ pub struct Cluster {
     /// The budget: the smallest `state_bytes_max` of all members. Missing until a member has reported its amount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_bytes_max: Option<u64>,
+    /// The newest entry of the audit of administrative acts, as far as it knows. Missing before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditChainHead>,
     /// How many grants have become held since it started.
     pub grants: u64,
     /// How many waiting requests it has woken since it started.

@@ -14,7 +14,7 @@ use crate::{
         reconciler::view::Sight,
     },
 };
-use fairhold_state::command::{Command, SetMember};
+use fairhold_state::command::{Command, NotedAct, SetMember};
 use fairhold_types::{
     NodeId,
     call::{NodeUrl, PeerAddress},
@@ -51,7 +51,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
                 Some(peer) => self.answers_at(node, member, peer, force).await?,
                 None => true,
             };
-            self.change_members(node, |sight| {
+            let changed = self.change_members(node, |sight| {
                 let known = require_member(sight, node)?;
                 if !answers {
                     require_health(sight.view.health_without(node))?;
@@ -60,13 +60,18 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
                 member.url = url.clone().unwrap_or(member.url);
                 member.address = peer.clone().unwrap_or(member.address);
                 Ok((member != *known).then(|| ChangeMembers::SetNodes(BTreeMap::from([(node, member)]))))
-            })
-            .await?;
+            });
+            let changed = changed.await;
+            let is_changed = changed.is_ok();
+            // One note has all of it.
+            self.noted(key, NotedAct::SetAddress { node, url: url.clone(), peer: peer.clone() }, changed)
+                .await
+                .map_err(|error| if is_changed { unfinished(node) } else { error })?;
             tracing::info!(node, ?url, ?peer, "node {node} has another address");
             // "Nothing happened" would be wrong now.
-            let done = self.propose(command).await;
+            let done = self.propose_bare(command).await;
             if matches!(done, Err(MembershipError::AccessChanged { .. })) {
-                return Err(MembershipError::Unfinished { what: format!("the change of node {node}") });
+                return Err(unfinished(node));
             }
             return done;
         }
@@ -112,6 +117,11 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             return Err(MembershipError::WrongNode { address: peer.to_owned(), found });
         }
     }
+}
+
+/// The address was changed, but not all of it is recorded.
+fn unfinished(node: NodeId) -> MembershipError {
+    MembershipError::Unfinished { what: format!("the change of node {node}") }
 }
 
 fn bad_address<E: std::fmt::Display>(text: &str) -> impl FnOnce(E) -> MembershipError {

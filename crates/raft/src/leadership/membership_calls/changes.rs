@@ -23,7 +23,7 @@ use crate::{
     },
     queues::Queues,
 };
-use fairhold_state::command::{Command, RequestRemoval, SetMember};
+use fairhold_state::command::{Command, NotedAct, RequestRemoval, SetMember};
 use fairhold_types::{
     NodeId,
     limits::{LEARNERS_MAX, VOTERS_MAX},
@@ -40,18 +40,18 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
 ) -> Result<(), MembershipError> {
     let leadership = leading(core, queues, deadline).await.ok_or(MembershipError::NoLeader)?;
     check_version(&core.shared.read())?;
-    let MemberChange { request, guard } = change;
-    let here = Request { core, queues, leadership, guard, deadline };
+    let MemberChange { request, guard, origin } = change;
+    let here = Request { core, queues, leadership, guard, origin, deadline };
     here.check_guard()?;
     match request {
         MemberRequest::Remove { node, by } => here.remove(node, by).await,
         MemberRequest::Promote { node, key, by } => {
             tracing::info!(node, "making node {node} a voter, as {by} requested");
-            here.once(key, here.promote(node)).await
+            here.once(key, NotedAct::Promote { node }, here.promote(node)).await
         }
         MemberRequest::Demote { node, key, by } => {
             tracing::info!(node, "making node {node} a learner, as {by} requested");
-            here.once(key, here.demote(node)).await
+            here.once(key, NotedAct::Demote { node }, here.demote(node)).await
         }
         MemberRequest::Set { node, key, url, peer, force, priority, zone, by } => {
             let settings =

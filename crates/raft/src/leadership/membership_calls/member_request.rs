@@ -1,7 +1,7 @@
 //! One request about a member at the leader, and how it changes Raft's membership.
 
 use crate::{
-    base::{error::ProposeError, membership::MembershipError, types::Member},
+    base::{error::ProposeError, membership::MembershipError, types::Member, wall_clock::wall_now},
     core::{Core, Leadership},
     leadership::reconciler::{
         plan::Phase,
@@ -10,7 +10,7 @@ use crate::{
     },
     queues::Queues,
 };
-use fairhold_state::command::{AccessGuard, Command, Rejection, WriteKey};
+use fairhold_state::command::{AccessGuard, ActOrigin, Command, NoteAct, NotedAct, Rejection, WriteKey};
 use fairhold_types::{NodeId, time::WallMillis};
 use openraft::AsyncRuntime;
 use std::time::Duration;
@@ -25,6 +25,8 @@ pub(super) struct Request<'c, RT: AsyncRuntime> {
     pub(super) leadership: Leadership,
     /// By which access data it was decided, if rights are enforced.
     pub(super) guard: Option<AccessGuard>,
+    /// Where it comes from, for the audit.
+    pub(super) origin: Option<ActOrigin>,
     pub(super) deadline: RT::Instant,
 }
 
@@ -92,16 +94,17 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         }
     }
 
-    /// Makes a change unless it was made before under the same key, and then records the key.
+    /// Makes a change unless it was made before under the same key. Then notes it and records the key.
     pub(super) async fn once(
         &self,
         key: Option<WriteKey>,
+        act: NotedAct,
         change: impl Future<Output = Result<(), MembershipError>>,
     ) -> Result<(), MembershipError> {
         if self.was_done(key)? {
             return Ok(());
         }
-        change.await?;
+        self.noted(key, act, change.await).await?;
         match key {
             // The time is only for display, and this one is never shown.
             Some(key) => self.propose(Command::RecordKey { key, at: WallMillis(0) }).await,
@@ -114,7 +117,34 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         self.core.shared.read().was_written(key).map_err(|_| MembershipError::OtherRequest)
     }
 
+    /// Notes a change of Raft's membership, which is no command of the state. What has begun is noted too. The note may be
+    /// missing if this leader is deposed just now: then the caller hears of that, and the next leader finds the change made
+    /// and notes it.
+    pub(super) async fn noted(
+        &self,
+        key: Option<WriteKey>,
+        act: NotedAct,
+        changed: Result<(), MembershipError>,
+    ) -> Result<(), MembershipError> {
+        let done = changed.is_ok();
+        if done || matches!(changed, Err(MembershipError::Unfinished { .. })) {
+            let note = NoteAct { key: key.filter(|_| done).map(NoteAct::key_of), act, done, at: wall_now() };
+            let noted = self.propose(Command::NoteAct(note)).await;
+            return changed.and(noted);
+        }
+        changed
+    }
+
     pub(super) async fn propose(&self, command: Command) -> Result<(), MembershipError> {
+        let command = match &self.origin {
+            Some(origin) if command.is_act() => command.attributed(origin.clone()),
+            Some(_) | None => command,
+        };
+        self.propose_bare(command).await
+    }
+
+    /// Proposes a command without its origin.
+    pub(super) async fn propose_bare(&self, command: Command) -> Result<(), MembershipError> {
         let command = match self.guard {
             Some(guard) if command.needs_guard() => command.guarded(guard),
             Some(_) | None => command,

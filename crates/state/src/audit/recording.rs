@@ -1,0 +1,117 @@
+//! How an act is applied: the command itself, and then the entry about it.
+//!
+//! An act that changes something is recorded, and so is a refused one. A repeated act, which changes nothing, is not. An
+//! entry is a change of the state, so a refused act takes a revision too.
+
+use super::{
+    act::ActWords,
+    attributed::Attributed,
+    note::NoteAct,
+    record::{ActRecord, GENESIS},
+    ring::AuditRing,
+};
+use crate::{
+    State,
+    apply::refused,
+    change::{Change, Effect},
+    command::{Applied, Command, Outcome},
+};
+use fairhold_access::{PrincipalKey, token::TOKEN_PREFIX};
+use fairhold_types::{
+    cluster_version::AUDIT_SINCE,
+    limits::{AUDIT_BYTES_MAX, AUDIT_TEXT_BYTES_MAX},
+};
+use std::sync::Arc;
+
+/// Of the budget, the ring takes this fraction at most.
+const BUDGET_DIVISOR: u64 = 16;
+/// The steps of an entry: its line, its hash, and the entries that it displaces.
+const ENTRY_STEPS: u64 = 16;
+/// What an entry has in place of a text that may be a token.
+const LEFT_OUT: &str = "(left out: it may have a token)";
+
+impl State {
+    /// The audit of administrative acts.
+    #[must_use]
+    pub fn audit(&self) -> &AuditRing {
+        &self.audit
+    }
+
+    /// The audit, to keep.
+    #[must_use]
+    pub fn shared_audit(&self) -> Arc<AuditRing> {
+        Arc::clone(&self.audit)
+    }
+
+    /// Applies a command with its origin. Before the version that has the audit, nobody proposes such a command.
+    pub(crate) fn apply_attributed(&mut self, attributed: &Attributed<Command>, principal: Option<PrincipalKey>) -> Applied {
+        if let Err(rejection) = self.require_version(AUDIT_SINCE) {
+            return refused(self, rejection);
+        }
+        let command = attributed.command();
+        let Some((verb, key)) = command.act() else { return self.apply_bare(command, principal) };
+        let is_repeated = key.is_some_and(|key| self.was_written(key) == Ok(true));
+        let before = self.revision;
+        let mut applied = self.apply_bare(command, principal);
+        let result = match &applied.answer.result {
+            Ok(_) if self.revision == before => return applied,
+            Ok(_) => result_of(command),
+            Err(_) if is_repeated => return applied,
+            Err(rejection) => {
+                self.revision = before.next();
+                rejection.code().as_str()
+            }
+        };
+        let ActWords { on, detail, reason } = command.act_words(applied.answer.result.as_ref().ok());
+        let record = ActRecord {
+            revision: self.revision,
+            at: command.at(),
+            origin: attributed.origin().clone(),
+            verb: verb.to_owned(),
+            on: fitting(on),
+            detail: fitting(detail),
+            reason: fitting(reason),
+            result: result.to_owned(),
+            hash: GENESIS,
+        };
+        let bytes_max = self.bytes_max().map_or(AUDIT_BYTES_MAX, |max| AUDIT_BYTES_MAX.min(max / BUDGET_DIVISOR));
+        Arc::make_mut(&mut self.audit).append(record, bytes_max);
+        applied.answer.revision = self.revision;
+        applied.steps += ENTRY_STEPS;
+        applied
+    }
+}
+
+/// The result of an act that changed something.
+fn result_of(command: &Command) -> &'static str {
+    if let Command::NoteAct(NoteAct { done: false, .. }) = command { "unknown" } else { "ok" }
+}
+
+/// A text that is short enough, and no token.
+fn fitting(mut text: String) -> String {
+    if text.contains(TOKEN_PREFIX) {
+        return LEFT_OUT.to_owned();
+    }
+    if text.len() > AUDIT_TEXT_BYTES_MAX {
+        let end = (0..=AUDIT_TEXT_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+impl Change<'_> {
+    /// Notes an act outside the state, once for each key. The entry is made of the command, so without an origin this only
+    /// remembers the key. It is never refused, because the act is done.
+    pub(crate) fn note_act(&mut self, note: &NoteAct) -> Effect {
+        if let Some(key) = note.key {
+            if self.state.was_written(key) == Ok(true) {
+                return Effect::Unchanged(Outcome::Nothing);
+            }
+            if self.require_tombstone_room().is_ok() {
+                self.remember_write(key);
+            }
+        }
+        Effect::Changed(Outcome::Done)
+    }
+}
