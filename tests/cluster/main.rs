@@ -89,6 +89,7 @@ mod state_full;
 mod stopping;
 mod strangers;
 mod streams;
+mod tenants;
 mod tls;
 mod tree;
 mod truth;

@@ -1,7 +1,7 @@
 //! The command line as typed. `config.rs` resolves it with the environment, the configuration file and defaults.
 
 use crate::{
-    access::{AccessArgs, roles::RolesArgs, tokens::TokensArgs, users::UsersArgs},
+    access::{AccessArgs, roles::RolesArgs, tenants::TenantsArgs, tokens::TokensArgs, users::UsersArgs},
     bench::BenchArgs,
     cert::CertArgs,
     cluster::ClusterArgs,
@@ -70,6 +70,8 @@ pub(crate) enum Command {
     Users(UsersArgs),
     /// Create, list and revoke the tokens of users
     Tokens(TokensArgs),
+    /// List, show, write and remove tenants, with their quotas
+    Tenants(TenantsArgs),
     /// Check the health of a cluster and suggest fixes
     Doctor(DoctorArgs),
     /// Measure the throughput and latency of a cluster

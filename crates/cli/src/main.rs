@@ -75,6 +75,7 @@ fn main() -> ExitCode {
         Command::Access(args) => access::main(&args),
         Command::Roles(args) => access::roles::main(&args),
         Command::Users(args) => access::users::main(&args),
+        Command::Tenants(args) => access::tenants::main(&args),
         Command::Tokens(args) => access::tokens::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Cert(args) => cert::main(&args),

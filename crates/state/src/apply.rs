@@ -18,7 +18,7 @@ impl State {
             let answer = Answer { result: Err(rejection), revision: self.revision };
             return Applied { answer, events: Vec::new(), steps: 1 };
         }
-        let principal = command.guard().map(|guard| guard.principal);
+        let (principal, tenant) = (command.guard().map(|guard| guard.principal), command.tenant());
         let command = command.unguarded();
         let revision = self.revision.next();
         let budget_check = self.budget_check(command);
@@ -27,6 +27,7 @@ impl State {
             revision,
             at: command.at(),
             principal,
+            tenant,
             // Nearly every command has events, and growing an empty vector costs more.
             events: Vec::with_capacity(4),
             removed: 0,
@@ -110,6 +111,7 @@ impl Change<'_> {
             Command::SetMember(request) => self.set_member(request),
             Command::SetTiming { key, timing, by, at: _ } => self.set_timing(*timing, by, *key),
             Command::Guarded(guarded) => self.run(guarded.command()),
+            Command::ForTenant(of) => self.run(of.command()),
             Command::ChangeAccess(request) => self.change_access(request),
             Command::ExpireTokens { tokens, at: _ } => self.expire_tokens(tokens),
         }

@@ -5,7 +5,7 @@
 
 pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, SessionKey, Sweepable, Transact, WriteKey};
 pub use crate::{
-    access::{AccessChange, AccessFault, AccessGuard, AccessRequester, ChangeAccess, Guarded},
+    access::{AccessChange, AccessFault, AccessGuard, AccessRequester, ChangeAccess, ForTenant, Guarded},
     admin_request::{Break, Revoke, SetLock},
     event::{ClusterEvent, Event},
     membership::{AdmitNode, CreateJoinToken, JoinTokenFault, RequestRemoval, SetMember},
@@ -265,6 +265,8 @@ pub enum Command {
         /// When the verdict was reached.
         at: WallMillis,
     },
+    /// A command that opens a session, by which access data it was decided, and the tenant of its principal.
+    ForTenant(ForTenant<Command>),
 }
 
 impl Command {
@@ -285,6 +287,7 @@ impl Command {
             Command::SetMember(request) => request.at,
             Command::ChangeAccess(request) => request.at,
             Command::Guarded(guarded) => guarded.command().at(),
+            Command::ForTenant(of) => of.command().at(),
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
@@ -357,7 +360,7 @@ impl Command {
             | Command::ExpireTokens { at, .. }
             | Command::ContinuePendingWork { at }
             | Command::RecordKey { at, .. } => at,
-            Command::Guarded(_) => return self.map_guarded(Command::without_time),
+            Command::Guarded(_) | Command::ForTenant(_) => return self.map_guarded(Command::without_time),
             Command::FormCluster { .. }
             | Command::RaiseClusterVersion { .. }
             | Command::FormClusterAt { .. }

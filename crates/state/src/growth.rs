@@ -141,6 +141,7 @@ impl Command {
             | Command::SetTiming { key: Some(_), .. } => BudgetShare::Tombstone,
             Command::ChangeAccess(request) => request.budget_share(),
             Command::Guarded(guarded) => guarded.command().budget_share(),
+            Command::ForTenant(of) => of.command().budget_share(),
             Command::FormCluster { .. }
             | Command::RaiseClusterVersion { .. }
             | Command::FormClusterAt { .. }
@@ -190,7 +191,7 @@ impl Command {
         } else if let Command::Acquire(acquire) = self {
             GROWTH_AT_ONCE * (1 + acquire.wants.len() as u64)
         } else if let Command::ChangeAccess(request) = self {
-            GROWTH_AT_ONCE + request.growth_of_rules()
+            GROWTH_AT_ONCE + request.growth_of_lists()
         } else if let Command::Revoke(_) = self {
             // It may add a revocation to each holder.
             u64::MAX

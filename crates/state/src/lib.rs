@@ -18,6 +18,7 @@
 //!   (`pending`).
 //! - Raft's membership is the only list of members. The state has what was requested and given out (`membership`).
 //! - The state has the access data, but evaluates no rights: it compares revisions (`access`).
+//! - Tenants have quotas. What they use is counted with the nodes of the tree (`tenant_uses`).
 //! - The state has a budget in bytes. Beyond it, commands that create something are refused (`budget`).
 //!
 //! # Caveats
@@ -85,6 +86,8 @@ pub mod snapshot;
 mod sparse;
 mod state;
 pub mod statistics;
+mod tenant_counts;
+pub mod tenant_uses;
 mod tombstones;
 mod transact;
 mod tree;

@@ -8,6 +8,8 @@ const COMMAND_BYTES: usize = 160;
 const STEP_BYTES: usize = 40;
 /// A guard.
 const GUARD_BYTES: usize = 19;
+/// The number of a tenant, and the code of its variant.
+const TENANT_BYTES: usize = 10;
 /// The length prefixes of a key and its value.
 const PAIR_BYTES: usize = 6;
 
@@ -36,9 +38,10 @@ impl Command {
             Command::RequestRemoval(request) => request.by.len(),
             Command::SetMember(request) => request.zone.as_ref().map_or(0, String::len) + request.by.len(),
             Command::SetTiming { by, .. } => by.len(),
-            Command::ChangeAccess(request) => request.text_bytes() + request.rules().len() * STEP_BYTES,
+            Command::ChangeAccess(request) => request.text_bytes() + request.entries() * STEP_BYTES,
             Command::ExpireTokens { tokens, .. } => tokens.len() * STEP_BYTES,
             Command::Guarded(guarded) => return GUARD_BYTES + guarded.command().size(),
+            Command::ForTenant(of) => return TENANT_BYTES + GUARD_BYTES + of.command().size(),
             Command::EndSession { by, reason, .. } => by.len() + reason.len(),
             Command::EndCooling { grants, .. } => grants.len() * STEP_BYTES,
             Command::EndHolds { holds, .. } => holds.len() * STEP_BYTES,

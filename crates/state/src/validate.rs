@@ -41,6 +41,7 @@ impl Command {
             | Command::SetMember(_)
             | Command::ExpireTokens { .. } => true,
             Command::Guarded(guarded) => guarded.command().is_leader_only(),
+            Command::ForTenant(of) => of.command().is_leader_only(),
             Command::OpenSession(_)
             | Command::CloseSession { .. }
             | Command::Acquire(_)
@@ -89,6 +90,7 @@ impl Command {
             Command::SetTiming { by, .. } => admin_texts(by, ""),
             Command::ChangeAccess(request) => request.validate(),
             Command::Guarded(guarded) => guarded.command().validate(),
+            Command::ForTenant(of) => of.command().validate(),
             Command::FormCluster { .. }
             | Command::RaiseClusterVersion { .. }
             | Command::FormClusterAt { .. }

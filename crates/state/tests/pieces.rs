@@ -138,6 +138,7 @@ impl Translation<'_> {
             | Command::SetMember(_)
             | Command::SetTiming { .. }
             | Command::Guarded(_)
+            | Command::ForTenant(_)
             | Command::ChangeAccess(_)
             | Command::ExpireTokens { .. } => {}
         }

@@ -16,6 +16,8 @@ mod names;
 mod printer;
 #[path = "scripts/show.rs"]
 mod show;
+#[path = "scripts/tenants.rs"]
+mod tenants;
 #[path = "scripts/writes.rs"]
 mod writes;
 
@@ -118,6 +120,11 @@ fn membership_scripts() {
 #[test]
 fn access_scripts() {
     run_all("access");
+}
+
+#[test]
+fn tenants_scripts() {
+    run_all("tenants");
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod read;
 #[cfg(feature = "schema")]
 mod schema;
 mod session;
+mod tenant;
 mod watch;
 
 pub use access::{
@@ -45,4 +46,5 @@ pub use membership::{CreateJoinToken, ListJoinTokens, SetMember, SetSettings, Sh
 pub use node::{CreateNode, DeleteNode, GetNode, PutNode};
 pub use read::Consistency;
 pub use session::{CloseSession, KeepAliveMany, ListSessions, OpenSession, ShowSession};
+pub use tenant::{OpenCount, PrefixText, PutTenant, RequestRate};
 pub use watch::Watch;

@@ -3,7 +3,7 @@
 use crate::{
     edge::advice::bounded,
     edge::answer,
-    edge::problem::{Problem, about, limited, outcome},
+    edge::problem::{Problem, about, limited, outcome, over_quota},
     edge::request_kind::RequestKind,
 };
 use fairhold_state::command::{AccessFault, Blocked, Part, Rejection};
@@ -85,6 +85,11 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, kind: RequestKi
         // The node decides again before a caller sees it.
         Rejection::AccessChanged => (Code::StaleAccess, outcome(Effect::None, None)),
         Rejection::Access(fault) => of_access_fault(fault),
+        // Grants and sessions end by themselves. Nodes and tokens stay until somebody removes them.
+        Rejection::QuotaExceeded { tenant, quota, limit, used } => {
+            let facts = Facts { outcome: Some(Effect::None), ..over_quota(tenant.to_string(), quota, limit, used) };
+            return Problem::new(Code::QuotaExceeded, detail).retryable(quota.frees_itself()).facts(facts);
+        }
         Rejection::NoRoomForName { parent } => (Code::BadRequest, about(parent)),
     };
     Problem::new(code, detail).facts(facts)
@@ -104,10 +109,15 @@ fn of_access_fault(fault: AccessFault) -> (Code, Facts) {
     match fault {
         AccessFault::NeedsFile => (Code::Denied, Facts::default()),
         AccessFault::NoRole | AccessFault::NoToken | AccessFault::TokenGone => (Code::NotFound, Facts::default()),
-        AccessFault::RoleChanged { current: _ } => (Code::VersionMismatch, Facts::default()),
+        AccessFault::RoleChanged { current: _ } | AccessFault::TenantChanged { current: _ } => {
+            (Code::VersionMismatch, Facts::default())
+        }
         AccessFault::Full { what: _, max } => (Code::RateLimited, limited(max)),
         AccessFault::WouldLockOut => (Code::WouldLockOut, Facts::default()),
         AccessFault::BuiltInRole | AccessFault::RoleInUse { bindings: _ } => (Code::InUse, Facts::default()),
+        AccessFault::TenantOverlaps { tenant, on: _ } => {
+            (Code::Overlaps, Facts { tenant: Some(tenant.to_string()), ..Facts::default() })
+        }
         AccessFault::AlreadyIssued => (Code::AlreadyIssued, Facts::default()),
         AccessFault::UserDisabled => (Code::BadRequest, Facts::default()),
     }

@@ -6,6 +6,7 @@
 //! alive and believe that it holds the lock.
 
 use crate::{
+    access::TenantSlot,
     api::{AcquireCall, Acquired, At, CallError, CallerSilent, GrantView, HoldCall, HoldEvent},
     base::metrics::OpenStream,
     calls::{
@@ -59,12 +60,14 @@ impl<RT: AsyncRuntime> Node<RT> {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
+        // The stream is open as long as the grant.
+        let wait = self.begin_wait(Duration::MAX)?;
         let (send, mut events) = mpsc::channel(EVENTS_MAX);
         // The stream is the answer, so the caller cannot request a later one.
         let call = AcquireCall { respond_async: false, ..call };
         let caller_silent = CallerSilent::default();
-        let hold =
-            OpenHold { request: PendingAcquire { node: self.clone(), call }, events: send, caller_silent: caller_silent.clone() };
+        let request = PendingAcquire { node: self.clone(), call };
+        let hold = OpenHold { request, events: send, caller_silent: caller_silent.clone(), _wait: wait };
         self.0.tasks.spawn::<RT>(hold.run());
         let first = events.recv().await;
         self.record_first(first.as_ref().map(|first| &first.value));
@@ -92,6 +95,8 @@ struct OpenHold<RT: AsyncRuntime> {
     request: PendingAcquire<RT>,
     events: Events,
     caller_silent: CallerSilent,
+    /// Counts the stream for the tenant of its caller.
+    _wait: Option<TenantSlot>,
 }
 
 impl<RT: AsyncRuntime> OpenHold<RT> {

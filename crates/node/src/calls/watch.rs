@@ -3,6 +3,7 @@
 //! nothing: it resumes at its position in the ring, or learns that the position is gone.
 
 use crate::{
+    access::TenantSlot,
     api::{CallError, Freshness, ReadOptions},
     calls::initial::InitialPages,
     feed::{dispatcher::Watcher, watch_filter::WatchFilter},
@@ -58,6 +59,8 @@ pub struct NodeWatch<RT: AsyncRuntime> {
     /// When a bookmark is due; `None`: after the last known change.
     bookmark_at: Option<RT::Instant>,
     ended: bool,
+    /// Counts the watch for the tenant of its caller.
+    _slot: Option<TenantSlot>,
 }
 
 impl<RT: AsyncRuntime> std::fmt::Debug for NodeWatch<RT> {
@@ -102,6 +105,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             }
         };
         self.require_watch(&filters)?;
+        let slot = self.begin_watch()?;
         let mut watcher = self.register_watcher(filters.clone())?;
         let reported = match start {
             WatchStart::From(from) => {
@@ -128,6 +132,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             reported,
             bookmark_at: None,
             ended: false,
+            _slot: slot,
         })
     }
 
@@ -140,6 +145,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         wait: Duration,
         read: ReadOptions,
     ) -> Result<LongPollResult, CallError> {
+        let _waits = self.begin_wait(wait)?;
         let started_at = RT::Instant::now();
         let until = started_at + wait;
         let deadline = started_at + read.timeout;

@@ -322,6 +322,7 @@ fn is_verdict(command: &Command) -> bool {
         | Command::ExpireTokens { .. }
         | Command::ContinuePendingWork { .. } => true,
         Command::Guarded(guarded) => is_verdict(guarded.command()),
+        Command::ForTenant(of) => is_verdict(of.command()),
         Command::FormCluster { .. }
         | Command::RaiseClusterVersion { .. }
         | Command::FormClusterAt { .. }

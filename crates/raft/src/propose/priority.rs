@@ -50,6 +50,7 @@ pub(crate) fn is_urgent(command: &Command) -> bool {
         | Command::ExpireTokens { .. }
         | Command::Sweep { .. } => false,
         Command::Guarded(guarded) => is_urgent(guarded.command()),
+        Command::ForTenant(of) => is_urgent(of.command()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A command with its guard: by which access data it was decided, and for which principal.
 
-use fairhold_access::PrincipalKey;
+use fairhold_access::{PrincipalKey, TenantNumber};
 use fairhold_types::Revision;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::cell::Cell;
@@ -43,6 +43,43 @@ impl<C> Guarded<C> {
     /// The command itself.
     pub(super) fn command_of(self) -> C {
         *self.command
+    }
+}
+
+/// A command that opens a session, with its guard and with the tenant of its principal. Only the node that decides knows
+/// the principal's name, so it names the tenant, too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForTenant<C> {
+    tenant: TenantNumber,
+    guarded: Guarded<C>,
+}
+
+impl<C> ForTenant<C> {
+    pub(super) fn new(tenant: TenantNumber, guarded: Guarded<C>) -> ForTenant<C> {
+        ForTenant { tenant, guarded }
+    }
+
+    /// The tenant.
+    #[must_use]
+    pub fn tenant(&self) -> TenantNumber {
+        self.tenant
+    }
+
+    /// The guard.
+    #[must_use]
+    pub fn guard(&self) -> AccessGuard {
+        self.guarded.guard
+    }
+
+    /// The command.
+    #[must_use]
+    pub fn command(&self) -> &C {
+        &self.guarded.command
+    }
+
+    /// The command itself.
+    pub(super) fn command_of(self) -> C {
+        self.guarded.command_of()
     }
 }
 

@@ -44,6 +44,7 @@ impl State {
     pub fn needs_of<'c>(&self, command: &'c Command) -> Vec<Need<'c>> {
         match command {
             Command::Guarded(guarded) => self.needs_of(guarded.command()),
+            Command::ForTenant(of) => self.needs_of(of.command()),
             Command::Acquire(acquire) => acquire.needs(),
             Command::Transact(transact) => self.needs_of_transaction(transact),
             Command::Upgrade { grant, .. } => match self.grant(grant) {

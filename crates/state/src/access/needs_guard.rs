@@ -52,6 +52,7 @@ impl Command {
             | Command::SettleJoin { .. }
             | Command::RecordRemoval { .. } => false,
             Command::Guarded(guarded) => guarded.command().needs_guard(),
+            Command::ForTenant(of) => of.command().needs_guard(),
         }
     }
 }

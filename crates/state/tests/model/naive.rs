@@ -368,7 +368,7 @@ impl Naive {
                 Ok(self.change_members(|members| members.set_timing(*timing, by)))
             }
             // `tests/access.rs` has a model of its own.
-            Command::Guarded(_) | Command::ChangeAccess(_) | Command::ExpireTokens { .. } => {
+            Command::Guarded(_) | Command::ForTenant(_) | Command::ChangeAccess(_) | Command::ExpireTokens { .. } => {
                 unreachable!("these histories do not change rights: {command:?}")
             }
         }

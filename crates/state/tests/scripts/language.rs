@@ -22,6 +22,7 @@
 //! continue                                   does the next piece        finish      does all remaining pieces
 //! create-token [by=] and others               all of `members.rs`       show members
 //! role NAME RULE and others                   all of `access.rs`        show access
+//! tenant NAME and others                      all of `tenants.rs`       show tenants
 //! fence LOCK TOKEN [a]     show lock|queue|session|grant|node NAME     show memory|cooling|idle     snapshot
 //! flood LOCK s1 id=a from=1 to=9             acquires with a1 … a9; prints the last
 //! cycle LOCK s1 id=a from=1 to=9             acquires and releases each; prints the last
@@ -30,8 +31,9 @@
 use crate::{
     access, members,
     names::{Names, grant_id, session_id},
-    printer, show, writes,
+    printer, show, tenants, writes,
 };
+use fairhold_access::TenantNumber;
 use fairhold_state::{
     State,
     command::{
@@ -54,7 +56,7 @@ pub(crate) struct Machine {
     /// How many commands were given: the wall clock of scripts, and the source of ids if a command names none.
     steps: u64,
     /// The prefix of the command.
-    guard: Option<AccessGuard>,
+    guard: Option<(AccessGuard, Option<TenantNumber>)>,
 }
 
 impl goldenscript::Runner for Machine {
@@ -141,6 +143,7 @@ impl Machine {
             "sweep" => writes::sweep(args, at)?,
             name if members::NAMES.contains(&name) => members::read(name, args, at)?,
             name if access::NAMES.contains(&name) => access::read(name, args, at)?,
+            name if tenants::NAMES.contains(&name) => tenants::read(name, args, at)?,
             name if name == "transact" || writes::OPERATIONS.contains(&name) => writes::read(name, args, at)?,
             "fence" => return self.fence(args),
             "show" => return self.show(args),
@@ -185,7 +188,8 @@ impl Machine {
     /// The command with the guard that its prefix means.
     fn guarded(&self, command: Command) -> Command {
         match self.guard {
-            Some(guard) => command.guarded(guard),
+            Some((guard, tenant)) if command.opens_session() => command.guarded(guard).for_tenant(tenant),
+            Some((guard, _)) => command.guarded(guard),
             None => command,
         }
     }
@@ -348,6 +352,7 @@ impl Machine {
             "locks" => show::locks(state, &locks_query(args)?),
             "members" => members::show(state),
             "access" => access::show(state),
+            "tenants" => tenants::show(state),
             other => return Err(format!("nothing to show of that kind: {other}").into()),
         })
     }
