@@ -13,7 +13,7 @@ use crate::{
 use fairhold_access::{QuotaKind, TenantNumber, TenantPrefix};
 use fairhold_types::Path;
 use imbl::OrdMap;
-use std::sync::Arc;
+use std::{ops::Bound, sync::Arc};
 
 /// What a tenant uses below its prefixes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct TenantUse {
 
 impl TenantUse {
     /// What a node counts.
-    fn of(node: &Znode) -> TenantUse {
+    pub(crate) fn of(node: &Znode) -> TenantUse {
         let bytes = node.value.len() as u64;
         match &node.role {
             NodeRole::Contender(_) => TenantUse { contenders: 1, bytes, nodes: 0 },
@@ -85,7 +85,9 @@ impl PrefixMap {
     }
 
     pub(crate) fn remove(&mut self, prefixes: &[TenantPrefix]) {
-        prefixes.iter().for_each(|prefix| drop(self.0.remove(prefix.base().as_str())));
+        for prefix in prefixes {
+            self.0.remove(prefix.base().as_str());
+        }
     }
 
     /// The tenant of a name, and the index of its prefix. The root and the folder of locks belong to nobody.
@@ -118,11 +120,18 @@ impl PrefixMap {
     /// A tenant with a prefix that overlaps this one.
     pub(crate) fn overlapping(&self, prefix: &TenantPrefix) -> Option<TenantNumber> {
         let base = prefix.base();
-        let (above, below) = (self.covering(base.as_str()), base.prefix_below());
-        let mut within = self.0.range::<_, str>(below.as_str()..).take_while(|(path, _)| path.starts_with(below.as_str()));
-        // Below the root are the prefixes of locks, too.
-        let same_kind = |path: &str| Path::is_text_under_locks(path) == base.is_under_locks();
-        above.or_else(|| within.find(|(path, _)| same_kind(path)).map(|(_, found)| *found)).map(|(tenant, _)| tenant)
+        let below = base.prefix_below();
+        let after = |path: &str| self.0.range::<_, str>((Bound::Included(path), Bound::Unbounded));
+        let within = || {
+            if base.parent().is_some() {
+                return after(&below).next().filter(|(path, _)| path.starts_with(&below)).map(|(_, found)| *found);
+            }
+            // Below the root are the prefixes of locks, too. Only `/locks` itself comes before another kind of name.
+            let before_locks = after(&below).take(2).find(|(path, _)| !Path::is_text_under_locks(path));
+            // `0` follows `/` in byte order.
+            before_locks.or_else(|| after("/locks0").next()).map(|(_, found)| *found)
+        };
+        self.covering(base.as_str()).or_else(within).map(|(tenant, _)| tenant)
     }
 }
 
@@ -253,11 +262,6 @@ impl TenantUses {
     }
 }
 
-/// What a node counts for the tenant of its name.
-pub(crate) fn use_of(node: &Znode) -> TenantUse {
-    TenantUse::of(node)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,6 +312,12 @@ mod tests {
         ] {
             let found = map.overlapping(&TenantPrefix::parse(text).unwrap());
             assert_eq!(found.map(|tenant| tenant.0), tenant, "{text}");
+        }
+        for (other, overlaps) in
+            [("nodes:locks-a/**", true), ("nodes:locksmith/**", true), ("nodes:z/**", true), ("locks:b/**", false)]
+        {
+            let map = self::map(&[(1, other), (2, "locks:a/**")]);
+            assert_eq!(map.overlapping(&TenantPrefix::parse("nodes:**").unwrap()).is_some(), overlaps, "{other}");
         }
         let of_locks = self::map(&[(1, "locks:a/**")]);
         assert_eq!(of_locks.overlapping(&TenantPrefix::parse("nodes:**").unwrap()), None);

@@ -3,7 +3,7 @@
 use crate::{
     lock_table::LockTable,
     record::{Contender, NodeKind, NodeRole, Znode},
-    tenant_uses::{TenantUses, use_of},
+    tenant_uses::{TenantUse, TenantUses},
     value::Value,
     weighed::{Weigh, Weighed},
     weight::{LOCK_BYTES, NODE_BYTES, len, node_weight},
@@ -308,7 +308,7 @@ impl Tree {
             }
             next
         });
-        let next = next.map(|(path, node)| (path.clone(), use_of(node)));
+        let next = next.map(|(path, node)| (path.clone(), TenantUse::of(node)));
         self.uses.advance(tenant, next);
     }
 

@@ -101,7 +101,8 @@ pub struct Facts {
     /// The limit in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// The quota that is used up: `nodes`, `bytes`, `contenders`, `waiters`, `sessions`, `tokens`, `waits` or `watches`.
+    /// The quota that is used up: `nodes`, `bytes`, `contenders`, `waiters`, `sessions`, `tokens`, `requests_per_second`,
+    /// `waits` or `watches`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<&'static str>,
     /// How much of the quota is used.

@@ -77,7 +77,9 @@ fn disable(api: &mut Describer) -> Operation<'_> {
 }
 
 fn whoami(api: &mut Describer) -> Operation<'_> {
-    let example = json!({ "principal": "user:ci", "kind": "token", "ends": "2026-04-01T12:00:00.000Z", "roles": ["deployers"], "tenant": "web" });
+    let example = json!({
+        "principal": "user:ci", "kind": "token", "ends": "2026-04-01T12:00:00.000Z", "roles": ["deployers"], "tenant": "web",
+    });
     api.call(Here, "/v1/access/whoami", "whoAmI", TAG, "Show the caller as this server sees it.")
         .json::<dto::WhoAmI>("The caller.", example)
         .codes(&[Code::BadRequest, Code::WrongCluster, Code::Unauthenticated, Code::Denied])

@@ -42,10 +42,10 @@ impl Command {
     /// Whether it opens a session.
     #[must_use]
     pub fn opens_session(&self) -> bool {
-        match self.unguarded() {
-            Command::OpenSession(_) => true,
-            command => matches!(command, Command::Acquire(acquire) if matches!(acquire.claimant, Claimant::Anonymous { .. })),
-        }
+        let command = self.unguarded();
+        let is_anonymous = |claimant: &Claimant| matches!(claimant, Claimant::Anonymous { .. });
+        let acquires = matches!(command, Command::Acquire(acquire) if is_anonymous(&acquire.claimant));
+        acquires || matches!(command, Command::OpenSession(_))
     }
 
     /// The command without its guard.

@@ -45,10 +45,7 @@ impl AccessIndex {
     pub(super) fn remove_token(&mut self, number: AccessTokenNumber, token: &TokenRecord) {
         self.by_hash.remove(&token.hash);
         self.of_user.remove(&(token.user.clone(), number));
-        match self.token_counts.get(&token.user).copied().unwrap_or(0) {
-            0 | 1 => drop(self.token_counts.remove(&token.user)),
-            count => drop(self.token_counts.insert(token.user.clone(), count - 1)),
-        }
+        count_down(&mut self.token_counts, &token.user);
         if let Some(expires_at) = token.expires_at {
             self.by_expiry.remove(&(expires_at, number));
         }
@@ -65,7 +62,9 @@ impl AccessIndex {
     pub(super) fn remove_tenant(&mut self, record: &TenantRecord) {
         self.tenant_names.remove(&record.number);
         self.prefixes.remove(&record.tenant.prefixes);
-        record.tenant.subjects.iter().for_each(|subject| drop(self.tenant_subjects.remove(subject)));
+        for subject in &record.tenant.subjects {
+            self.tenant_subjects.remove(subject);
+        }
     }
 
     /// A tenant with a subject that overlaps this one.
@@ -82,5 +81,15 @@ impl AccessIndex {
         } else {
             self.administering.remove(name);
         }
+    }
+}
+
+/// Subtracts one from a count. A count of 0 has no entry.
+pub(super) fn count_down<K: Ord + Clone>(counts: &mut OrdMap<K, u64>, key: &K) {
+    let fewer = counts.get(key).map_or(0, |count| count - 1);
+    if fewer == 0 {
+        counts.remove(key);
+    } else {
+        counts.insert(key.clone(), fewer);
     }
 }

@@ -3,6 +3,7 @@
 use super::{
     AccessData, AccessFault, TenantRecord,
     edit::{AccessEdit, Edited},
+    index::count_down,
     marks::RightsMove,
     records::SessionTenant,
     roles::full,
@@ -66,7 +67,7 @@ impl AccessData {
     }
 
     pub(crate) fn prefixes_of(&self, tenant: TenantNumber) -> &[TenantPrefix] {
-        self.tenant_numbered(tenant).map_or(&[], |(_, record)| &record.tenant.prefixes)
+        self.tenant_numbered(tenant).map_or(&[][..], |(_, record)| record.tenant.prefixes.as_slice())
     }
 
     /// Refuses what would exceed a quota of a tenant. What adds nothing passes.
@@ -99,11 +100,8 @@ impl AccessData {
     }
 
     pub(super) fn remove_session_of_tenant(&mut self, session: SessionNumber) {
-        let Some(tenant) = self.session_tenants.remove(&session) else { return };
-        let sessions = &mut self.index.sessions_of_tenant;
-        match sessions.get(&tenant.0).copied().unwrap_or(0) {
-            0 | 1 => drop(sessions.remove(&tenant.0)),
-            count => drop(sessions.insert(tenant.0, count - 1)),
+        if let Some(SessionTenant(tenant)) = self.session_tenants.remove(&session) {
+            count_down(&mut self.index.sessions_of_tenant, &tenant);
         }
     }
 
