@@ -16,6 +16,7 @@ mod caller;
 mod judge;
 mod refusal;
 mod tenant_door;
+mod tenant_quota;
 mod trail;
 mod visible;
 

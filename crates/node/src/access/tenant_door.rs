@@ -1,10 +1,8 @@
 //! What a tenant uses of this node: its rate of requests, and its open waits and watches. Each node counts its own, and a
 //! restart forgets the counts.
 
-use crate::{api::CallError, node::Node};
-use fairhold_access::{QuotaKind, TenantName, TenantNumber, limits::TENANTS_MAX};
-use fairhold_state::{access::TenantRecord, command::Rejection};
-use openraft_rt::{AsyncRuntime, Instant};
+use fairhold_access::{QuotaKind, TenantNumber, limits::TENANTS_MAX};
+use openraft_rt::Instant;
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -57,13 +55,13 @@ impl NodeUse {
 
 /// What a request keeps open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SlotKind {
+pub(super) enum SlotKind {
     Wait,
     Watch,
 }
 
 impl SlotKind {
-    fn quota(self) -> QuotaKind {
+    pub(super) fn quota(self) -> QuotaKind {
         match self {
             SlotKind::Wait => QuotaKind::Waits,
             SlotKind::Watch => QuotaKind::Watches,
@@ -101,7 +99,7 @@ impl<I: Instant> TenantDoor<I> {
     }
 
     /// Takes a request of a tenant, if it has one left.
-    fn take_request(&self, tenant: TenantNumber, rate: u32, burst: u32) -> bool {
+    pub(super) fn take_request(&self, tenant: TenantNumber, rate: u32, burst: u32) -> bool {
         let now = self.started_at.elapsed();
         let mut tenants = self.tenants.lock();
         // Tenants that were removed are forgotten before they are too many.
@@ -113,7 +111,7 @@ impl<I: Instant> TenantDoor<I> {
     }
 
     /// Opens a wait or a watch of a tenant, or tells how many it has.
-    fn open(&self, tenant: TenantNumber, kind: SlotKind, limit: Option<u32>) -> Result<TenantSlot, u32> {
+    pub(super) fn open(&self, tenant: TenantNumber, kind: SlotKind, limit: Option<u32>) -> Result<TenantSlot, u32> {
         let mut tenants = self.tenants.lock();
         let count = tenants.entry(tenant).or_default().count(kind);
         if limit.is_some_and(|limit| *count >= limit) {
@@ -130,63 +128,10 @@ impl<I: Instant> TenantDoor<I> {
     }
 }
 
-impl<RT: AsyncRuntime> Node<RT> {
-    /// Counts a request of the caller against the rate of its tenant. Renewals, keepalives, releases and withdrawals are not
-    /// counted.
-    pub fn take_request(&self) -> Result<(), CallError> {
-        self.with_own_tenant(|name, record| {
-            let quota = &record.tenant.quota;
-            let Some(rate) = quota.requests_per_second else { return Ok(()) };
-            if self.0.tenant_door.take_request(record.number, rate, quota.burst.unwrap_or(rate)) {
-                return Ok(());
-            }
-            self.0.hub.metrics.record_over_quota(QuotaKind::Requests);
-            Err(CallError::OverRate { tenant: name.clone(), limit: rate })
-        })
-    }
-
-    /// Opens a wait of the caller's tenant. A request that does not wait needs none.
-    pub(crate) fn begin_wait(&self, wait: Duration) -> Result<Option<TenantSlot>, CallError> {
-        if wait.is_zero() { Ok(None) } else { self.open_slot(SlotKind::Wait) }
-    }
-
-    /// Opens a watch of the caller's tenant.
-    pub(crate) fn begin_watch(&self) -> Result<Option<TenantSlot>, CallError> {
-        self.open_slot(SlotKind::Watch)
-    }
-
-    fn open_slot(&self, kind: SlotKind) -> Result<Option<TenantSlot>, CallError> {
-        let mut slot = None;
-        self.with_own_tenant(|name, record| {
-            let limit = match kind {
-                SlotKind::Wait => record.tenant.quota.waits,
-                SlotKind::Watch => record.tenant.quota.watches,
-            };
-            match self.0.tenant_door.open(record.number, kind, limit) {
-                Ok(opened) => slot = Some(opened),
-                Err(used) => {
-                    self.0.hub.metrics.record_over_quota(kind.quota());
-                    let limit = limit.map_or(0, u64::from);
-                    let (tenant, quota, used) = (name.clone(), kind.quota(), used.into());
-                    return Err(Rejection::QuotaExceeded { tenant, quota, limit, used }.into());
-                }
-            }
-            Ok(())
-        })?;
-        Ok(slot)
-    }
-
-    /// Passes on the tenant of the caller, if it has one.
-    fn with_own_tenant(&self, decide: impl FnOnce(&TenantName, &TenantRecord) -> Result<(), CallError>) -> Result<(), CallError> {
-        let Some((caller, access)) = self.enforcing() else { return Ok(()) };
-        let found = access.tenant_of(caller.principal()).and_then(|number| access.tenant_numbered(number));
-        found.map_or(Ok(()), |(name, record)| decide(name, record))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use openraft_rt::AsyncRuntime;
     use openraft_rt_tokio::TokioRuntime;
 
     const fn ms(ms: u64) -> Duration {
