@@ -69,8 +69,10 @@ impl TenantPrefix {
     /// Whether each name of the other prefix belongs to it.
     #[must_use]
     pub fn contains(&self, other: &TenantPrefix) -> bool {
-        let is_below = || other.base.as_str().starts_with(&self.base.prefix_below());
-        self.resource == other.resource && (self.base == other.base || is_below())
+        let is_root = self.base.as_str() == "/";
+        let rest = other.base.as_str().strip_prefix(self.base.as_str());
+        let is_covered = rest.is_some_and(|rest| is_root || rest.is_empty() || rest.starts_with('/'));
+        self.resource == other.resource && is_covered
     }
 
     /// Whether a name belongs to both.
