@@ -219,6 +219,13 @@ impl Client {
         Client { http: http.build().expect("an HTTP client"), ..self.clone() }
     }
 
+    /// The same client for servers with certificates of this authority.
+    pub(crate) fn trusting(&self, authority: &[u8], urls: Vec<String>) -> Client {
+        let authority = reqwest::Certificate::from_pem(authority).expect("a certificate");
+        let http = reqwest::Client::builder().no_proxy().tls_certs_only([authority]).pool_idle_timeout(Duration::from_secs(2));
+        Client { http: http.build().expect("an HTTP client"), ..self.of(urls) }
+    }
+
     /// The same client for these URLs.
     pub(crate) fn of(&self, urls: Vec<String>) -> Client {
         Client { urls: Arc::new(RwLock::new(urls)), ..self.clone() }

@@ -54,7 +54,7 @@ pub(crate) async fn connect(address: SocketAddr, number: usize) -> std::io::Resu
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trial {
     pub(crate) over: Arc<AtomicBool>,
-    open: Arc<AtomicUsize>,
+    pub(crate) open: Arc<AtomicUsize>,
     pub(crate) connected: Arc<AtomicUsize>,
 }
 
@@ -77,7 +77,7 @@ async fn dribble(stream: &mut TcpStream, text: &[u8], trial: &Trial) -> std::io:
 }
 
 /// Waits until the server closes the connection, or the trial ends.
-async fn stay(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()> {
+pub(crate) async fn stay(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()> {
     let mut answer = [0; 1024];
     while !trial.is_over() {
         if let Ok(read) = tokio::time::timeout(Duration::from_millis(500), stream.read(&mut answer)).await
@@ -154,9 +154,16 @@ pub(crate) async fn terms(cluster: &Cluster) -> Vec<u64> {
 }
 
 /// Runs the honest clients next to the crowd, which must not affect them.
-async fn endure(story: &str, cluster: &mut Cluster, trial: Trial, crowd: Vec<tokio::task::JoinHandle<()>>) {
+pub(crate) async fn endure(
+    story: &str,
+    cluster: &mut Cluster,
+    client: &Client,
+    trial: Trial,
+    crowd: Vec<tokio::task::JoinHandle<()>>,
+) {
     let before = terms(cluster).await;
-    let working: Vec<_> = (0..HONEST).map(|number| tokio::spawn(honest(cluster.client(number), number, trial.clone()))).collect();
+    let working: Vec<_> =
+        (0..HONEST).map(|number| tokio::spawn(honest(client.beginning_with(number), number, trial.clone()))).collect();
     pass_time(lasts()).await;
     let open = trial.open.load(SeqCst);
     let after = terms(cluster).await;
@@ -185,7 +192,7 @@ fn honest_clients_do_not_notice_a_crowd_of_slow_and_idle_connections() {
         let mut cluster = Cluster::start().await;
         cluster.leader().await;
         cluster.client(0).write(&Call::put("/v1/nodes/large", vec![b'x'; 1024 * 1024])).await;
-        let trial = Trial::default();
+        let (client, trial) = (cluster.client(0), Trial::default());
         let addresses: Vec<SocketAddr> =
             cluster.nodes.iter().map(|node| node.url.trim_start_matches("http://").parse().expect("an address")).collect();
         let dawdlers: Vec<_> =
@@ -194,7 +201,7 @@ fn honest_clients_do_not_notice_a_crowd_of_slow_and_idle_connections() {
             (trial.open.load(SeqCst) >= crowd() * 9 / 10).then_some(())
         })
         .await;
-        endure(&format!("{} slow and idle connections", crowd()), &mut cluster, trial, dawdlers).await;
+        endure(&format!("{} slow and idle connections", crowd()), &mut cluster, &client, trial, dawdlers).await;
     });
 }
 
@@ -221,14 +228,15 @@ fn two_thousand_half_requests_from_one_address_do_not_hold_up_honest_clients() {
     run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
-        let trial = Trial::default();
+        let (client, trial) = (cluster.client(0), Trial::default());
         let address: SocketAddr = cluster.nodes[leader].url.trim_start_matches("http://").parse().expect("an address");
         let crowd: Vec<_> = (0..HALF_REQUESTS).map(|_| tokio::spawn(begin_only(address, trial.clone()))).collect();
         eventually("the half requests are there", Duration::from_secs(60), || async {
             (trial.connected.load(SeqCst) >= HALF_REQUESTS).then_some(())
         })
         .await;
-        endure(&format!("{HALF_REQUESTS} half requests from one address at the leader"), &mut cluster, trial, crowd).await;
+        endure(&format!("{HALF_REQUESTS} half requests from one address at the leader"), &mut cluster, &client, trial, crowd)
+            .await;
     });
 }
 
@@ -299,7 +307,7 @@ fn nonsense_at_the_peer_ports_disturbs_no_honest_client_and_keeps_no_node_out() 
     run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let [_, follower] = cluster.followers().await;
-        let trial = Trial::default();
+        let (client, trial) = (cluster.client(0), Trial::default());
         let addresses: Vec<SocketAddr> =
             cluster.nodes.iter().map(|node| node.peer_address.parse().expect("an address")).collect();
         let pesterers: Vec<_> =
@@ -313,6 +321,7 @@ fn nonsense_at_the_peer_ports_disturbs_no_honest_client_and_keeps_no_node_out() 
         let began = Instant::now();
         cluster.restart(follower).await;
         report(&format!("nonsense at the peer ports: a restarted node was ready after {:.0?}", began.elapsed()));
-        endure(&format!("nonsense of {} at the peer ports", crowd()), &mut cluster, trial, pesterers).await;
+        let client = cluster.client(0);
+        endure(&format!("nonsense of {} at the peer ports", crowd()), &mut cluster, &client, trial, pesterers).await;
     });
 }

@@ -3,6 +3,7 @@
 mod client;
 mod confined;
 mod disk_double;
+mod handshake_flood;
 mod harness;
 mod leaderships;
 mod load;
@@ -79,6 +80,7 @@ mod quorum;
 mod replace;
 #[cfg(feature = "failpoints")]
 mod replace_failpoints;
+mod rights_table;
 mod rolling_restart;
 mod sessions;
 mod silent_streams;
@@ -91,6 +93,7 @@ mod strangers;
 mod streams;
 mod tenants;
 mod tls;
+mod tls_under_load;
 mod tree;
 mod truth;
 mod upgrade;

@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(30);
 const ALERT: u8 = 21;
 
 /// The options of a node with this certificate.
-fn options(folder: &Path, name: &str, mode: &str, cluster: &str) -> Vec<String> {
+pub(crate) fn options(folder: &Path, name: &str, mode: &str, cluster: &str) -> Vec<String> {
     let file = |suffix: &str| folder.join(format!("certs/{name}.{suffix}")).display().to_string();
     let ca = folder.join("certs/ca.crt").display().to_string();
     let options = [
@@ -40,8 +40,15 @@ async fn sum(cluster: &Cluster, index: usize, series: &str) -> u64 {
     lines.map(|line| line.rsplit(' ').next().and_then(|value| value.parse::<u64>().ok()).expect("a number")).sum()
 }
 
+/// How many connections to a node's peer port were not from nodes.
+async fn strangers(cluster: &Cluster, index: usize) -> u64 {
+    let answer = cluster.client(index).send_to(index, &Call::get("/metrics")).await.expect("the node runs").expect_status(200);
+    let value = answer.text.lines().find_map(|line| line.strip_prefix("fairhold_peer_strangers_total "));
+    value.and_then(|value| value.parse().ok()).expect("a number")
+}
+
 /// Waits until all connections of a node have TLS.
-async fn all_with_tls(cluster: &Cluster, index: usize) {
+pub(crate) async fn all_with_tls(cluster: &Cluster, index: usize) {
     eventually("all connections have TLS", SOON, || async move {
         let all = sum(cluster, index, "fairhold_peer_connections_open").await;
         let with_tls = sum(cluster, index, "fairhold_peer_tls_connections_open").await;
@@ -91,6 +98,11 @@ fn a_cluster_goes_from_plain_text_to_tls_node_by_node() {
                 all_with_tls(&cluster, index).await;
             }
         }
+
+        // A health check, which sends nothing, gets no warning.
+        drop(TcpStream::connect(&cluster.nodes[0].peer_address).await.expect("the port is open"));
+        eventually("the health check is counted", SOON, || async { (strangers(&cluster, 0).await > 0).then_some(()) }).await;
+        assert!(!cluster.nodes[0].log_text().contains("before it sent anything"), "{}", cluster.nodes[0].log_text());
 
         // Plain text is refused with an alert.
         let mut plain = TcpStream::connect(&cluster.nodes[0].peer_address).await.expect("the port is open");

@@ -24,15 +24,15 @@ use tokio::{
 const SOON: Duration = Duration::from_secs(30);
 
 /// A cluster with TLS. The harness itself uses the plain ports.
-struct SecureCluster {
-    cluster: Cluster,
+pub(crate) struct SecureCluster {
+    pub(crate) cluster: Cluster,
     ca: CaDirectory,
     /// `https://` URLs.
-    urls: Vec<String>,
+    pub(crate) urls: Vec<String>,
 }
 
 impl SecureCluster {
-    async fn start() -> SecureCluster {
+    pub(crate) async fn start() -> SecureCluster {
         let mut cluster = Cluster::plan();
         let ca = CaDirectory::create(&cluster.folder().join("ca"), &"prod".parse().expect("a name"), 10).expect("an authority");
         let ports: Vec<u16> = cluster.nodes.iter().map(|_| free_port()).collect();
@@ -56,7 +56,7 @@ impl SecureCluster {
         SecureCluster { cluster, ca, urls }
     }
 
-    fn ca_file(&self) -> String {
+    pub(crate) fn ca_file(&self) -> String {
         self.cluster.folder().join("ca.crt").display().to_string()
     }
 

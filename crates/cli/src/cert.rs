@@ -175,12 +175,12 @@ fn run(command: &CertCommand) -> Result<String, CertError> {
             )
         }
         CertCommand::Node { ca, host, id, days, out } => {
-            let authority = CaDirectory::open(ca)?;
+            let authority = open(ca)?;
             let pair = authority.authority().issue_node(host, *id, *days).map_err(issue_error(ca))?;
             write(&authority, out, &id.map_or_else(|| "node".to_owned(), |id| format!("node-{id}")), &pair)?
         }
         CertCommand::Client { ca, user, days, out } => {
-            let authority = CaDirectory::open(ca)?;
+            let authority = open(ca)?;
             let pair = authority.authority().issue_client(user, *days).map_err(issue_error(ca))?;
             write(&authority, out, &format!("client-{user}"), &pair)?
         }
@@ -191,6 +191,16 @@ fn run(command: &CertCommand) -> Result<String, CertError> {
 
 fn issue_error(ca: &Path) -> impl Fn(IssueError) -> CertError + '_ {
     |error| CertError::Issue { path: ca.to_owned(), error }
+}
+
+/// Opens the directory of an authority. Warns if its key is not secret: another user could make a certificate too.
+fn open(ca: &Path) -> Result<CaDirectory, CertError> {
+    let authority = CaDirectory::open(ca)?;
+    if let Some(key) = authority.open_key() {
+        let key = key.display();
+        output::note(&format!("other users of this machine can read or write {key}: run `chmod 600 {key}`"));
+    }
+    Ok(authority)
 }
 
 /// Writes a pair, and says what it is.
@@ -210,7 +220,7 @@ fn write(authority: &CaDirectory, out: &Path, name: &str, pair: &IssuedPair) -> 
 }
 
 fn renew(ca: &Path, file: &Path, days: Option<u32>, out: Option<&Path>) -> Result<String, CertError> {
-    let authority = CaDirectory::open(ca)?;
+    let authority = open(ca)?;
     let days = match days {
         Some(days) => days,
         None => usual_days(&first(file)?),

@@ -77,7 +77,8 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     let mut signals = {
         let _context = http.enter();
         // With files to read or open again, SIGHUP does that, as in other servers.
-        if config.reloads_at_hangup() { StopSignals::without_hangup() } else { StopSignals::new() }.map_err(ServeError::Runtime)?
+        if config.reloads_at_hangup() { StopSignals::without_hangup() } else { StopSignals::new() }
+            .map_err(ServeError::Runtime)?
     };
     tracing::info!(node = config.start.id(), version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
     hardening::harden(config.exit_with_parent);

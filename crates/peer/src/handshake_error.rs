@@ -25,6 +25,9 @@ pub enum HandshakeError {
     /// TLS failed, or the certificate of the peer does not fit.
     #[error("{0}")]
     Tls(TlsFault),
+    /// The peer closed the connection before it sent anything, as a health check does.
+    #[error("the other side closed the connection before it sent anything")]
+    Silent,
     /// The peer closed the connection.
     #[error("the other side closed the connection during the handshake")]
     Closed,

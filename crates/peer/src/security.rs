@@ -112,9 +112,10 @@ impl PeerSecurity {
     /// Accepts a connection. The caller limits the time.
     pub(crate) async fn accept(&self, stream: TcpStream) -> Result<PeerSocket, HandshakeError> {
         socket::configure(&stream)?;
+        let first = first_byte(&stream).await?.ok_or(HandshakeError::Silent)?;
         match &self.mode {
             Mode::Plain => Ok(PeerSocket::plain(stream)),
-            Mode::Optional(_) if !begins_with_tls(&stream).await? => Ok(PeerSocket::plain(stream)),
+            Mode::Optional(_) if first != TLS_FIRST_BYTE => Ok(PeerSocket::plain(stream)),
             Mode::Optional(tls) | Mode::Required(tls) => Ok(PeerSocket::tls(tls.accept(stream).await?)),
         }
     }
@@ -144,8 +145,14 @@ impl Default for PeerSecurity {
     }
 }
 
-/// Whether the first byte is that of TLS. Waits for it, and leaves it where it is.
-async fn begins_with_tls(stream: &TcpStream) -> io::Result<bool> {
+/// The first byte, which stays where it is. Waits for it. `None` if the other side closes or resets the connection
+/// before it sends one.
+async fn first_byte(stream: &TcpStream) -> io::Result<Option<u8>> {
     let mut first = [0];
-    Ok(stream.peek(&mut first).await? > 0 && first[0] == TLS_FIRST_BYTE)
+    match stream.peek(&mut first).await {
+        Ok(0) => Ok(None),
+        Ok(_) => Ok(Some(first[0])),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(None),
+        Err(error) => Err(error),
+    }
 }

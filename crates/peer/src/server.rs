@@ -172,6 +172,8 @@ async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc
         Ok(Accepted::Refused { from, refusal }) => acceptor.refusal_log.log(|suppressed| {
             tracing::warn!(peer = from, %address, suppressed, "this node and a peer cannot communicate: {refusal}");
         }),
+        // A health check, of `fairhold doctor` or of a load balancer.
+        Err(error @ HandshakeError::Silent) => tracing::debug!(%address, "closed a connection to the peer port: {error}"),
         Err(HandshakeError::Tls(fault)) => acceptor.tls_log.log(address.ip(), |suppressed| {
             tracing::warn!(%address, suppressed, "refused a connection to the peer port: {fault}");
         }),

@@ -83,6 +83,7 @@ pub enum CaError {
 pub struct CaDirectory {
     path: PathBuf,
     authority: Authority,
+    is_key_open: bool,
 }
 
 impl CaDirectory {
@@ -104,7 +105,13 @@ impl CaDirectory {
         let certificate = files::read_certificates(&cert)?.swap_remove(0);
         let authority = Authority::new(certificate, &files::read_key(&key)?);
         let authority = authority.map_err(|error| CaError::Issue { path: path.to_owned(), error })?;
-        Ok(CaDirectory { path: path.to_owned(), authority })
+        Ok(CaDirectory { path: path.to_owned(), authority, is_key_open: files::is_open(&key)? })
+    }
+
+    /// The key of the authority, if other users can read or write it.
+    #[must_use]
+    pub fn open_key(&self) -> Option<PathBuf> {
+        self.is_key_open.then(|| self.path.join(CA_KEY))
     }
 
     /// The authority itself.

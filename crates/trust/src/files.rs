@@ -162,7 +162,8 @@ pub(crate) fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileError> {
     Ok(bytes)
 }
 
-fn is_open(path: &Path) -> Result<bool, FileError> {
+/// Whether users other than the owner and its group can read or write a file.
+pub(crate) fn is_open(path: &Path) -> Result<bool, FileError> {
     let metadata = fs::metadata(path).map_err(|error| FileError::Unreadable { path: path.to_owned(), error })?;
     Ok(metadata.permissions().mode() & OTHERS != 0)
 }

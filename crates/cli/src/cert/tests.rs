@@ -160,3 +160,14 @@ fn a_certificate_is_shown_to_people_and_to_programs() {
     assert!(text.contains("for         issuing certificates\n"), "{text}");
     assert!(!text.contains("PRIVATE") && !shown(&file).to_string().contains("PRIVATE"));
 }
+
+#[test]
+fn an_authority_knows_that_its_key_is_open_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    cert(folder.path(), "ca --name prod --out DIR/ca").unwrap();
+    let (ca, key) = (folder.path().join("ca"), folder.path().join("ca/ca.key"));
+    assert_eq!(CaDirectory::open(&ca).unwrap().open_key(), None);
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(CaDirectory::open(&ca).unwrap().open_key(), Some(key));
+    cert(folder.path(), "node --ca DIR/ca --id 1 --host n1 --out DIR/out").unwrap();
+}

@@ -24,6 +24,8 @@ pub(super) enum RouteRule {
     Node,
     /// This verb of the cluster.
     Cluster(Verb),
+    /// `admin` of the cluster, by a token of the administrators' file. The call itself looks at the token.
+    FileAdmin,
     /// This verb if the session in the path is named by its number, and any valid credential if by its secret id.
     NumberedSession(Verb),
 }
@@ -84,7 +86,7 @@ pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
     ("/v1/cluster/timing", "GET", RouteRule::Cluster(Verb::Status)),
     ("/v1/access", "GET", RouteRule::Cluster(Verb::Admin)),
     ("/v1/access/enable", "POST", RouteRule::Cluster(Verb::Admin)),
-    ("/v1/access/disable", "POST", RouteRule::Cluster(Verb::Admin)),
+    ("/v1/access/disable", "POST", RouteRule::FileAdmin),
     ("/v1/access/whoami", "GET", RouteRule::Credential),
     ("/v1/access/check", "POST", RouteRule::Credential),
     ("/v1/access/roles", "GET", RouteRule::Cluster(Verb::Admin)),
@@ -125,6 +127,7 @@ impl RouteRule {
             | RouteRule::Lock(_)
             | RouteRule::Node
             | RouteRule::Cluster(_)
+            | RouteRule::FileAdmin
             | RouteRule::NumberedSession(_) => false,
         }
     }
@@ -138,6 +141,7 @@ impl RouteRule {
             RouteRule::Lock(verb) => vec![Need::on_lock(verb, &lock_name(&name_in(uri)?)?).into_owned()],
             RouteRule::Node => vec![Need::read(&node_in(uri)?).into_owned()],
             RouteRule::Cluster(verb) => vec![Need::unnamed(verb)],
+            RouteRule::FileAdmin => vec![Need::unnamed(Verb::Admin)],
             RouteRule::NumberedSession(verb) => {
                 let is_id = name_in(uri)?.parse::<SessionId>().is_ok();
                 if is_id { Vec::new() } else { vec![Need::unnamed(verb)] }

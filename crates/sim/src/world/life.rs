@@ -118,8 +118,7 @@ impl World {
             node.offer_state_bytes(bytes * id);
         }
         let info = ServerInfo { version: "simulated", host: HostView::default, insecure: Vec::new };
-        let authenticator = Authenticator::new(Admin::open());
-        let api = router(node.clone(), info, authenticator, Exposition::default(), Audit::off());
+        let api = router(node.clone(), info, Authenticator::new(Admin::open()), Exposition::default(), Audit::off());
         let address = {
             let inner = self.locked();
             inner.slots.get(&id).map_or_else(String::new, |slot| slot.address(inner.address_changes))

@@ -50,6 +50,7 @@ fn needs(rule: RouteRule) -> (String, Vec<Verb>) {
             (all.join(", "), verbs.to_vec())
         }
         RouteRule::Lock(verb) | RouteRule::Cluster(verb) => (described(verb), vec![verb]),
+        RouteRule::FileAdmin => ("a token of the administrators' file".to_owned(), vec![Verb::Admin]),
         RouteRule::Node => ("`read` of the node, or `inspect` of the lock".to_owned(), vec![Verb::Read, Verb::Inspect]),
         RouteRule::NumberedSession(verb) => (format!("{}; by its secret id any credential", described(verb)), vec![verb]),
     }
@@ -71,7 +72,8 @@ fn page() -> String {
     writeln!(page, "|---|---|{}", "---|".repeat(names.len())).unwrap();
     for (path, method, rule) in CALLS {
         let (text, verbs) = needs(*rule);
-        let cells: Vec<&str> = roles.iter().map(|(_, rights)| cell(rights, &verbs)).collect();
+        let of_role = |rights| if *rule == RouteRule::FileAdmin { "no" } else { cell(rights, &verbs) };
+        let cells: Vec<&str> = roles.iter().map(|(_, rights)| of_role(rights)).collect();
         writeln!(page, "| `{method} {path}` | {text} | {} |", cells.join(" | ")).unwrap();
     }
     page
