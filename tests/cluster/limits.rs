@@ -166,6 +166,13 @@ fn times_and_counts() -> Vec<LimitCase> {
         let calls: Vec<String> = (0..count).map(|_| format!("{{\"release\":{{\"id\":\"{}\"}}}}", new_key())).collect();
         raw("POST", "/v1/batch").json(&format!("{{\"calls\":[{}]}}", calls.join(",")))
     };
+    // Each replaces the one before.
+    let tenant = |list: &'static str, before: &'static str, after: &'static str| {
+        move |count: usize| {
+            let entries: Vec<String> = (0..count).map(|number| format!("\"{before}{number}{after}\"")).collect();
+            raw("PUT", &format!("/v1/access/tenants/{list}")).json(&format!("{{\"{list}\":[{}]}}", entries.join(",")))
+        }
+    };
     let head = |bytes: usize| {
         let bare = raw("GET", "/livez").with("Fill: ");
         let length = bare.head("127.0.0.1:00000").len();
@@ -193,6 +200,12 @@ fn times_and_counts() -> Vec<LimitCase> {
             sizes(5).map(|permits| fresh(&format!("limit=5&permits={permits}"))),
         ),
         limit_case("sessions in one keepalive", KEEPALIVE_IDS_MAX, sizes(KEEPALIVE_IDS_MAX).map(keepalive)),
+        limit_case(
+            "prefixes of a tenant",
+            TENANT_PREFIXES_MAX,
+            sizes(TENANT_PREFIXES_MAX).map(tenant("prefixes", "locks:a/", "/**")),
+        ),
+        limit_case("subjects of a tenant", TENANT_SUBJECTS_MAX, sizes(TENANT_SUBJECTS_MAX).map(tenant("subjects", "user:u", ""))),
         limit_case("calls in one batch", BATCH_CALLS_MAX, sizes(BATCH_CALLS_MAX).map(batch)),
         limit_case(
             "entries on a page",
@@ -394,9 +407,10 @@ A JSON body of parameters has at most 64 KiB; a batch, a transaction, or a list 
 at most 1.5 MiB. The node frees the memory of a body when it has read the parameters, so a waiting
 request holds none of it.
 
-A cluster has at most 1,000 roles of 100 rules, 10,000 bindings of roles, 10,000 disabled users and
-100,000 tokens, 1,000 of them for one user. A rule has at most 1,152 bytes, its pattern 1,024, and
-the name of a role, a user or a principal 128.
+A cluster has at most 1,000 roles of 100 rules, 10,000 bindings of roles, 10,000 disabled users,
+1,000 [tenants](guides/access.md#tenants) and 100,000 tokens, 1,000 of them for one user. A rule and
+a prefix of a tenant have at most 1,152 bytes, their pattern 1,024, and the name of a role, a user,
+a tenant or a principal 128.
 
 A node has at most 16 providers of JWTs, with 16 attributes and 64 keys each. A JWT has at most
 8 KiB and lives for at most 24 hours, and the clocks of its issuer and of the node may differ by

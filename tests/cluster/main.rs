@@ -93,6 +93,7 @@ mod state_full;
 mod stopping;
 mod strangers;
 mod streams;
+mod tenants;
 mod tls;
 mod tls_under_load;
 mod trail;

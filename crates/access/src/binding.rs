@@ -33,6 +33,18 @@ impl Subject {
         std::iter::once(Subject::exact(principal)).chain(open_ended)
     }
 
+    /// All subjects that cover everything of this one: itself, and those that end with a `*` behind an earlier colon.
+    pub fn all_above(&self) -> impl Iterator<Item = Subject> + '_ {
+        let open_ended = self.0.match_indices(':').map(|(colon, _)| Subject(Arc::from(format!("{}*", &self.0[..=colon]))));
+        std::iter::once(self.clone()).chain(open_ended)
+    }
+
+    /// A bound for ranges: no subject that this one contains comes before it.
+    #[must_use]
+    pub fn lower_bound(&self) -> Subject {
+        self.prefix().map_or_else(|| self.clone(), |prefix| Subject(Arc::from(prefix)))
+    }
+
     /// A bound for ranges: it comes before every subject, and covers no principal.
     #[must_use]
     pub fn lowest() -> Subject {
@@ -57,6 +69,12 @@ impl Subject {
             Some(prefix) => principal.as_str().len() > prefix.len() && principal.as_str().starts_with(prefix),
             None => *self.0 == *principal.as_str(),
         }
+    }
+
+    /// Whether it covers each principal of the other one.
+    #[must_use]
+    pub fn contains(&self, other: &Subject) -> bool {
+        self == other || self.prefix().is_some_and(|prefix| other.0.len() > prefix.len() && other.0.starts_with(prefix))
     }
 
     /// Whether some principal belongs to both.
@@ -142,6 +160,11 @@ mod tests {
         ] {
             assert_eq!(subject(one).overlaps(&subject(other)), overlap, "{one} {other}");
             assert_eq!(subject(other).overlaps(&subject(one)), overlap, "{other} {one}");
+            assert_eq!(
+                subject(one).contains(&subject(other)) || subject(other).contains(&subject(one)),
+                overlap,
+                "{one} {other}"
+            );
         }
     }
 

@@ -38,6 +38,6 @@ pub use need::Need;
 pub use pattern::Pattern;
 pub use principal::{Attributes, Principal, PrincipalKey};
 pub use rule::{BadRule, Rule};
-pub use tenant::{Quota, Tenant, TenantPrefix};
+pub use tenant::{Quota, QuotaKind, Tenant, TenantNumber, TenantPrefix};
 pub use token::{BearerToken, TokenHash};
 pub use verb::{ResourceKind, Verb, VerbSet};

@@ -20,3 +20,9 @@ pub const TOKENS_PER_USER_MAX: usize = 1_000;
 pub const DISABLED_USERS_MAX: usize = 10_000;
 /// Principals with marks of their own. One more replaces all of them by the mark of all.
 pub const MARKS_MAX: usize = 1_000;
+/// Tenants.
+pub const TENANTS_MAX: usize = 1_000;
+/// Prefixes of a tenant.
+pub const TENANT_PREFIXES_MAX: usize = 100;
+/// Subjects of a tenant.
+pub const TENANT_SUBJECTS_MAX: usize = 100;

@@ -1,7 +1,8 @@
-//! The commands about access rights: `fairhold access`, `roles`, `users` and `tokens`.
+//! The commands about access rights: `fairhold access`, `roles`, `users`, `tokens` and `tenants`.
 
 mod print;
 pub(crate) mod roles;
+pub(crate) mod tenants;
 pub(crate) mod tokens;
 pub(crate) mod users;
 

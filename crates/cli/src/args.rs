@@ -1,7 +1,7 @@
 //! The command line as typed. `config.rs` resolves it with the environment, the configuration file and defaults.
 
 use crate::{
-    access::{AccessArgs, roles::RolesArgs, tokens::TokensArgs, users::UsersArgs},
+    access::{AccessArgs, roles::RolesArgs, tenants::TenantsArgs, tokens::TokensArgs, users::UsersArgs},
     acts::ActsArgs,
     bench::BenchArgs,
     cert::CertArgs,
@@ -73,6 +73,8 @@ pub(crate) enum Command {
     Tokens(TokensArgs),
     /// List and export the administrative acts, and verify an export
     Audit(ActsArgs),
+    /// List, show, write and remove tenants, with their quotas
+    Tenants(TenantsArgs),
     /// Check the health of a cluster and suggest fixes
     Doctor(DoctorArgs),
     /// Measure the throughput and latency of a cluster

@@ -76,6 +76,7 @@ fn main() -> ExitCode {
         Command::Access(args) => access::main(&args),
         Command::Roles(args) => access::roles::main(&args),
         Command::Users(args) => access::users::main(&args),
+        Command::Tenants(args) => access::tenants::main(&args),
         Command::Tokens(args) => access::tokens::main(&args),
         Command::Audit(args) => acts::main(&args),
         Command::Bench(args) => bench::main(&args),

@@ -15,6 +15,7 @@ pub(crate) struct ProblemBody {
     pub(crate) code: Option<Code>,
     pub(crate) detail: String,
     pub(crate) advice: Option<String>,
+    pub(crate) retryable: bool,
     pub(crate) outcome: Option<Effect>,
     pub(crate) reason: Option<EndReason>,
     pub(crate) holder: Option<Contender>,

@@ -67,6 +67,20 @@ fn from_source(caller: Caller, request: &Request, id: &HeaderValue) -> Caller {
     caller.with_source(address, id.to_str().unwrap_or_default())
 }
 
+/// Whether a request counts against the rate of its tenant. What renews or ends something never does, and a batch counts as
+/// its calls.
+pub(crate) fn is_counted(route: Option<&str>, method: &Method) -> bool {
+    const UNCOUNTED: &[(&str, &str)] = &[
+        ("/v1/grants/{id}/renew", "POST"),
+        ("/v1/grants/{id}", "DELETE"),
+        ("/v1/sessions/keepalive", "POST"),
+        ("/v1/sessions/{id}/keepalive", "POST"),
+        ("/v1/sessions/{id}", "DELETE"),
+        ("/v1/batch", "POST"),
+    ];
+    route.is_none_or(|route| !UNCOUNTED.contains(&(route, method.as_str())))
+}
+
 /// Whether newer access data may lift this refusal: this node may not have heard of a right, or of the token that the caller
 /// shows, yet.
 pub(crate) fn may_be_outdated(refused: &Problem, headers: &HeaderMap) -> bool {

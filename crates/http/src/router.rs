@@ -140,6 +140,11 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
         .route("/v1/access/tokens", post(access::tokens::create::<RT>).get(access::tokens::list::<RT>))
         .route("/v1/access/tokens/{number}", delete(access::tokens::revoke::<RT>))
         .route("/v1/audit", get(acts::list::<RT>))
+        .route("/v1/access/tenants", get(access::tenants::list::<RT>))
+        .route(
+            "/v1/access/tenants/{name}",
+            get(access::tenants::show::<RT>).put(access::tenants::put::<RT>).delete(access::tenants::delete::<RT>),
+        )
         .route("/", get(show_front_page))
         .route("/version", get(show_version))
         .route("/openapi.json", get(openapi::serve));

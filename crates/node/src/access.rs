@@ -7,6 +7,7 @@
 //!   carries the revision of the access data. If rights were narrowed in the meantime, the machine refuses it, and this node
 //!   decides again.
 //! - A read is decided after the node has made its state as fresh as the read requires.
+//! - A caller with a tenant has quotas at this node, too: of requests, waits and watches (`tenant_door`).
 //! - A watch is decided again before each item, and a request that waits is decided again after each change of the access
 //!   data.
 
@@ -14,11 +15,14 @@ mod cache;
 mod caller;
 mod judge;
 mod refusal;
+mod tenant_door;
+mod tenant_quota;
 mod trail;
 mod visible;
 
 pub(crate) use cache::RightsCache;
 pub use caller::{Caller, Credential, FileTokens};
 pub use refusal::{AccessRefusal, CredentialFault};
+pub(crate) use tenant_door::{TenantDoor, TenantSlot};
 pub use trail::{AccessTrail, NameVerdict, TouchedName, TrailRecord};
 pub(crate) use visible::Visible;

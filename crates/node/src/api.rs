@@ -9,7 +9,7 @@ mod queue_position;
 mod sessions;
 mod tree;
 
-pub use access::{ChangeAccessCall, CreateAccessTokenCall, CreatedToken};
+pub use access::{ChangeAccessCall, CreateAccessTokenCall, CreatedToken, TenantView};
 pub use admin::{BreakCall, RevokeCall, SetLockCall};
 pub use error::CallError;
 pub(crate) use error::Compacted;

@@ -12,6 +12,7 @@ mod initial;
 mod keep_alive_guard;
 mod membership;
 mod reads;
+mod tenants;
 mod timing;
 mod tree;
 mod upgrade;

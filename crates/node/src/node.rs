@@ -1,7 +1,7 @@
 //! A node: the parts that serve every API, started and stopped together.
 
 use crate::{
-    access::{Caller, RightsCache},
+    access::{Caller, RightsCache, TenantDoor},
     api::{At, CallError, ClusterView, Freshness, MemberFacts, ReadOptions},
     base::{memory::MemoryShortage, stop::Stop, tasks::Tasks, walks::WalkSlots},
     clock::wall_now,
@@ -111,6 +111,7 @@ pub(crate) struct NodeInner<RT: AsyncRuntime> {
     pub(crate) walks: WalkSlots,
     pub(crate) memory: MemoryShortage,
     pub(crate) rights: RightsCache,
+    pub(crate) tenant_door: TenantDoor<RT::Instant>,
     /// When this node last asked for a sign of the leader that came.
     pub(crate) proven_at: Mutex<Option<RT::Instant>>,
     /// The current warnings, by topic.
@@ -178,6 +179,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             walks: WalkSlots::new(),
             memory: MemoryShortage::default(),
             rights: RightsCache::default(),
+            tenant_door: TenantDoor::new(),
             proven_at: Mutex::default(),
             warnings: Mutex::default(),
         };

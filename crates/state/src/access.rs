@@ -1,4 +1,4 @@
-//! The access data: roles, their bindings, disabled users, tokens, and the marks of what was narrowed.
+//! The access data: roles, their bindings, disabled users, tokens, tenants, and the marks of what was narrowed.
 //!
 //! The machine evaluates no rights. The node that receives a request decides by its own copy of this data, and the
 //! command carries the revision of the data by which it was decided (`AccessGuard`). `apply` compares that revision with two
@@ -20,25 +20,26 @@ mod records;
 mod requests;
 mod roles;
 pub(crate) mod saved;
+mod tenants;
 mod tokens;
 mod users;
 
 pub use fairhold_access::PrincipalKey;
 pub use fault::AccessFault;
-pub use guarded::{AccessGuard, Guarded};
+pub use guarded::{AccessGuard, ForTenant, Guarded};
 pub(crate) use records::EndingSessions;
-pub use records::{BindingRecord, DisabledUser, RoleRecord, TokenRecord};
+pub use records::{BindingRecord, DisabledUser, RoleRecord, TenantRecord, TokenRecord};
 pub use requests::{AccessChange, AccessRequester, ChangeAccess};
 
 use crate::weighed::Weighed;
-use fairhold_access::{RoleName, Subject, UserName, token::AccessTokenNumber};
+use fairhold_access::{RoleName, Subject, TenantName, UserName, token::AccessTokenNumber};
 use fairhold_types::{Revision, SessionNumber};
 use index::AccessIndex;
 use marks::Marks;
-use records::Opener;
+use records::{Opener, SessionTenant};
 use std::sync::Arc;
 
-/// Roles, bindings, users, tokens and marks. A clone shares all its parts.
+/// Roles, bindings, users, tokens, tenants and marks. A clone shares all its parts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AccessData {
     /// Whether rights are enforced.
@@ -54,6 +55,9 @@ pub struct AccessData {
     tokens: Weighed<AccessTokenNumber, Arc<TokenRecord>>,
     /// The principals that opened the live sessions, as far as guards have told.
     openers: Weighed<SessionNumber, Opener>,
+    tenants: Weighed<TenantName, Arc<TenantRecord>>,
+    /// The tenants that the live sessions count for.
+    session_tenants: Weighed<SessionNumber, SessionTenant>,
     /// A cache.
     index: AccessIndex,
 }

@@ -35,6 +35,9 @@ impl Change<'_> {
         after.max_hold_ms = request.max_hold_ms.or(after.max_hold_ms).filter(|max_ms| *max_ms > 0);
         let set_limit = after.limited_at.is_some() && after.limit.is_some_and(|limit| limit > 1);
         after.kept = set_limit || after.max_waiters.is_some() || after.max_hold_ms.is_some();
+        if before.is_none() {
+            self.state.require_quota_of_lock(&request.lock)?;
+        }
         // Remember the key even if nothing changes: a late repetition could change something.
         request.key.into_iter().for_each(|key| self.remember_write(key));
         if before.as_ref() == Some(&after) {

@@ -5,7 +5,7 @@ use crate::{
     change::{Change, Effect},
     command::{Answer, Applied, ClusterEvent, Command, Event, Outcome, Rejection},
 };
-use fairhold_access::PrincipalKey;
+use fairhold_access::{PrincipalKey, TenantNumber};
 use fairhold_types::{ClusterId, ClusterVersion, Revision};
 
 impl State {
@@ -18,17 +18,22 @@ impl State {
         if let Err(rejection) = self.check_guard(command) {
             return refused(self, rejection);
         }
-        let principal = command.guard().map(|guard| guard.principal);
+        let (principal, tenant) = (command.guard().map(|guard| guard.principal), command.tenant());
         let command = command.unguarded();
         if let Command::Attributed(attributed) = command {
             return self.apply_attributed(attributed, principal);
         }
-        self.apply_bare(command, principal)
+        self.apply_bare(command, principal, tenant)
     }
 
     /// Applies a command that has neither a guard nor an origin.
     #[inline]
-    pub(crate) fn apply_bare(&mut self, command: &Command, principal: Option<PrincipalKey>) -> Applied {
+    pub(crate) fn apply_bare(
+        &mut self,
+        command: &Command,
+        principal: Option<PrincipalKey>,
+        tenant: Option<TenantNumber>,
+    ) -> Applied {
         let revision = self.revision.next();
         let budget_check = self.budget_check(command);
         let mut change = Change {
@@ -36,6 +41,7 @@ impl State {
             revision,
             at: command.at(),
             principal,
+            tenant,
             // Nearly every command has events, and growing an empty vector costs more.
             events: Vec::with_capacity(4),
             removed: 0,
@@ -126,6 +132,7 @@ impl Change<'_> {
             Command::Guarded(guarded) => self.run(guarded.command()),
             Command::Attributed(attributed) => self.run(attributed.command()),
             Command::NoteAct(note) => Ok(self.note_act(note)),
+            Command::ForTenant(of) => self.run(of.command()),
             Command::ChangeAccess(request) => self.change_access(request),
             Command::ExpireTokens { tokens, at: _ } => self.expire_tokens(tokens),
         }

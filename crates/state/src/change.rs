@@ -4,7 +4,7 @@ use crate::{
     State,
     command::{Event, Outcome},
 };
-use fairhold_access::PrincipalKey;
+use fairhold_access::{PrincipalKey, TenantNumber};
 use fairhold_types::{LockName, Revision, time::WallMillis};
 use std::collections::BTreeSet;
 
@@ -15,6 +15,8 @@ pub(crate) struct Change<'a> {
     pub(crate) at: WallMillis,
     /// The principal that its guard names.
     pub(crate) principal: Option<PrincipalKey>,
+    /// The tenant of that principal.
+    pub(crate) tenant: Option<TenantNumber>,
     pub(crate) events: Vec<Event>,
     /// How many nodes its recursive deletes have removed.
     pub(crate) removed: usize,

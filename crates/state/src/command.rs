@@ -5,7 +5,7 @@
 
 pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, SessionKey, Sweepable, Transact, WriteKey};
 pub use crate::{
-    access::{AccessChange, AccessFault, AccessGuard, AccessRequester, ChangeAccess, Guarded},
+    access::{AccessChange, AccessFault, AccessGuard, AccessRequester, ChangeAccess, ForTenant, Guarded},
     admin_request::{Break, Revoke, SetLock},
     audit::{ActOrigin, Attributed, NoteAct, NotedAct},
     event::{ClusterEvent, Event},
@@ -270,6 +270,8 @@ pub enum Command {
     Attributed(Attributed<Command>),
     /// Notes an act outside the state, for the audit.
     NoteAct(NoteAct),
+    /// A command that opens a session, by which access data it was decided, and the tenant of its principal.
+    ForTenant(ForTenant<Command>),
 }
 
 impl Command {
@@ -292,6 +294,7 @@ impl Command {
             Command::Guarded(guarded) => guarded.command().at(),
             Command::Attributed(attributed) => attributed.command().at(),
             Command::NoteAct(note) => note.at,
+            Command::ForTenant(of) => of.command().at(),
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
@@ -365,7 +368,7 @@ impl Command {
             | Command::ExpireTokens { at, .. }
             | Command::ContinuePendingWork { at }
             | Command::RecordKey { at, .. } => at,
-            Command::Guarded(_) => return self.map_guarded(Command::without_time),
+            Command::Guarded(_) | Command::ForTenant(_) => return self.map_guarded(Command::without_time),
             Command::Attributed(_) => return self.map_attributed(Command::without_time),
             Command::FormCluster { .. }
             | Command::RaiseClusterVersion { .. }

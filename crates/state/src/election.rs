@@ -57,6 +57,8 @@ impl Change<'_> {
             |number: &GrantNumber| self.state.election(&request.election).is_some_and(|now| now.contender.number == *number);
         let number = number.filter(leads).ok_or(Rejection::NotLeader)?;
         self.require_tombstone_room()?;
+        let before = |state: &State| Some(state.tree.contender(number)?.value.len());
+        self.state.require_quota_of_value(&request.election.path(), request.value.len(), before)?;
         let revision = self.revision;
         let at = self.at;
         let Some(node) = self.state.tree.write_contender(number, request.value.clone()) else {

@@ -142,6 +142,7 @@ impl Command {
             Command::ChangeAccess(request) => request.budget_share(),
             Command::Guarded(guarded) => guarded.command().budget_share(),
             Command::Attributed(attributed) => attributed.command().budget_share(),
+            Command::ForTenant(of) => of.command().budget_share(),
             Command::FormCluster { .. }
             | Command::RaiseClusterVersion { .. }
             | Command::FormClusterAt { .. }
@@ -193,7 +194,7 @@ impl Command {
         } else if let Command::Acquire(acquire) = self {
             GROWTH_AT_ONCE * (1 + acquire.wants.len() as u64)
         } else if let Command::ChangeAccess(request) = self {
-            GROWTH_AT_ONCE + request.growth_of_rules()
+            GROWTH_AT_ONCE + request.growth_of_lists()
         } else if let Command::Revoke(_) = self {
             // It may add a revocation to each holder.
             u64::MAX

@@ -155,7 +155,7 @@ impl Index {
             Pending::Break { lock, .. } => drop(self.breaking.insert(lock.clone(), number)),
             Pending::Grant { lock } => drop(self.granting.insert(lock.clone())),
             Pending::EndSessionsOf(of) => drop(self.ending_openers.insert((of.principal, of.through), number)),
-            Pending::Revoke { .. } | Pending::ApplyLimit { .. } => {}
+            Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::CountTenant { .. } => {}
         }
     }
 
@@ -166,7 +166,7 @@ impl Index {
             Pending::Break { lock, .. } => drop(self.breaking.remove(lock)),
             Pending::Grant { lock } => drop(self.granting.remove(lock)),
             Pending::EndSessionsOf(of) => drop(self.ending_openers.remove(&(of.principal, of.through))),
-            Pending::Revoke { .. } | Pending::ApplyLimit { .. } => {}
+            Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::CountTenant { .. } => {}
         }
     }
 

@@ -19,6 +19,7 @@
 //! - Raft's membership is the only list of members. The state has what was requested and given out (`membership`).
 //! - The state has the access data, but evaluates no rights: it compares revisions (`access`).
 //! - Administrative acts are recorded in a ring, chained by hashes. A refused act takes a revision for its entry (`audit`).
+//! - Tenants have quotas. What they use is counted with the nodes of the tree (`tenant_uses`).
 //! - The state has a budget in bytes. Beyond it, commands that create something are refused (`budget`).
 //!
 //! # Caveats
@@ -88,6 +89,8 @@ pub mod snapshot;
 mod sparse;
 mod state;
 pub mod statistics;
+mod tenant_counts;
+pub mod tenant_uses;
 mod tombstones;
 mod transact;
 mod tree;

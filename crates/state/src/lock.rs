@@ -31,7 +31,7 @@ const FORGET_STEPS: u64 = 4;
 impl Change<'_> {
     /// Grants, queues or refuses. A repeated request attaches to the grant that it created. Every refusal comes before
     /// the first change, in a fixed order: unsupported options, a used id, another use of the lock (a lock or an
-    /// election), the session, the limit, a busy lock, a deadlock, too little room.
+    /// election), the session, the limit, a busy lock, a deadlock, too little room, a quota.
     pub(crate) fn acquire(&mut self, acquire: &Acquire) -> Result<Effect, Rejection> {
         refuse_unsupported(acquire)?;
         match self.state.use_of(&acquire.grant) {
@@ -80,6 +80,7 @@ impl Change<'_> {
         if named.is_none() {
             self.require_session_room()?;
         }
+        self.state.require_quota_of_grant(acquire)?;
         // If nothing waits and nothing is ending, the newcomer is the only one to be granted.
         let at_once = !must_check && self.state.index.ending.is_empty() && self.state.index.breaking.is_empty();
         Ok(Effect::Changed(self.enqueue(acquire, named, checked, at_once.then_some(hold_ms))))
@@ -195,13 +196,14 @@ impl Change<'_> {
         if acquire.if_busy == IfBusy::Refuse {
             return Err(self.state.busy(lock, rank));
         }
+        let waiting = |want: &Want| self.state.queue_of(&want.lock).map_or(0, |queue| queue.waiting.len() as u64);
         let full = |want: &Want| {
             let max =
                 self.state.settings(&want.lock).and_then(|settings| settings.max_waiters).unwrap_or(limits::WAITERS_MAX as u64);
-            let waiting = self.state.queue_of(&want.lock).map_or(0, |queue| queue.waiting.len() as u64);
-            (waiting >= max).then_some(max)
+            (waiting(want) >= max).then_some(max)
         };
-        acquire.wants.iter().find_map(full).map_or(Ok(()), |max| Err(Rejection::QueueFull { max }))
+        acquire.wants.iter().find_map(full).map_or(Ok(()), |max| Err(Rejection::QueueFull { max }))?;
+        acquire.wants.iter().try_for_each(|want| self.state.require_quota_of_waiters(&want.lock, waiting(want)))
     }
 
     /// Creates the lock's node if it is missing, sets its limit if it has none, and changes its record.

@@ -8,6 +8,7 @@ use crate::{
     change::{Change, Effect},
     command::{Event, Lifetime, Operation, OperationResult, Outcome, Rejection, Sweepable},
     record::{NodeKind, Znode},
+    tenant_uses::TenantUse,
     tree::NewNode,
     value::Value,
 };
@@ -39,7 +40,7 @@ impl Change<'_> {
             Operation::Set { path, value, version } => {
                 refuse_locks(&path)?;
                 self.state.require_node(&path, version)?;
-                Ok(OperationResult::Set { version: self.set(path, value) })
+                Ok(OperationResult::Set { version: self.set(path, value)? })
             }
             Operation::Delete { path, version, recursive } => self.delete(&path, version, recursive),
             Operation::Check { path, version } => {
@@ -86,7 +87,7 @@ impl Change<'_> {
         if !same {
             return Err(Rejection::OtherKind { kind: kind_in_words(node), path });
         }
-        Ok(OperationResult::Put { created: false, version: self.set(path, create.value) })
+        Ok(OperationResult::Put { created: false, version: self.set(path, create.value)? })
     }
 
     fn new_node(&self, value: Value, lifetime: Lifetime) -> Result<NewNode, Rejection> {
@@ -120,6 +121,8 @@ impl Change<'_> {
         if self.created + missing.len() >= NODES_CREATED_MAX {
             return Err(Rejection::TooManyCreated { max: NODES_CREATED_MAX as u64 });
         }
+        let parents = missing.iter().map(|path| (path, TenantUse::node(0)));
+        self.state.require_quota(parents.chain([(&path, TenantUse::node(create.value.len()))]))?;
         for path in missing {
             self.create_node(path, NewNode::persistent());
         }
@@ -127,7 +130,8 @@ impl Change<'_> {
         Ok(OperationResult::Created { path })
     }
 
-    fn set(&mut self, path: Path, value: Value) -> i32 {
+    fn set(&mut self, path: Path, value: Value) -> Result<i32, Rejection> {
+        self.state.require_quota_of_value(&path, value.len(), |state| Some(state.tree.get(&path)?.value.len()))?;
         let revision = self.revision;
         let at = self.at;
         let Some(node) = self.state.tree.write(&path, value) else {
@@ -138,7 +142,7 @@ impl Change<'_> {
         node.mtime = at;
         let version = node.version;
         self.events.push(Event::NodeChanged { path, version });
-        version
+        Ok(version)
     }
 
     fn delete(&mut self, path: &Path, version: Option<i32>, recursive: bool) -> OperationOutcome {

@@ -11,7 +11,8 @@ use crate::{
     weighed::{Weigh, Weighed},
     weight::{PENDING_BYTES, len},
 };
-use fairhold_types::{GrantNumber, LockName, SessionNumber};
+use fairhold_access::TenantNumber;
+use fairhold_types::{GrantNumber, LockName, Path, SessionNumber, limits::PATH_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 
@@ -30,6 +31,8 @@ pub(crate) enum Pending {
     Grant { lock: LockName },
     /// Ends the sessions of a principal, some at a time. A session stays alive until its turn.
     EndSessionsOf(EndingSessions),
+    /// Counts what a tenant uses, in the prefix with this index after this name, and in the later prefixes.
+    CountTenant { tenant: TenantNumber, prefix: u32, after: Option<Path> },
 }
 
 /// How a session ended.
@@ -57,7 +60,7 @@ impl Pending {
     pub(crate) fn concerns(&self, of: &LockName) -> bool {
         match self {
             Pending::Break { lock, .. } | Pending::ApplyLimit { lock, .. } | Pending::Revoke { lock, .. } => lock == of,
-            Pending::EndSession { .. } | Pending::Grant { .. } | Pending::EndSessionsOf(_) => false,
+            Pending::EndSession { .. } | Pending::Grant { .. } | Pending::EndSessionsOf(_) | Pending::CountTenant { .. } => false,
         }
     }
 }
@@ -81,6 +84,8 @@ impl Weigh<u64> for Pending {
                 Pending::ApplyLimit { lock, by, .. } => len(lock.as_str()) + len(by),
                 Pending::Grant { lock } => len(lock.as_str()),
                 Pending::EndSessionsOf(sessions) => len(&sessions.by) + len(&sessions.reason),
+                // The name changes with each piece.
+                Pending::CountTenant { .. } => PATH_BYTES_MAX as u64,
             }
     }
 }

@@ -45,6 +45,7 @@ impl Change<'_> {
         // Numbers begin at 1: 0 is before all of them.
         work.next += 1;
         self.state.index.add_pending(work.next, &pending);
+        self.state.tree.uses.begin(work.next, &pending);
         work.work.insert(work.next, pending);
     }
 
@@ -113,6 +114,7 @@ impl Change<'_> {
                 after.map(|after| Pending::ApplyLimit { lock, after: Some(after), by })
             }
             Pending::EndSessionsOf(sessions) => self.end_some_sessions(&sessions).then_some(Pending::EndSessionsOf(sessions)),
+            Pending::CountTenant { tenant, .. } => self.count_some(tenant),
             Pending::Grant { lock } => {
                 // `grant_waiters` adds the rest as new work.
                 self.finish_pending(number);

@@ -3,6 +3,7 @@
 //! Frames encode variants and fields by position: add at the end. `proto/golden/` holds the bytes of each.
 
 use crate::{access::AccessFault, membership::JoinTokenFault, write::Part};
+use fairhold_access::{QuotaKind, TenantName};
 use fairhold_types::{ClusterVersion, EndReason, FencingToken, GrantNumber, LockName, Path, SessionNumber, time::WallMillis};
 use serde::{Deserialize, Serialize};
 
@@ -238,6 +239,18 @@ pub enum Rejection {
     /// The access data was not changed.
     #[error("{0}")]
     Access(AccessFault),
+    /// A tenant has as much as it may.
+    #[error("the tenant {tenant} has a quota of {limit} {quota}, of which it uses {used}")]
+    QuotaExceeded {
+        /// The tenant.
+        tenant: TenantName,
+        /// What the quota counts.
+        quota: QuotaKind,
+        /// The quota.
+        limit: u64,
+        /// How much of it is used.
+        used: u64,
+    },
 }
 
 fn ending_in_words(reason: EndReason) -> &'static str {

@@ -209,13 +209,17 @@ impl Change<'_> {
 
     pub(crate) fn require_session_room(&self) -> Result<(), Rejection> {
         let max = limits::SESSIONS_MAX;
-        if self.state.sessions.len() < max { Ok(()) } else { Err(Rejection::SessionsFull { max: max as u64 }) }
+        if self.state.sessions.len() >= max {
+            return Err(Rejection::SessionsFull { max: max as u64 });
+        }
+        self.tenant.map_or(Ok(()), |tenant| self.state.access.require_quota_of_session(tenant))
     }
 
     fn insert_session(&mut self, session: SessionRecord) {
         self.events.push(Event::SessionOpened { session: session.number, timeout_ms: session.timeout_ms });
         self.state.index.add_session(&session);
         self.principal.into_iter().for_each(|principal| self.state.record_opener(session.number, principal));
+        self.tenant.into_iter().for_each(|tenant| self.state.record_tenant(session.number, tenant));
         self.state.sessions.insert(session.number, Arc::new(session));
     }
 }

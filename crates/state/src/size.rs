@@ -10,6 +10,8 @@ const STEP_BYTES: usize = 40;
 const GUARD_BYTES: usize = 19;
 /// An origin, without its texts.
 const ORIGIN_BYTES: usize = 12;
+/// The number of a tenant, and the code of its variant.
+const TENANT_BYTES: usize = 10;
 /// The length prefixes of a key and its value.
 const PAIR_BYTES: usize = 6;
 
@@ -38,13 +40,14 @@ impl Command {
             Command::RequestRemoval(request) => request.by.len(),
             Command::SetMember(request) => request.zone.as_ref().map_or(0, String::len) + request.by.len(),
             Command::SetTiming { by, .. } => by.len(),
-            Command::ChangeAccess(request) => request.text_bytes() + request.rules().len() * STEP_BYTES,
+            Command::ChangeAccess(request) => request.text_bytes() + request.entries() * STEP_BYTES,
             Command::ExpireTokens { tokens, .. } => tokens.len() * STEP_BYTES,
             Command::Guarded(guarded) => return GUARD_BYTES + guarded.command().size(),
             Command::Attributed(attributed) => {
                 return ORIGIN_BYTES + attributed.origin().text_bytes() + attributed.command().size();
             }
             Command::NoteAct(note) => note.text_bytes(),
+            Command::ForTenant(of) => return TENANT_BYTES + GUARD_BYTES + of.command().size(),
             Command::EndSession { by, reason, .. } => by.len() + reason.len(),
             Command::EndCooling { grants, .. } => grants.len() * STEP_BYTES,
             Command::EndHolds { holds, .. } => holds.len() * STEP_BYTES,

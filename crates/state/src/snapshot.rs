@@ -16,6 +16,7 @@ use crate::{
     queue::Queue,
     record::{NodeRole, SessionRecord, Znode},
     statistics::Statistics,
+    tenant_uses::TenantUses,
     tombstones::{Tombstone, Tombstones},
     tree::Tree,
     weighed::{Weigh, Weighed},
@@ -287,6 +288,11 @@ impl State {
             }
         }
         self.pending.work.iter().for_each(|(number, pending)| index.add_pending(*number, pending));
+        let mut uses = TenantUses::new(self.access.tenant_prefixes().clone(), &self.pending);
+        if !uses.is_empty() {
+            self.tree.iter().for_each(|(path, node)| uses.add(path, node));
+        }
+        self.tree.uses = uses;
         index.busy.extend(queues.keys().cloned());
         self.index = index;
         self.tree.locks.set_queues(queues);

@@ -3,10 +3,12 @@
 use crate::{
     lock_table::LockTable,
     record::{Contender, NodeKind, NodeRole, Znode},
+    tenant_uses::{TenantUse, TenantUses},
     value::Value,
     weighed::{Weigh, Weighed},
     weight::{LOCK_BYTES, NODE_BYTES, len, node_weight},
 };
+use fairhold_access::TenantNumber;
 use fairhold_types::{GrantNumber, LockName, Path, Revision, SessionNumber, time::WallMillis};
 use std::{ops::Bound, sync::Arc};
 
@@ -20,6 +22,8 @@ pub(crate) struct Tree {
     pub(crate) locks: LockTable,
     /// The bytes of all values together.
     value_bytes: u64,
+    /// What each tenant uses: a cache.
+    pub(crate) uses: TenantUses,
 }
 
 /// A node in the order of the tree.
@@ -83,6 +87,7 @@ impl Tree {
 
     /// Puts a node into the tables. Returns whether it replaced one.
     fn put(&mut self, path: Path, node: Znode) -> bool {
+        self.uses.add(&path, &node);
         let slot = match &node.role {
             NodeRole::Contender(contender) if !contender.secondary => {
                 let number = contender.number;
@@ -147,6 +152,7 @@ impl Tree {
         let TreeSlot::Node(_) = self.nodes.get(path)? else { return None };
         let TreeSlot::Node(node) = self.nodes.reweigh(path, value_length, value.len() as u64)? else { return None };
         self.value_bytes = self.value_bytes - node.value.len() as u64 + value.len() as u64;
+        self.uses.resize(path, node.value.len(), value.len());
         let node = Arc::make_mut(node);
         node.value = value;
         Some(node)
@@ -157,6 +163,7 @@ impl Tree {
         let length = |contender: &ContenderNode| contender.node.value.len() as u64;
         let contender = self.contenders.reweigh(&number, length, value.len() as u64)?;
         self.value_bytes = self.value_bytes - length(contender) + value.len() as u64;
+        self.uses.resize(&contender.path, contender.node.value.len(), value.len());
         let node = Arc::make_mut(&mut contender.node);
         node.value = value;
         Some(node)
@@ -285,6 +292,26 @@ impl Tree {
         }
     }
 
+    /// Counts the next node below the prefix of a tenant that is being counted, or ends the count of this prefix.
+    pub(crate) fn count_next(&mut self, tenant: TenantNumber, base: &Path) {
+        let after = self.uses.cursor(tenant).and_then(|cursor| cursor.after.as_ref());
+        // The root and the folder of locks belong to nobody.
+        let is_shared = base.parent().is_none() || *base == Path::locks();
+        let first = self.nodes.get_key_value(base).filter(|_| after.is_none() && !is_shared);
+        let next = first.map(|(path, slot)| (path, self.in_slot(path, slot))).or_else(|| {
+            // `nodes:**` does not cover the nodes of locks. `0` follows `/` in byte order, so this skips all of them.
+            let is_of_lock = |path: &Path| base.parent().is_none() && LockName::in_path(path.as_str()).is_some();
+            let mut rows = self.below(base, after.map(Path::as_str)).filter(|(path, _)| !is_shared || **path != Path::locks());
+            let next = rows.next();
+            if next.is_some_and(|(path, _)| is_of_lock(path)) {
+                return self.below_from(base, Bound::Included("/locks0")).next();
+            }
+            next
+        });
+        let next = next.map(|(path, node)| (path.clone(), TenantUse::of(node)));
+        self.uses.advance(tenant, next);
+    }
+
     /// Removes a node without children. Updates the parent's `pzxid` and child counter.
     pub(crate) fn remove(&mut self, path: &Path, revision: Revision) -> Option<Znode> {
         let node = match self.nodes.remove(path)? {
@@ -293,6 +320,7 @@ impl Tree {
             TreeSlot::Contender(number) => unreachable!("{path} is the contender of grant #{number}"),
         };
         self.value_bytes -= node.value.len() as u64;
+        self.uses.remove(path, &node);
         assert!(node.num_children == 0, "a node with children was removed: {path}");
         if let Some(parent) = path.parent_str().and_then(|parent| self.get_mut(parent)) {
             parent.remove_child(revision);
@@ -306,6 +334,7 @@ impl Tree {
         let ContenderNode { path, node } = self.contenders.remove(&number)?;
         self.nodes.remove(&path);
         self.value_bytes -= node.value.len() as u64;
+        self.uses.remove(&path, &node);
         if let NodeRole::Contender(contender) = Arc::unwrap_or_clone(node).role { Some(contender) } else { None }
     }
 }

@@ -42,6 +42,7 @@ impl Command {
             | Command::ExpireTokens { .. } => true,
             Command::Guarded(guarded) => guarded.command().is_leader_only(),
             Command::Attributed(attributed) => attributed.command().is_leader_only(),
+            Command::ForTenant(of) => of.command().is_leader_only(),
             Command::OpenSession(_)
             | Command::CloseSession { .. }
             | Command::Acquire(_)
@@ -93,6 +94,7 @@ impl Command {
             Command::Guarded(guarded) => guarded.command().validate(),
             Command::Attributed(attributed) => attributed.origin().validate().and_then(|()| attributed.command().validate()),
             Command::NoteAct(note) => fits("the addresses of a member", note.text_bytes(), limits::NOTED_BYTES_MAX),
+            Command::ForTenant(of) => of.command().validate(),
             Command::FormCluster { .. }
             | Command::RaiseClusterVersion { .. }
             | Command::FormClusterAt { .. }

@@ -76,6 +76,7 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
         Command::SetMember(_) => ("SetMember", BASE, "nothing grows"),
         Command::SetTiming { .. } => ("SetTiming", BASE, "nothing grows"),
         Command::Guarded(guarded) => ("Guarded", bound(guarded.command()).1, "its command, and one comparison"),
+        Command::ForTenant(of) => ("ForTenant", bound(of.command()).1, "its command, and two comparisons"),
         Command::ChangeAccess(request) => access::bound(&request.change),
         Command::Attributed(attributed) => {
             ("Attributed", bound(attributed.command()).1 + AUDIT_ENTRY, "its command, and an entry of the audit")

@@ -5,7 +5,7 @@
 mod random;
 
 use fairhold_access::{
-    Principal,
+    Principal, Tenant, TenantNumber,
     token::{AccessTokenNumber, TokenHash},
 };
 use fairhold_state::{
@@ -136,7 +136,8 @@ fn populated() -> State {
 
 /// A role, a binding and a token, and an administrator.
 fn done_to_access(state: &mut State) {
-    for change in [put_role("kept", 1), bind("kept", "user:ci"), bind("admin", "user:ann"), create_token(1)] {
+    let tenant = put_tenant("kept", 1);
+    for change in [put_role("kept", 1), bind("kept", "user:ci"), bind("admin", "user:ann"), create_token(1), tenant] {
         done(state, change_access(change, None));
     }
 }
@@ -153,6 +154,12 @@ fn put_role(name: &str, rules: usize) -> AccessChange {
 
 fn bind(role: &str, subject: &str) -> AccessChange {
     AccessChange::Bind { role: role.parse().expect("a name"), subject: subject.parse().expect("a subject") }
+}
+
+fn put_tenant(name: &str, prefixes: usize) -> AccessChange {
+    let prefix = |number: usize| format!("locks:{name}/{number}/**").parse().expect("a prefix");
+    let tenant = Tenant { prefixes: (0..prefixes).map(prefix).collect(), ..Tenant::default() };
+    AccessChange::PutTenant { name: name.parse().expect("a name"), tenant, expected: None }
 }
 
 fn create_token(secret: u8) -> AccessChange {
@@ -317,6 +324,7 @@ fn commands_about_access() -> Vec<(&'static str, Command, Expected, Expected)> {
     let revoke = AccessChange::RevokeToken { number: AccessTokenNumber(1), end_sessions: true };
     let key_of_note = self::key(518);
     let note = |key| Command::NoteAct(NoteAct { key, act: NotedAct::TakeSnapshot { node: 1 }, done: true, at: AT });
+    let no_tenant = AccessChange::DeleteTenant { name: "kept".parse().expect("a name"), expected: None };
     let guarded = |command: Command| {
         let guard = AccessGuard { access: Revision(u64::MAX), principal: Principal::file_admin().key() };
         command.guarded(guard)
@@ -333,6 +341,9 @@ fn commands_about_access() -> Vec<(&'static str, Command, Expected, Expected)> {
         ("ChangeAccess: on", change_access(AccessChange::Enable, None), Room, Room),
         ("ChangeAccess: off", change_access(AccessChange::Disable, None), Room, Room),
         ("ExpireTokens", Command::ExpireTokens { tokens: vec![AccessTokenNumber(1)], at: AT }, Room, Room),
+        ("ChangeAccess: a new tenant", change_access(put_tenant("new", 3), None), NoRoom, NoRoom),
+        ("ChangeAccess: no tenant", change_access(no_tenant, None), Room, Room),
+        ("ForTenant: a session", guarded(open(7)).for_tenant(Some(TenantNumber(1))), NoRoom, NoRoom),
         ("Guarded: a session", guarded(open(6)), NoRoom, NoRoom),
         ("Attributed: off", change_access(AccessChange::Disable, None).attributed(ActOrigin::of_node()), Room, Room),
         ("NoteAct: a key", note(Some(key_of_note)), Room, Room),
@@ -381,6 +392,7 @@ fn name(command: &Command) -> &'static str {
         Command::SetMember(_) => "SetMember",
         Command::SetTiming { .. } => "SetTiming",
         Command::Guarded(_) => "Guarded",
+        Command::ForTenant(_) => "ForTenant",
         Command::ChangeAccess(_) => "ChangeAccess",
         Command::Attributed(_) => "Attributed",
         Command::NoteAct(_) => "NoteAct",

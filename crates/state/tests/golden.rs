@@ -6,7 +6,7 @@
 #![cfg(test)]
 
 use fairhold_access::{
-    Principal, PrincipalKey, Rule,
+    Principal, PrincipalKey, Quota, QuotaKind, Rule, Tenant, TenantName, TenantNumber,
     token::{AccessTokenNumber, TokenHash},
 };
 use fairhold_state::{
@@ -310,6 +310,7 @@ fn commands() -> Vec<(String, Command)> {
         SetMember => Command::SetMember(set_member()),
         SetTiming => Command::SetTiming { key: Some(key), timing: Timing::Wan, by: "curl@10.0.0.7".to_owned(), at: AT },
         Guarded => guarded(Command::Acquire(acquire())),
+        ForTenant => guarded(Command::OpenSession(open())).for_tenant(Some(TenantNumber(300))),
         ChangeAccess => change_access(AccessChange::Enable),
         ExpireTokens => Command::ExpireTokens { tokens: vec![AccessTokenNumber(7), AccessTokenNumber(300)], at: AT },
         Attributed => Command::Break(break_of(19, "orders/42", None)).attributed(origin()),
@@ -361,6 +362,29 @@ fn rules() -> Vec<Rule> {
         .into()
 }
 
+fn tenant_name() -> TenantName {
+    "web".parse().unwrap()
+}
+
+fn tenant() -> Tenant {
+    Tenant {
+        subjects: ["k8s:system:serviceaccount:web:*", "user:ci"].map(|subject| subject.parse().unwrap()).into(),
+        prefixes: ["locks:web/**", "nodes:app/web/**"].map(|prefix| prefix.parse().unwrap()).into(),
+        quota: Quota {
+            nodes: Some(1_000),
+            bytes: Some(1_048_576),
+            contenders: Some(300),
+            waiters: Some(50),
+            sessions: Some(20),
+            tokens: None,
+            requests_per_second: Some(100),
+            burst: Some(200),
+            waits: None,
+            watches: Some(10),
+        },
+    }
+}
+
 fn access_changes() -> Vec<(String, AccessChange)> {
     let (role, user) = (|| "deployers".parse().unwrap(), || "ci".parse().unwrap());
     let subject = || "k8s:system:serviceaccount:ci:*".parse().unwrap();
@@ -374,6 +398,8 @@ fn access_changes() -> Vec<(String, AccessChange)> {
         RevokeToken => AccessChange::RevokeToken { number: AccessTokenNumber(300), end_sessions: true },
         Enable => AccessChange::Enable,
         Disable => AccessChange::Disable,
+        PutTenant => AccessChange::PutTenant { name: tenant_name(), tenant: tenant(), expected: Some(Revision(300)) },
+        DeleteTenant => AccessChange::DeleteTenant { name: tenant_name(), expected: None },
     )
 }
 
@@ -480,6 +506,8 @@ fn access_rejections() -> Vec<(String, Rejection)> {
         UserDisabled => AccessFault::UserDisabled,
         Full => AccessFault::Full { what: "tokens".to_owned(), max: 100_000 },
         TokenGone => AccessFault::TokenGone,
+        TenantOverlaps => AccessFault::TenantOverlaps { tenant: tenant_name(), on: "locks:web/a/**".to_owned() },
+        TenantChanged => AccessFault::TenantChanged { current: Revision(300) },
     );
     faults.into_iter().map(|(name, fault)| (format!("access-{name}"), Rejection::Access(fault))).collect()
 }
@@ -542,6 +570,7 @@ fn rejections() -> Vec<(String, Answer)> {
         NeedsUpgrade => Rejection::NeedsUpgrade { version: ClusterVersion(2) },
         AccessChanged => Rejection::AccessChanged,
         Access => Rejection::Access(AccessFault::WouldLockOut),
+        QuotaExceeded => Rejection::QuotaExceeded { tenant: tenant_name(), quota: QuotaKind::Nodes, limit: 1_000, used: 999 },
     );
     rejections.extend(access_rejections());
     rejections.extend(join_token_rejections());
@@ -691,6 +720,35 @@ fn state_with_acts() -> State {
     state.check().unwrap();
     assert_eq!(state.audit().len(), 3);
     state
+}
+
+/// A state with tenants: one with sessions, and one whose names are being counted.
+fn state_with_tenants() -> State {
+    let mut state = State::with_piece_steps(8);
+    let change = |change| {
+        let Command::ChangeAccess(request) = change_access(change) else { panic!("another command") };
+        Command::ChangeAccess(ChangeAccess { key: None, ..request })
+    };
+    let put_tenant = |name: &str, tenant| change(AccessChange::PutTenant { name: name.parse().unwrap(), tenant, expected: None });
+    let nodes: Vec<Operation> = (0..12).map(|number| put_in(&format!("/jobs/{number}"))).collect();
+    let large = Tenant { prefixes: vec!["nodes:jobs/**".parse().unwrap()], ..Tenant::default() };
+    for command in [
+        Command::FormClusterAt { cluster: ClusterId(7), version: ClusterVersion(2) },
+        put_tenant("web", tenant()),
+        guarded(Command::OpenSession(open())).for_tenant(Some(TenantNumber(2))),
+        Command::Transact(Transact { key: None, conditions: Vec::new(), then: nodes, ..transact() }),
+        put_tenant("jobs", large),
+    ] {
+        let applied = state.apply(&command);
+        assert!(applied.answer.result.is_ok(), "{applied:?}");
+    }
+    assert!(state.has_pending(), "the count is under way");
+    state.check().unwrap();
+    state
+}
+
+fn put_in(at: &str) -> Operation {
+    put(at, b"v", true)
 }
 
 #[test]
@@ -876,6 +934,7 @@ fn large_commands_about_access() -> Vec<Command> {
     vec![
         large(AccessChange::PutRole { role: long(), rules: vec![rule; 100], expected: Some(Revision(u64::MAX)) }),
         large(create.clone()),
+        large(AccessChange::PutTenant { name: long(), tenant: large_tenant(), expected: Some(Revision(u64::MAX)) }),
         large(create).guarded(AccessGuard { access: Revision(u64::MAX), principal: PrincipalKey(u64::MAX) }),
         Command::ExpireTokens { tokens: vec![AccessTokenNumber(u64::MAX); 1_000], at: latest },
         large_note(),
@@ -894,6 +953,29 @@ fn the_size_of_a_command_is_at_least_its_bytes_and_not_much_more() {
         let (bytes, size) = (fairhold_codec::encode(LOG_FORMAT, &command).unwrap().len(), command.size());
         let shown = format!("{command:?}");
         assert!(bytes <= size && size <= 5 * bytes + 200, "{bytes} bytes, and {size} by size(): {shown:.200}");
+    }
+}
+
+fn large_tenant() -> Tenant {
+    let subject = |number: usize| format!("k8s:{}{number:03}:*", "s".repeat(120)).parse().unwrap();
+    let prefix = |number: usize| format!("nodes:{}{}{number:03}/**", "p/".repeat(30), "p".repeat(900)).parse().unwrap();
+    let most = Some(u64::MAX);
+    let (rate, contenders) = (Some(u32::MAX), most);
+    Tenant {
+        subjects: (0..100).map(subject).collect(),
+        prefixes: (0..100).map(prefix).collect(),
+        quota: Quota {
+            nodes: most,
+            bytes: most,
+            contenders,
+            waiters: most,
+            sessions: most,
+            tokens: most,
+            requests_per_second: rate,
+            burst: rate,
+            waits: rate,
+            watches: rate,
+        },
     }
 }
 
@@ -928,6 +1010,9 @@ fn a_snapshot_matches_its_golden_bytes() {
     let acts = state_with_acts();
     let stored = assert_golden("snapshot-audit.hex", &acts.snapshot_blocks().next().unwrap());
     assert_eq!(State::from_snapshot_blocks(std::iter::once(stored.as_slice())).unwrap(), acts);
+    let tenants = state_with_tenants();
+    let stored = assert_golden("snapshot-tenants.hex", &tenants.snapshot_blocks().next().unwrap());
+    assert_eq!(State::from_snapshot_blocks(std::iter::once(stored.as_slice())).unwrap(), tenants);
 }
 
 #[test]

@@ -140,6 +140,7 @@ impl Translation<'_> {
             | Command::Guarded(_)
             | Command::Attributed(_)
             | Command::NoteAct(_)
+            | Command::ForTenant(_)
             | Command::ChangeAccess(_)
             | Command::ExpireTokens { .. } => {}
         }

@@ -18,6 +18,8 @@ mod names;
 mod printer;
 #[path = "scripts/show.rs"]
 mod show;
+#[path = "scripts/tenants.rs"]
+mod tenants;
 #[path = "scripts/writes.rs"]
 mod writes;
 
@@ -125,6 +127,11 @@ fn access_scripts() {
 #[test]
 fn audit_scripts() {
     run_all("audit");
+}
+
+#[test]
+fn tenants_scripts() {
+    run_all("tenants");
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod read;
 #[cfg(feature = "schema")]
 mod schema;
 mod session;
+mod tenant;
 mod watch;
 
 pub use access::{
@@ -47,4 +48,5 @@ pub use membership::{CreateJoinToken, ListJoinTokens, SetMember, SetSettings, Sh
 pub use node::{CreateNode, DeleteNode, GetNode, PutNode};
 pub use read::Consistency;
 pub use session::{CloseSession, KeepAliveMany, ListSessions, OpenSession, ShowSession};
+pub use tenant::{OpenCount, PrefixText, PutTenant, RequestRate};
 pub use watch::Watch;

@@ -83,6 +83,8 @@ codes! {
     AlreadyIssued => "already_issued",
     /// The role has bindings, or is built in.
     InUse => "in_use",
+    /// A name or a principal of the tenant belongs to another tenant.
+    Overlaps => "overlaps",
     /// The node has children.
     NotEmpty => "not_empty",
     /// The node already exists.
@@ -111,6 +113,8 @@ codes! {
     QueueFull => "queue_full",
     /// The state has reached its size limit: remove something first.
     StateFull => "state_full",
+    /// A tenant has as much of something as its quota allows.
+    QuotaExceeded => "quota_exceeded",
     /// The cluster has reached its limit of sessions or of remembered ids.
     RateLimited => "rate_limited",
     /// This node is overloaded; nothing was done.

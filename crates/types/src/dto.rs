@@ -10,6 +10,7 @@ mod cluster;
 mod history;
 mod membership;
 mod sessions;
+mod tenants;
 mod tree;
 
 pub use access::{
@@ -27,6 +28,7 @@ pub use membership::{
     Settings,
 };
 pub use sessions::{Session, SessionGrant};
+pub use tenants::{QuotaEntry, TenantEntry, TenantList, TenantQuotas};
 pub use tree::{Stat, Written};
 
 /// Key-value pairs, for people.

@@ -206,6 +206,14 @@ pub const ACCESS_RULES_MAX: usize = 100;
 pub const ACCESS_CHECK_BYTES_MAX: usize = 1_152;
 /// Bytes of a principal: its kind, a colon and its name.
 pub const PRINCIPAL_BYTES_MAX: usize = 32 + 1 + 128;
+/// The maximum number of prefixes of a tenant.
+pub const TENANT_PREFIXES_MAX: usize = 100;
+/// The maximum number of subjects of a tenant.
+pub const TENANT_SUBJECTS_MAX: usize = 100;
+/// The maximum length of a prefix of a tenant, in bytes: a kind of names, and a pattern.
+pub const TENANT_PREFIX_BYTES_MAX: usize = 1_152;
+/// The largest quota of what one server counts: a rate, or a number of open requests.
+pub const TENANT_RATE_MAX: u32 = 1_000_000;
 /// The longest life of an access token: ten years.
 pub const ACCESS_TOKEN_TTL_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 /// How long an expired token stays, so that its user learns why it is refused.

@@ -127,7 +127,13 @@ impl Path {
     /// Whether the path is the folder of locks or below it.
     #[must_use]
     pub fn is_under_locks(&self) -> bool {
-        self.0.strip_prefix(LOCKS).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        Path::is_text_under_locks(&self.0)
+    }
+
+    /// The same for the text of a path.
+    #[must_use]
+    pub fn is_text_under_locks(path: &str) -> bool {
+        path.strip_prefix(LOCKS).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 }
 

@@ -101,6 +101,16 @@ pub struct Facts {
     /// The limit in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
+    /// The quota that is used up: `nodes`, `bytes`, `contenders`, `waiters`, `sessions`, `tokens`, `requests_per_second`,
+    /// `waits` or `watches`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<&'static str>,
+    /// How much of the quota is used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
+    /// The tenant whose quota it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// The number of the session that owns the grant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionNumber>,

@@ -80,6 +80,7 @@ impl Stage {
             }
             "enableAccess" | "disableAccess" | "checkAccess" => Stage::of_the_switch(operation),
             "putRole" | "deleteRole" | "bindRole" | "unbindRole" => self.of_roles(operation).await,
+            "putTenant" | "deleteTenant" => self.of_tenants(operation).await,
             "createAccessToken" | "revokeAccessToken" | "setUser" => self.of_users(operation).await,
             _ => panic!("{route} ({operation}) has no row: add how its first try arrives late, and how its caller undoes it"),
         };
@@ -342,6 +343,24 @@ impl Stage {
                 row(unbind("user:unbound"), 204, other, undo, ("took a role from a subject", "gave it back"))
             }
         }
+    }
+
+    async fn of_tenants(&self, operation: &str) -> Row {
+        let key = new_key();
+        let put = |tenant: &str, nodes: u64| {
+            let body = json!({ "prefixes": [format!("nodes:of-{tenant}/**")], "nodes": nodes });
+            Call::put(&format!("/v1/access/tenants/{tenant}"), "").json(&body)
+        };
+        if operation == "putTenant" {
+            let other = Other::Refused(put("put", 3).key(&key));
+            return row(put("put", 1).key(&key), 200, other, vec![put("put", 2)], ("put a tenant", "put it with another quota"));
+        }
+        for tenant in ["deleted", "deleted-other"] {
+            self.client.send(&put(tenant, 1)).await.expect_status(200);
+        }
+        let delete = |tenant: &str| Call::delete(&format!("/v1/access/tenants/{tenant}")).key(&key);
+        let words = ("deleted a tenant", "created it again");
+        row(delete("deleted"), 204, Other::Refused(delete("deleted-other")), vec![put("deleted", 2)], words)
     }
 
     async fn of_users(&self, operation: &str) -> Row {

@@ -92,7 +92,7 @@ async fn run(api: &Api, args: &RolesArgs) -> Result<(), Failure> {
 }
 
 /// Makes the request conditional.
-fn if_at(request: ApiRequest, revision: Option<u64>) -> ApiRequest {
+pub(super) fn if_at(request: ApiRequest, revision: Option<u64>) -> ApiRequest {
     match revision {
         None => request,
         Some(0) => request.header("if-none-match", "*".to_owned()),

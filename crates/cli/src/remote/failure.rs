@@ -92,9 +92,9 @@ fn is_busy(body: &[u8]) -> bool {
     has_code(body, &[Code::LockHeld, Code::WaitTimeout, Code::QueueFull])
 }
 
-/// Whether the state of the cluster is full.
+/// Whether the state of the cluster is full, or a tenant has as much as it may.
 fn is_full(body: &[u8]) -> bool {
-    has_code(body, &[Code::StateFull])
+    has_code(body, &[Code::StateFull, Code::QuotaExceeded])
 }
 
 /// Whether the body is a problem with one of these codes.

@@ -316,6 +316,10 @@ fn classify_reply(reply: Reply) -> Attempted {
         }
         // The state is full. A retry does not help, here or at another node: callers must remove something first.
         429 if reply.problem().code == Some(Code::StateFull) => Attempted::Answered(reply),
+        // Nor does it help while a tenant has as many nodes as it may. The use of other quotas falls by itself.
+        429 if matches!(reply.problem(), ProblemBody { code: Some(Code::QuotaExceeded), retryable: false, .. }) => {
+            Attempted::Answered(reply)
+        }
         429 => Attempted::Nothing { why: why(&reply.problem()), retry_after, busy: true },
         504 => {
             let problem = reply.problem();

@@ -1,6 +1,7 @@
-//! The calls on access rights. `roles`, `users` and `tokens` have those on their objects.
+//! The calls on access rights. `roles`, `users`, `tokens` and `tenants` have those on their objects.
 
 pub(crate) mod roles;
+pub(crate) mod tenants;
 pub(crate) mod tokens;
 pub(crate) mod users;
 
@@ -55,6 +56,7 @@ async fn answer_status<RT: AsyncRuntime>(node: &Node<RT>, read: ReadOptions) -> 
         bindings: access.bindings().count() as u64,
         tokens: access.token_count() as u64,
         disabled_users: access.disabled_users().count() as u64,
+        tenants: access.tenants().count() as u64,
     };
     answer::json(StatusCode::OK, found.revision, &body)
 }
@@ -104,6 +106,7 @@ pub(crate) async fn whoami<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
         kind: kind.to_owned(),
         ends: ends.map(WallMillis::to_rfc3339),
         roles: rights.roles().iter().map(ToString::to_string).collect(),
+        tenant: node.tenant().map(|(name, _)| name.to_string()),
     };
     answer::json(StatusCode::OK, node.revision(), &body)
 }

@@ -14,7 +14,7 @@ use crate::{
     edge::advice::bounded,
     edge::answer,
     edge::body::{self, JSON},
-    edge::error::{of_change, problem_of},
+    edge::error::{of_change, of_read, problem_of},
     edge::json_fault,
     edge::memory_quota::{AlreadyCounted, NoMemory, with_share},
     edge::names::refuse_reserved,
@@ -255,7 +255,10 @@ async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, call: V
     let done = match call {
         _ if timeout.is_zero() => Err(Problem::new(Code::DeadlineExceeded, "the earlier calls with this id took all the time")
             .facts(outcome(Effect::None, None))),
-        ValidCall::Acquire(call) => acquire(node, AcquireCall { timeout, ..*call }).await,
+        ValidCall::Acquire(call) => match node.take_request() {
+            Ok(()) => acquire(node, AcquireCall { timeout, ..*call }).await,
+            Err(error) => Err(of_read(error)),
+        },
         ValidCall::Unaudited(_) => Err(unavailable()),
         ValidCall::Release(id, session) => release(node, timeout, id, session).await,
         ValidCall::Renew(id) => renew(node, timeout, id).await,

@@ -1,7 +1,7 @@
 //! The name in the path of a request. Whatever is no valid name is left out: it may be a secret, or hostile.
 
 use crate::edge::params;
-use fairhold_access::{Need, RoleName, UserName, binding::Subject};
+use fairhold_access::{Need, RoleName, TenantName, UserName, binding::Subject};
 use fairhold_types::{LockName, Path};
 
 /// The index of the name or id in a path that is split at its slashes: `/v1/locks/{x}`.
@@ -27,6 +27,7 @@ pub(super) fn in_path(route: &str, path: &str) -> Option<String> {
         ("access", Some("tokens")) => Some(format!("tokens:{}", number(NAME_SEGMENT + 1)?)),
         ("access", Some("roles")) => Some(format!("roles:{}", RoleName::parse(&segment(NAME_SEGMENT + 1)?).ok()?)),
         ("access", Some("users")) => Some(format!("users:{}", UserName::parse(&segment(NAME_SEGMENT + 1)?).ok()?)),
+        ("access", Some("tenants")) => Some(format!("tenants:{}", TenantName::parse(&segment(NAME_SEGMENT + 1)?).ok()?)),
         ("access", Some("bindings")) => {
             let role = RoleName::parse(&segment(NAME_SEGMENT + 1)?).ok()?;
             let subject = Subject::parse(&segment(NAME_SEGMENT + 2)?).ok()?;
@@ -53,6 +54,7 @@ mod tests {
             ("/v1/cluster/members/{id}", "/v1/cluster/members/3", "members:3"),
             ("/v1/access/tokens/{number}", "/v1/access/tokens/12", "tokens:12"),
             ("/v1/access/roles/{name}", "/v1/access/roles/deployers", "roles:deployers"),
+            ("/v1/access/tenants/{name}", "/v1/access/tenants/web", "tenants:web"),
             ("/v1/access/bindings/{role}/{subject}", "/v1/access/bindings/deployers/user:ci", "bindings:deployers/user:ci"),
         ] {
             assert_eq!(in_path(route, path).as_deref(), Some(name), "{path}");

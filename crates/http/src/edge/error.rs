@@ -3,11 +3,11 @@
 use crate::{
     edge::advice::{advice_for, bounded, retry_advice},
     edge::answer,
-    edge::problem::{Problem, about, limited, outcome},
+    edge::problem::{Problem, about, limited, outcome, over_quota},
     edge::rejection::of_rejection,
     edge::request_kind::RequestKind,
 };
-use fairhold_access::Denied;
+use fairhold_access::{Denied, QuotaKind};
 use fairhold_node::{
     access::AccessRefusal,
     api::{CallError, QueuePosition},
@@ -62,6 +62,10 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
         CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, kind.key())),
         CallError::NoNode { path } => Problem::new(Code::NoNode, detail).facts(about(path)),
         CallError::Access(refusal) => access_problem(refusal, detail),
+        CallError::OverRate { tenant, limit } => {
+            let facts = over_quota(tenant.to_string(), QuotaKind::Requests, limit.into(), limit.into());
+            Problem::new(Code::RateLimited, detail).facts(Facts { outcome: Some(Effect::None), used: None, ..facts })
+        }
         CallError::Handover(error) => handover_problem(&error, detail),
         CallError::Finalize(error) => with_advice(finalize_problem(&error, detail), kind),
         CallError::Membership(error) => with_advice(membership_problem(error, detail), kind),

@@ -162,6 +162,9 @@ async fn route_request<RT: AsyncRuntime>(
     check_cluster(request, context.cluster.value())?;
     audited.map_or(Ok(()), AuditedRequest::check_log)?;
     let node = admit_at_last(context, route, request, (id, audited.map(AuditedRequest::trail))).await?;
+    if door::is_counted(route, request.method()) {
+        node.take_request().map_err(of_read)?;
+    }
     Ok((redirect(&node, route, request)?, node))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::edge::body;
 use axum::response::{IntoResponse, Response};
+use fairhold_access::QuotaKind;
 use fairhold_types::{
     Code, GrantId, Path,
     problem::{Effect, Facts},
@@ -57,6 +58,7 @@ pub(crate) fn properties_of(code: Code) -> (StatusCode, &'static str, bool) {
         Code::InUse => (StatusCode::CONFLICT, "The role is in use", false),
         Code::NoLeader => (StatusCode::NOT_FOUND, "The election has no leader", true),
         Code::KindMismatch => (StatusCode::CONFLICT, "The name is in use for something else", false),
+        Code::Overlaps => (StatusCode::CONFLICT, "Another tenant has it", false),
         Code::NotEmpty => (StatusCode::CONFLICT, "The node has children", false),
         Code::NodeExists => (StatusCode::CONFLICT, "The node already exists", false),
         Code::EphemeralParent => (StatusCode::CONFLICT, "An ephemeral node cannot have children", false),
@@ -71,6 +73,7 @@ pub(crate) fn properties_of(code: Code) -> (StatusCode, &'static str, bool) {
         Code::BadRule => (StatusCode::UNPROCESSABLE_ENTITY, "The rule is not valid", false),
         Code::QueueFull => (StatusCode::TOO_MANY_REQUESTS, "The queue is full", true),
         Code::StateFull => (StatusCode::TOO_MANY_REQUESTS, "The state is full", false),
+        Code::QuotaExceeded => (StatusCode::TOO_MANY_REQUESTS, "The quota is used up", false),
         Code::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "The cluster is at a limit", true),
         Code::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "The server is overloaded", true),
         Code::DiskLow => (StatusCode::SERVICE_UNAVAILABLE, "The disk is nearly full", true),
@@ -196,6 +199,11 @@ pub(crate) fn outcome(effect: Effect, id: Option<GrantId>) -> Facts {
 /// The facts of an error about this node of the tree.
 pub(crate) fn about(path: Path) -> Facts {
     Facts { path: Some(path), ..Facts::default() }
+}
+
+/// The facts of an error about a quota of a tenant.
+pub(crate) fn over_quota(tenant: String, quota: QuotaKind, limit: u64, used: u64) -> Facts {
+    Facts { tenant: Some(tenant), quota: Some(quota.as_str()), limit: Some(limit), used: Some(used), ..Facts::default() }
 }
 
 /// The facts of an error about a limit.

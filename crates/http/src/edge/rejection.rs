@@ -3,7 +3,7 @@
 use crate::{
     edge::advice::bounded,
     edge::answer,
-    edge::problem::{Problem, about, limited, outcome},
+    edge::problem::{Problem, about, limited, outcome, over_quota},
     edge::request_kind::RequestKind,
 };
 use fairhold_state::command::{AccessFault, Blocked, Part, Rejection};
@@ -93,7 +93,12 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, kind: RequestKi
         // Only a join is refused so, except that the token of a repeated request may be revoked by now.
         | Rejection::JoinToken(_) => Facts::default(),
         Rejection::NeedsUpgrade { version } => needs_upgrade(version),
-        Rejection::Access(fault) => of_access_fault(&fault),
+        Rejection::Access(fault) => of_access_fault(fault),
+        // Grants and sessions end by themselves. Nodes and tokens stay until somebody removes them.
+        Rejection::QuotaExceeded { tenant, quota, limit, used } => {
+            let facts = Facts { outcome: Some(Effect::None), ..over_quota(tenant.to_string(), quota, limit, used) };
+            return Problem::new(code, detail).retryable(quota.frees_itself()).facts(facts);
+        }
     };
     Problem::new(code, detail).facts(facts)
 }
@@ -108,8 +113,22 @@ fn needs_upgrade(version: ClusterVersion) -> Facts {
     Facts { cluster_version: Some(version), ..Facts::default() }
 }
 
-fn of_access_fault(fault: &AccessFault) -> Facts {
-    if let AccessFault::Full { max, .. } = fault { limited(*max) } else { Facts::default() }
+fn of_access_fault(fault: AccessFault) -> Facts {
+    match fault {
+        AccessFault::Full { what: _, max } => limited(max),
+        AccessFault::TenantOverlaps { tenant, on: _ } => Facts { tenant: Some(tenant.to_string()), ..Facts::default() },
+        AccessFault::NeedsFile
+        | AccessFault::NoRole
+        | AccessFault::NoToken
+        | AccessFault::TokenGone
+        | AccessFault::RoleChanged { current: _ }
+        | AccessFault::TenantChanged { current: _ }
+        | AccessFault::WouldLockOut
+        | AccessFault::BuiltInRole
+        | AccessFault::RoleInUse { bindings: _ }
+        | AccessFault::AlreadyIssued
+        | AccessFault::UserDisabled => Facts::default(),
+    }
 }
 
 fn failed_step(part: Part, index: u32) -> FailedStep {

@@ -29,6 +29,10 @@ pub(super) const CALLS: &[DescribeCall] = &[
     create_token,
     list_tokens,
     revoke_token,
+    list_tenants,
+    show_tenant,
+    put_tenant,
+    delete_tenant,
 ];
 
 fn name(example: &str) -> Value {
@@ -43,6 +47,7 @@ fn subject() -> Value {
 fn status(api: &mut Describer) -> Operation<'_> {
     let example = json!({
         "mode": "on", "revision": 812, "narrowed_at": 640, "roles": 3, "bindings": 12, "tokens": 7, "disabled_users": 0,
+        "tenants": 2,
     });
     api.call(Read, "/v1/access", "getAccess", TAG, "Show whether access rights are enforced, and how much data there is.")
         .about("For administrators.")
@@ -72,7 +77,9 @@ fn disable(api: &mut Describer) -> Operation<'_> {
 }
 
 fn whoami(api: &mut Describer) -> Operation<'_> {
-    let example = json!({ "principal": "user:ci", "kind": "token", "ends": "2026-04-01T12:00:00.000Z", "roles": ["deployers"] });
+    let example = json!({
+        "principal": "user:ci", "kind": "token", "ends": "2026-04-01T12:00:00.000Z", "roles": ["deployers"], "tenant": "web",
+    });
     api.call(Here, "/v1/access/whoami", "whoAmI", TAG, "Show the caller as this server sees it.")
         .json::<dto::WhoAmI>("The caller.", example)
         .codes(&[Code::BadRequest, Code::WrongCluster, Code::Unauthenticated, Code::Denied])
@@ -116,11 +123,13 @@ fn show_role(api: &mut Describer) -> Operation<'_> {
         .admin()
 }
 
-fn conditional(operation: Operation<'_>) -> Operation<'_> {
+fn conditional<'a>(operation: Operation<'a>, of: &str) -> Operation<'a> {
+    let (tag, none) =
+        (json!({ "type": "string", "example": "\"640\"" }), json!({ "type": "string", "enum": ["*"], "example": "*" }));
     operation
-        .header("If-Match", "The ETag that the role must have.", json!({ "type": "string", "example": "\"640\"" }))
-        .header("If-None-Match", "`*`: the role must not exist.", json!({ "type": "string", "enum": ["*"], "example": "*" }))
-        .codes(&[Code::NeedsUpgrade, Code::VersionMismatch, Code::InUse])
+        .header("If-Match", &format!("The ETag that the {of} must have."), tag)
+        .header("If-None-Match", &format!("`*`: the {of} must not exist."), none)
+        .codes(&[Code::NeedsUpgrade, Code::VersionMismatch])
         .admin()
 }
 
@@ -137,8 +146,8 @@ fn put_role(api: &mut Describer) -> Operation<'_> {
         .form::<call::PutRole>(None, example)
         .json::<dto::RoleEntry>("The role.", role())
         .answer_header(StatusCode::OK, "ETag", "Its revision, for `If-Match`.", json!({ "type": "string" }))
-        .codes(&[Code::BadRule]);
-    conditional(call)
+        .codes(&[Code::BadRule, Code::InUse]);
+    conditional(call, "role")
 }
 
 fn delete_role(api: &mut Describer) -> Operation<'_> {
@@ -148,8 +157,8 @@ fn delete_role(api: &mut Describer) -> Operation<'_> {
         .in_path("name", "The role's name.", name("deployers"))
         .query::<call::DeleteRole>()
         .empty(StatusCode::NO_CONTENT, "There is no such role any more.")
-        .codes(&[Code::WouldLockOut]);
-    conditional(call)
+        .codes(&[Code::WouldLockOut, Code::InUse]);
+    conditional(call, "role")
 }
 
 fn list_bindings(api: &mut Describer) -> Operation<'_> {
@@ -239,4 +248,66 @@ fn revoke_token(api: &mut Describer) -> Operation<'_> {
         .empty(StatusCode::NO_CONTENT, "The token is revoked.")
         .codes(&[Code::NeedsUpgrade, Code::NotFound])
         .admin()
+}
+
+fn tenant() -> Value {
+    json!({
+        "name": "web", "subjects": ["k8s:system:serviceaccount:web:*"], "prefixes": ["locks:web/**", "nodes:web/**"],
+        "quotas": {
+            "nodes": { "limit": 10_000, "used": 312 }, "bytes": { "limit": 10_000_000, "used": 48_210 },
+            "contenders": { "limit": 1_000, "used": 17 }, "waiters": { "limit": 100 }, "sessions": { "limit": 200, "used": 9 },
+            "tokens": { "used": 0 }, "requests_per_second": { "limit": 500 }, "burst": { "limit": 1_000 },
+            "waits": { "limit": 200, "used": 3 }, "watches": { "limit": 50, "used": 1 },
+        },
+        "counting": false, "revision": 640, "by": "file:admin", "at": AT,
+    })
+}
+
+fn list_tenants(api: &mut Describer) -> Operation<'_> {
+    api.call(Read, "/v1/access/tenants", "listTenants", TAG, "List the tenants.")
+        .about("For administrators.")
+        .query::<call::ReadAccess>()
+        .json::<dto::TenantList>("The tenants.", json!({ "tenants": [tenant()] }))
+        .admin()
+}
+
+fn show_tenant(api: &mut Describer) -> Operation<'_> {
+    api.call(Read, "/v1/access/tenants/{name}", "getTenant", TAG, "Show a tenant with its quotas and their use.")
+        .about("For administrators.")
+        .in_path("name", "The tenant's name.", name("web"))
+        .query::<call::ReadAccess>()
+        .json::<dto::TenantEntry>("The tenant.", tenant())
+        .answer_header(StatusCode::OK, "ETag", "Its revision, for `If-Match`.", json!({ "type": "string" }))
+        .codes(&[Code::NotFound])
+        .admin()
+}
+
+fn put_tenant(api: &mut Describer) -> Operation<'_> {
+    let example = json!({
+        "subjects": ["k8s:system:serviceaccount:web:*"], "prefixes": ["locks:web/**", "nodes:web/**"], "nodes": 10_000,
+        "bytes": 10_000_000, "contenders": 1_000, "waiters": 100, "sessions": 200, "requests_per_second": 500, "burst": 1_000,
+        "waits": 200, "watches": 50,
+    });
+    let call = api
+        .call(Keyed(Method::PUT), "/v1/access/tenants/{name}", "putTenant", TAG, "Create a tenant, or replace all of it.")
+        .about(
+            "For administrators. No name and no principal may belong to two tenants: `overlaps` says whose it is. What another \
+             entry covers is left out. A quota that is not given is unlimited. A quota below the use takes nothing away: it \
+             refuses what is new. What exists below a new prefix is counted in pieces; `counting` says whether that is done.",
+        )
+        .in_path("name", "The tenant's name.", name("web"))
+        .form::<call::PutTenant>(None, example)
+        .json::<dto::TenantEntry>("The tenant.", tenant())
+        .answer_header(StatusCode::OK, "ETag", "Its revision, for `If-Match`.", json!({ "type": "string" }))
+        .codes(&[Code::Overlaps]);
+    conditional(call, "tenant")
+}
+
+fn delete_tenant(api: &mut Describer) -> Operation<'_> {
+    let call = api
+        .call(Keyed(Method::DELETE), "/v1/access/tenants/{name}", "deleteTenant", TAG, "Remove a tenant.")
+        .about("For administrators. What it has stays. If it does not exist: also `204`.")
+        .in_path("name", "The tenant's name.", name("web"))
+        .empty(StatusCode::NO_CONTENT, "There is no such tenant any more.");
+    conditional(call, "tenant")
 }

@@ -334,6 +334,7 @@ impl Operation<'_> {
                 Code::Overloaded,
                 Code::ShuttingDown,
                 Code::RateLimited,
+                Code::QuotaExceeded,
                 Code::DeadlineExceeded,
                 Code::Unauthenticated,
                 Code::Denied,

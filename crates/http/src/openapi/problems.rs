@@ -4,6 +4,7 @@ use super::examples;
 use crate::{
     audit::unavailable, edge::error::problem_of, edge::params::expected, edge::problem::Problem, edge::request_kind::RequestKind,
 };
+use fairhold_access::{QuotaKind, TenantName};
 use fairhold_node::{access::AccessRefusal, api::CallError};
 use fairhold_raft::{
     FinalizeError, HandoverError, MembershipError,
@@ -73,6 +74,12 @@ pub(super) fn example(code: Code) -> Problem {
         Code::WouldLockOut => refused(Rejection::Access(AccessFault::WouldLockOut)),
         Code::AlreadyIssued => refused(Rejection::Access(AccessFault::AlreadyIssued)),
         Code::InUse => refused(Rejection::Access(AccessFault::RoleInUse { bindings: 3 })),
+        Code::Overlaps => {
+            refused(Rejection::Access(AccessFault::TenantOverlaps { tenant: tenant_name(), on: "locks:web/a/**".to_owned() }))
+        }
+        Code::QuotaExceeded => {
+            refused(Rejection::QuotaExceeded { tenant: tenant_name(), quota: QuotaKind::Contenders, limit: 300, used: 300 })
+        }
         Code::BadRule => problem("rule 2: character 15: level 2 is empty"),
         Code::NoNode => refused(Rejection::NoNode { path: path() }),
         Code::NotEmpty => refused(Rejection::NotEmpty { path: path(), children: 3 }),
@@ -99,6 +106,10 @@ pub(super) fn example(code: Code) -> Problem {
             problem_of(CallError::WaitTimeout { holder: Some(holder()), queue_position: Box::default() }, acquire_kind())
         }
     }
+}
+
+fn tenant_name() -> TenantName {
+    TenantName::parse("web").unwrap_or_else(|_| TenantName::lowest())
 }
 
 fn not_served(reason: NotProposed) -> Problem {

@@ -121,7 +121,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     /// The caller and the access data, if rights are enforced for this handle.
-    fn enforcing(&self) -> Option<(&Caller, Arc<AccessData>)> {
+    pub(super) fn enforcing(&self) -> Option<(&Caller, Arc<AccessData>)> {
         let caller = self.caller()?;
         let access = self.access();
         access.is_on().then_some((caller, access))
@@ -269,7 +269,13 @@ impl<RT: AsyncRuntime> Node<RT> {
             decision.write_down(caller, &needs);
             decision.result?;
             let guard = AccessGuard { access: access.revision(), principal: caller.key };
-            let answer = self.0.replica.propose(command.clone().guarded(guard), deadline).await?;
+            // The machine knows principals by their keys only, so it is told the tenant for which a session counts.
+            let tenant = if command.opens_session() { access.tenant_of(caller.principal()) } else { None };
+            let guarded = command.clone().guarded(guard).for_tenant(tenant);
+            let answer = self.0.replica.propose(guarded, deadline).await?;
+            if let Err(Rejection::QuotaExceeded { quota, .. }) = &answer.result {
+                self.0.hub.metrics.record_over_quota(*quota);
+            }
             if !is_changed(&answer) {
                 return self.without_hidden(answer);
             }

@@ -2,6 +2,7 @@
 
 use super::queue_position::QueuePosition;
 use crate::access::AccessRefusal;
+use fairhold_access::TenantName;
 use fairhold_raft::{
     FinalizeError, HandoverError, MembershipError,
     error::{ProposeError, ReadError},
@@ -51,6 +52,14 @@ pub enum CallError {
     /// The caller may not do it.
     #[error(transparent)]
     Access(#[from] AccessRefusal),
+    /// The tenant of the caller has made too many requests at this node.
+    #[error("the tenant {tenant} may make {limit} requests a second at each server: send this one again after a pause")]
+    OverRate {
+        /// The tenant.
+        tenant: TenantName,
+        /// Its quota.
+        limit: u32,
+    },
     /// The leadership was not transferred.
     #[error(transparent)]
     Handover(#[from] HandoverError),

@@ -4,6 +4,7 @@
 //! them up. Calls are counted only at the node that received them.
 
 use crate::api::{Acquired, CallError};
+use fairhold_access::QuotaKind;
 use fairhold_metrics::{ByLabel, Counter, Gauge, Histogram, Registry, WAIT_SECONDS};
 use fairhold_state::command::{Event, Rejection};
 use fairhold_types::{EndReason, GrantNumber};
@@ -24,6 +25,7 @@ pub(crate) struct NodeMetrics<I> {
     ended: EndCounters,
     sessions: SessionMetrics,
     acquires: AcquireCounters,
+    over_quota: QuotaCounters,
     waited: Histogram,
     held: Histogram,
     /// Since when each live grant has waited or held. A grant from before the start of this node is missing.
@@ -71,6 +73,27 @@ struct AcquireCounters {
     caller_gone: Counter,
 }
 
+/// Requests that were refused because a quota of a tenant is used up, by what it counts.
+#[derive(Debug, Default)]
+struct QuotaCounters([Counter; QuotaKind::ALL.len()]);
+
+impl QuotaCounters {
+    fn of(&self, kind: QuotaKind) -> &Counter {
+        let QuotaCounters([nodes, bytes, contenders, waiters, sessions, tokens, requests, waits, watches]) = self;
+        match kind {
+            QuotaKind::Nodes => nodes,
+            QuotaKind::Bytes => bytes,
+            QuotaKind::Contenders => contenders,
+            QuotaKind::Waiters => waiters,
+            QuotaKind::Sessions => sessions,
+            QuotaKind::Tokens => tokens,
+            QuotaKind::Requests => requests,
+            QuotaKind::Waits => waits,
+            QuotaKind::Watches => watches,
+        }
+    }
+}
+
 impl<I> Default for NodeMetrics<I> {
     fn default() -> Self {
         NodeMetrics {
@@ -85,6 +108,7 @@ impl<I> Default for NodeMetrics<I> {
             ended: EndCounters::default(),
             sessions: SessionMetrics::default(),
             acquires: AcquireCounters::default(),
+            over_quota: QuotaCounters::default(),
             waited: Histogram::of_seconds(WAIT_SECONDS),
             held: Histogram::of_seconds(WAIT_SECONDS),
             since: Mutex::default(),
@@ -183,7 +207,9 @@ impl<I: Instant> NodeMetrics<I> {
             Some(Ok(Acquired::Held(_))) => &acquires.held,
             Some(Ok(Acquired::Queued(_))) => &acquires.queued,
             Some(Err(CallError::LockHeld { .. } | CallError::Rejected(Rejection::LockHeld { .. }))) => &acquires.lock_held,
-            Some(Err(CallError::Rejected(_) | CallError::Access(_) | CallError::TtlTooShort { .. })) => &acquires.refused,
+            Some(Err(
+                CallError::Rejected(_) | CallError::Access(_) | CallError::OverRate { .. } | CallError::TtlTooShort { .. },
+            )) => &acquires.refused,
             Some(Err(CallError::WaitTimeout { .. })) => &acquires.wait_timeout,
             Some(Err(
                 CallError::Propose(_)
@@ -201,6 +227,11 @@ impl<I: Instant> NodeMetrics<I> {
             )) => &acquires.failed,
         }
         .inc();
+    }
+
+    /// Counts a request that was refused because a quota of a tenant is used up.
+    pub(crate) fn record_over_quota(&self, kind: QuotaKind) {
+        self.over_quota.of(kind).inc();
     }
 
     /// Counts a stream whose first event is `held`.
@@ -226,6 +257,9 @@ impl<I: Instant> NodeMetrics<I> {
         ];
         let help = "Requests for a grant that this node received, by result";
         registry.register("acquires", help, ByLabel::new("outcome", outcomes));
+        let over_quota = QuotaKind::ALL.map(|kind| (kind.as_str(), self.over_quota.of(kind).clone()));
+        let help = "Requests that this node refused because a quota of a tenant is used up, by quota";
+        registry.register("quota_refusals", help, ByLabel::new("quota", over_quota));
         registry.register("grants_queued", "Grants that entered a queue, granted at once or not", self.queued.clone());
         registry.register("grants_attached", "Repeated requests for a live grant", self.attached.clone());
         registry.register("grants_given", "Grants that were granted", self.granted.clone());

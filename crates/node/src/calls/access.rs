@@ -90,5 +90,7 @@ fn name_of(change: &AccessChange) -> &'static str {
         AccessChange::RevokeToken { .. } => "a token was revoked",
         AccessChange::Enable => "rights are enforced",
         AccessChange::Disable => "rights are not enforced any more",
+        AccessChange::PutTenant { .. } => "a tenant was put",
+        AccessChange::DeleteTenant { .. } => "a tenant was removed",
     }
 }

@@ -6,6 +6,7 @@
 //! alive and believe that it holds the lock.
 
 use crate::{
+    access::TenantSlot,
     api::{AcquireCall, Acquired, At, CallError, CallerSilent, GrantView, HoldCall, HoldEvent},
     base::metrics::OpenStream,
     calls::{
@@ -62,6 +63,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
+        // The stream is open as long as the grant.
+        let wait = self.begin_wait(Duration::MAX)?;
         let (send, mut events) = mpsc::channel(EVENTS_MAX);
         // The stream is the answer, so the caller cannot request a later one.
         let call = AcquireCall { respond_async: false, ..call };
@@ -71,6 +74,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             events: send,
             caller_silent: caller_silent.clone(),
             is_expiry_told: AtomicBool::new(false),
+            _wait: wait,
         };
         self.0.tasks.spawn::<RT>(hold.run());
         let first = events.recv().await;
@@ -104,6 +108,8 @@ struct OpenHold<RT: AsyncRuntime> {
     caller_silent: CallerSilent,
     /// The caller knows that its credential expires soon.
     is_expiry_told: AtomicBool,
+    /// Counts the stream for the tenant of its caller.
+    _wait: Option<TenantSlot>,
 }
 
 impl<RT: AsyncRuntime> OpenHold<RT> {

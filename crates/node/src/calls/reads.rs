@@ -75,6 +75,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// A grant by its id. If it waits in the queue, the answer may wait for the grant too.
     pub async fn grant(&self, id: GrantId, wait: Duration, read: ReadOptions) -> Result<At<GrantLookup>, CallError> {
+        let _waits = self.begin_wait(wait)?;
         self.freshen(read).await?;
         self.note_grant(&id);
         let until = RT::Instant::now() + wait;

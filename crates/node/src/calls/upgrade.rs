@@ -75,6 +75,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
+        let _waits = self.begin_wait(wait)?;
         let key = write_key(key, &("upgrade", &grant))?;
         let (answer, answered) = oneshot::channel();
         let upgrade = UpgradeWait { grant, key, wait, timeout };

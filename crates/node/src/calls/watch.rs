@@ -3,6 +3,7 @@
 //! nothing: it resumes at its position in the ring, or learns that the position is gone.
 
 use crate::{
+    access::TenantSlot,
     api::{CallError, Freshness, ReadOptions},
     calls::initial::InitialPages,
     feed::{dispatcher::Watcher, watch_filter::WatchFilter},
@@ -62,6 +63,8 @@ pub struct NodeWatch<RT: AsyncRuntime> {
     /// The watch has reported that the caller's credential expires soon.
     is_expiry_told: bool,
     ended: bool,
+    /// Counts the watch for the tenant of its caller.
+    _slot: Option<TenantSlot>,
 }
 
 impl<RT: AsyncRuntime> std::fmt::Debug for NodeWatch<RT> {
@@ -106,6 +109,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             }
         };
         self.require_watch(&filters)?;
+        let slot = self.begin_watch()?;
         let mut watcher = self.register_watcher(filters.clone())?;
         let reported = match start {
             WatchStart::From(from) => {
@@ -133,6 +137,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             bookmark_at: None,
             is_expiry_told: false,
             ended: false,
+            _slot: slot,
         })
     }
 
@@ -145,6 +150,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         wait: Duration,
         read: ReadOptions,
     ) -> Result<LongPollResult, CallError> {
+        let _waits = self.begin_wait(wait)?;
         let started_at = RT::Instant::now();
         let until = started_at + wait;
         let deadline = started_at + read.timeout;

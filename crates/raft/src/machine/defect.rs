@@ -323,6 +323,7 @@ fn is_verdict(command: &Command) -> bool {
         | Command::ContinuePendingWork { .. } => true,
         Command::Guarded(guarded) => is_verdict(guarded.command()),
         Command::Attributed(attributed) => is_verdict(attributed.command()),
+        Command::ForTenant(of) => is_verdict(of.command()),
         Command::FormCluster { .. }
         | Command::RaiseClusterVersion { .. }
         | Command::FormClusterAt { .. }

@@ -52,6 +52,7 @@ pub(crate) fn is_urgent(command: &Command) -> bool {
         | Command::Sweep { .. } => false,
         Command::Guarded(guarded) => is_urgent(guarded.command()),
         Command::Attributed(attributed) => is_urgent(attributed.command()),
+        Command::ForTenant(of) => is_urgent(of.command()),
     }
 }
 

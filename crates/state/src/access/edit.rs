@@ -6,7 +6,7 @@ use crate::{
     command::Outcome,
     rejection::Rejection,
 };
-use fairhold_access::{Principal, UserName, decide::has_administrator, role};
+use fairhold_access::{Principal, TenantNumber, UserName, decide::has_administrator, role};
 use fairhold_types::{Revision, SessionNumber, cluster_version::ACCESS_SINCE};
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ pub(super) struct AccessEdit<'a> {
     pub(super) steps: u64,
     /// The user whose sessions end.
     pub(super) ends_sessions_of: Option<UserName>,
+    /// The tenant whose prefixes are others from now on.
+    pub(super) recounts: Option<TenantNumber>,
 }
 
 /// What a change does; `None` if there is nothing to change.
@@ -41,10 +43,11 @@ impl Change<'_> {
         self.add_uncounted_steps(edit.steps);
         let moved = moved.map_err(Rejection::Access)?;
         let changed = moved.is_some();
-        let ends_sessions_of = edit.ends_sessions_of.take();
+        let (ends_sessions_of, recounts) = (edit.ends_sessions_of.take(), edit.recounts);
         if let Some(moved) = moved {
             self.commit(edit, moved);
         }
+        recounts.into_iter().for_each(|tenant| self.recount(tenant));
         let ending = ends_sessions_of.map(|user| EndingSessions {
             principal: Principal::user(&user).key(),
             through: SessionNumber(self.revision.0),
@@ -57,7 +60,7 @@ impl Change<'_> {
 
     pub(super) fn begin_edit<'a>(&self, request: &'a ChangeAccess) -> AccessEdit<'a> {
         let access = AccessData::clone(&self.state.access);
-        AccessEdit { access, request, revision: self.revision, steps: 0, ends_sessions_of: None }
+        AccessEdit { access, request, revision: self.revision, steps: 0, ends_sessions_of: None, recounts: None }
     }
 
     pub(super) fn commit(&mut self, edit: AccessEdit<'_>, moved: RightsMove) {
@@ -81,6 +84,8 @@ impl AccessEdit<'_> {
             AccessChange::RevokeToken { number, end_sessions } => self.revoke_token(*number, *end_sessions)?,
             AccessChange::Enable => self.enable(),
             AccessChange::Disable => self.disable()?,
+            AccessChange::PutTenant { name, tenant, expected } => self.put_tenant(name, tenant, *expected)?,
+            AccessChange::DeleteTenant { name, expected } => self.delete_tenant(name, *expected)?,
         };
         let narrower = matches!(moved, Some(RightsMove::Narrower | RightsMove::NarrowerFor(_)));
         // A file may take the last right away. It may not begin to enforce rights that nobody else can change.

@@ -1,5 +1,6 @@
 //! Why a change of the access data is refused.
 
+use fairhold_access::TenantName;
 use fairhold_types::Revision;
 use serde::{Deserialize, Serialize};
 
@@ -56,4 +57,18 @@ pub enum AccessFault {
          user and end its sessions instead"
     )]
     TokenGone,
+    /// Another tenant has the name or the principal.
+    #[error("{on} overlaps the tenant {tenant}: no name and no principal may belong to two tenants")]
+    TenantOverlaps {
+        /// The other tenant.
+        tenant: TenantName,
+        /// The prefix or the subject of this one.
+        on: String,
+    },
+    /// The tenant was changed since the caller read it, or exists against its expectation.
+    #[error("the tenant was last changed at revision {current}, which is not the expected one")]
+    TenantChanged {
+        /// The revision of its last change; 0 if there is no such tenant.
+        current: Revision,
+    },
 }

@@ -2,9 +2,10 @@
 
 use crate::{
     State,
-    access::{AccessGuard, Guarded},
-    command::{Command, Rejection},
+    access::{AccessGuard, ForTenant, Guarded},
+    command::{Claimant, Command, Rejection},
 };
+use fairhold_access::TenantNumber;
 use fairhold_types::{
     cluster_version::ACCESS_SINCE,
     planted::{self, Bug},
@@ -16,15 +17,47 @@ impl Command {
     pub fn guarded(self, guard: AccessGuard) -> Command {
         if let Command::Guarded(guarded) = self {
             guarded.command_of().guarded(guard)
+        } else if let Command::ForTenant(of) = self {
+            of.command_of().guarded(guard)
         } else {
             Command::Guarded(Guarded::new(guard, self))
         }
     }
 
+    /// A command with a guard, with the tenant of its principal. A command without a guard stays as it is.
+    #[must_use]
+    pub fn for_tenant(self, tenant: Option<TenantNumber>) -> Command {
+        match (self, tenant) {
+            (Command::Guarded(guarded), Some(tenant)) => Command::ForTenant(ForTenant::new(tenant, guarded)),
+            (command, Some(_) | None) => command,
+        }
+    }
+
+    /// The tenant for which a session counts that it opens.
+    #[must_use]
+    pub fn tenant(&self) -> Option<TenantNumber> {
+        if let Command::ForTenant(of) = self { Some(of.tenant()) } else { None }
+    }
+
+    /// Whether it opens a session.
+    #[must_use]
+    pub fn opens_session(&self) -> bool {
+        let command = self.unguarded();
+        let is_anonymous = |claimant: &Claimant| matches!(claimant, Claimant::Anonymous { .. });
+        let acquires = matches!(command, Command::Acquire(acquire) if is_anonymous(&acquire.claimant));
+        acquires || matches!(command, Command::OpenSession(_))
+    }
+
     /// The command without its guard.
     #[must_use]
     pub fn unguarded(&self) -> &Command {
-        if let Command::Guarded(guarded) = self { guarded.command() } else { self }
+        if let Command::Guarded(guarded) = self {
+            guarded.command()
+        } else if let Command::ForTenant(of) = self {
+            of.command()
+        } else {
+            self
+        }
     }
 
     /// The command with another one within its guard. A command without a guard stays as it is.
@@ -32,6 +65,9 @@ impl Command {
         if let Command::Guarded(guarded) = self {
             let guard = guarded.guard();
             change(guarded.command_of()).guarded(guard)
+        } else if let Command::ForTenant(of) = self {
+            let (guard, tenant) = (of.guard(), of.tenant());
+            change(of.command_of()).guarded(guard).for_tenant(Some(tenant))
         } else {
             self
         }
@@ -41,7 +77,13 @@ impl Command {
     #[must_use]
     #[inline]
     pub fn guard(&self) -> Option<AccessGuard> {
-        if let Command::Guarded(guarded) = self { Some(guarded.guard()) } else { None }
+        if let Command::Guarded(guarded) = self {
+            Some(guarded.guard())
+        } else if let Command::ForTenant(of) = self {
+            Some(of.guard())
+        } else {
+            None
+        }
     }
 }
 

@@ -45,6 +45,7 @@ impl State {
         match command {
             Command::Guarded(guarded) => self.needs_of(guarded.command()),
             Command::Attributed(attributed) => self.needs_of(attributed.command()),
+            Command::ForTenant(of) => self.needs_of(of.command()),
             Command::Acquire(acquire) => acquire.needs(),
             Command::Transact(transact) => self.needs_of_transaction(transact),
             Command::Upgrade { grant, .. } => match self.grant(grant) {

@@ -55,6 +55,7 @@ impl Command {
             | Command::NoteAct(_) => false,
             Command::Guarded(guarded) => guarded.command().needs_guard(),
             Command::Attributed(attributed) => attributed.command().needs_guard(),
+            Command::ForTenant(of) => of.command().needs_guard(),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     event::Event,
     pending::{Pending, SessionEnd},
 };
-use fairhold_access::PrincipalKey;
+use fairhold_access::{PrincipalKey, TenantNumber};
 use fairhold_types::SessionNumber;
 use std::sync::Arc;
 
@@ -36,12 +36,20 @@ impl State {
         Arc::make_mut(&mut self.access).add_opener(session, principal);
     }
 
-    /// Forgets the opener of a session that has ended.
+    /// Counts a session for the tenant of its opener. A tenant that was removed in the meantime counts nothing.
+    pub(crate) fn record_tenant(&mut self, session: SessionNumber, tenant: TenantNumber) {
+        if self.access.tenant_numbered(tenant).is_some() {
+            Arc::make_mut(&mut self.access).add_session_of_tenant(session, tenant);
+        }
+    }
+
+    /// Forgets the opener of a session that has ended, and its tenant.
     pub(crate) fn forget_opener(&mut self, session: SessionNumber) {
         if let Some(principal) = self.access.opener(session) {
             let access = Arc::make_mut(&mut self.access);
             access.openers.remove(&session);
             access.index.opened_by.remove(&(principal, session));
+            access.remove_session_of_tenant(session);
         }
     }
 }

@@ -142,11 +142,13 @@ impl AccessData {
     /// How many bytes it counts in the state's budget.
     pub(crate) fn bytes(&self) -> u64 {
         let of_roles = self.roles.bytes() + self.bindings.bytes();
-        of_roles + self.disabled.bytes() + self.tokens.bytes() + self.openers.bytes()
+        let of_tenants = self.tenants.bytes() + self.session_tenants.bytes();
+        of_roles + self.disabled.bytes() + self.tokens.bytes() + self.openers.bytes() + of_tenants
     }
 
     /// How many records a snapshot of it has.
     pub(crate) fn records(&self) -> usize {
-        self.roles.len() + self.bindings.len() + self.disabled.len() + self.tokens.len() + self.openers.len()
+        let of_tenants = self.tenants.len() + self.session_tenants.len();
+        self.roles.len() + self.bindings.len() + self.disabled.len() + self.tokens.len() + self.openers.len() + of_tenants
     }
 }

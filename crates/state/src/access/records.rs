@@ -2,7 +2,7 @@
 
 use crate::{weighed::Weigh, weight::len};
 use fairhold_access::{
-    Principal, PrincipalKey, RoleName, Subject, UserName,
+    Principal, PrincipalKey, RoleName, Subject, Tenant, TenantName, TenantNumber, UserName,
     rule::Rule,
     token::{AccessTokenNumber, TokenHash},
     verb::Verb,
@@ -21,6 +21,13 @@ const BINDING_BYTES: u64 = 400;
 const DISABLED_USER_BYTES: u64 = 250;
 /// A token, without its names.
 const TOKEN_BYTES: u64 = 500;
+
+/// A tenant, without its name, its prefixes and its subjects.
+const TENANT_BYTES: u64 = 600;
+/// A prefix or a subject of a tenant, without its text. It is in an index, too.
+const TENANT_PART_BYTES: u64 = 200;
+/// The tenant of a session, in both tables.
+const SESSION_TENANT_BYTES: u64 = 80;
 
 /// A role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +90,28 @@ impl TokenRecord {
     }
 }
 
+/// A tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantRecord {
+    /// Its number, for as long as it exists.
+    pub number: TenantNumber,
+    /// Its subjects, its prefixes and its quotas.
+    pub tenant: Tenant,
+    /// When it was last changed.
+    pub revision: Revision,
+    /// The principal that changed it last.
+    pub by: Principal,
+    /// The time of that change, by the clock of the node that received the request.
+    pub at: WallMillis,
+}
+
+/// The bytes of the subjects and prefixes of a tenant, as the state counts them.
+pub(crate) fn tenant_weight(tenant: &Tenant) -> u64 {
+    let of_prefixes: u64 = tenant.prefixes.iter().map(|prefix| TENANT_PART_BYTES + 2 * len(prefix.base().as_str())).sum();
+    let of_subjects: u64 = tenant.subjects.iter().map(|subject| TENANT_PART_BYTES + 2 * len(subject.as_str())).sum();
+    of_prefixes + of_subjects
+}
+
 /// The bytes of rules, as the state counts them.
 pub(crate) fn rules_weight(rules: &[Rule]) -> u64 {
     rules.iter().map(|rule| RULE_BYTES + len(&rule.to_string())).sum()
@@ -121,6 +150,27 @@ impl Weigh<UserName> for DisabledUser {
 impl Weigh<AccessTokenNumber> for Arc<TokenRecord> {
     fn weight(&self) -> u64 {
         TOKEN_BYTES + len(self.user.as_str()) + len(self.by.as_str())
+    }
+}
+
+impl Weigh<TenantName> for Arc<TenantRecord> {
+    fn key_weight(name: &TenantName) -> u64 {
+        2 * len(name.as_str())
+    }
+
+    fn weight(&self) -> u64 {
+        TENANT_BYTES + len(self.by.as_str()) + tenant_weight(&self.tenant)
+    }
+}
+
+/// The tenant that a session counts for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct SessionTenant(pub(super) TenantNumber);
+
+impl Weigh<SessionNumber> for SessionTenant {
+    fn weight(&self) -> u64 {
+        SESSION_TENANT_BYTES
     }
 }
 

@@ -1,14 +1,22 @@
 //! The request to change the access data, as the fields of a command. `command` exports it.
 
-use crate::{access::records::rules_weight, budget::BudgetShare, rejection::Rejection, write::WriteKey};
+use crate::{
+    access::records::{rules_weight, tenant_weight},
+    budget::BudgetShare,
+    rejection::Rejection,
+    write::WriteKey,
+};
 use fairhold_access::{
-    Principal, RoleName, Subject, UserName,
-    limits::RULES_PER_ROLE_MAX,
+    Principal, RoleName, Subject, Tenant, TenantName, UserName,
+    limits::{RULES_PER_ROLE_MAX, TENANT_PREFIXES_MAX, TENANT_SUBJECTS_MAX},
     rule::Rule,
     token::{AccessTokenNumber, TokenHash},
 };
 use fairhold_types::{Revision, limits::OWNER_BYTES_MAX, text::first_not_plain, time::WallMillis};
 use serde::{Deserialize, Serialize};
+
+/// The bytes of quotas in the log.
+const QUOTA_BYTES: usize = 100;
 
 /// Changes the access data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +104,22 @@ pub enum AccessChange {
     Enable,
     /// Stops to enforce rights. Only an administrator by a file may do it.
     Disable,
+    /// Creates a tenant, or replaces everything of it.
+    PutTenant {
+        /// Its name.
+        name: TenantName,
+        /// Its subjects, its prefixes and its quotas.
+        tenant: Tenant,
+        /// If given, the tenant must have been changed last at this revision; 0 if it must not exist.
+        expected: Option<Revision>,
+    },
+    /// Removes a tenant. What it has stays.
+    DeleteTenant {
+        /// Its name.
+        name: TenantName,
+        /// If given, the tenant must have been changed last at this revision.
+        expected: Option<Revision>,
+    },
 }
 
 impl ChangeAccess {
@@ -106,6 +130,11 @@ impl ChangeAccess {
             && !(1..=RULES_PER_ROLE_MAX).contains(&rules.len())
         {
             return refused("a role with no rules or with so many");
+        }
+        if let AccessChange::PutTenant { tenant, .. } = &self.change
+            && (tenant.prefixes.len() > TENANT_PREFIXES_MAX || tenant.subjects.len() > TENANT_SUBJECTS_MAX)
+        {
+            return refused("a tenant with so many prefixes or subjects");
         }
         if self.requester.client.len() > OWNER_BYTES_MAX || first_not_plain(&self.requester.client).is_some() {
             return refused("a client with such a name");
@@ -125,30 +154,51 @@ impl ChangeAccess {
             }
             AccessChange::SetUser { user, .. } | AccessChange::CreateToken { user, .. } => user.as_str().len(),
             AccessChange::RevokeToken { .. } | AccessChange::Enable | AccessChange::Disable => 0,
+            AccessChange::PutTenant { name, tenant, .. } => QUOTA_BYTES + name.as_str().len() + text_bytes_of(tenant),
+            AccessChange::DeleteTenant { name, .. } => name.as_str().len(),
         };
         of_change + self.requester.principal.as_str().len() + self.requester.client.len()
     }
 
-    /// How many rules it has.
-    pub(crate) fn rules(&self) -> &[Rule] {
+    /// How many entries its lists have.
+    pub(crate) fn entries(&self) -> usize {
+        if let AccessChange::PutTenant { tenant, .. } = &self.change {
+            return tenant.prefixes.len() + tenant.subjects.len();
+        }
+        self.rules().len()
+    }
+
+    fn rules(&self) -> &[Rule] {
         if let AccessChange::PutRole { rules, .. } = &self.change { rules } else { &[] }
     }
 
     /// How much of the budget it may fill. Rights can be taken away even if the state is full.
     pub(crate) fn budget_share(&self) -> BudgetShare {
         match self.change {
-            AccessChange::PutRole { .. } | AccessChange::Bind { .. } | AccessChange::CreateToken { .. } => BudgetShare::Created,
+            AccessChange::PutRole { .. }
+            | AccessChange::Bind { .. }
+            | AccessChange::CreateToken { .. }
+            | AccessChange::PutTenant { .. } => BudgetShare::Created,
             AccessChange::DeleteRole { .. }
             | AccessChange::Unbind { .. }
             | AccessChange::SetUser { .. }
             | AccessChange::RevokeToken { .. }
             | AccessChange::Enable
-            | AccessChange::Disable => BudgetShare::Always,
+            | AccessChange::Disable
+            | AccessChange::DeleteTenant { .. } => BudgetShare::Always,
         }
     }
 
-    /// An upper bound of the bytes that its rules can add to the state.
-    pub(crate) fn growth_of_rules(&self) -> u64 {
+    /// An upper bound of the bytes that its lists can add to the state.
+    pub(crate) fn growth_of_lists(&self) -> u64 {
+        if let AccessChange::PutTenant { tenant, .. } = &self.change {
+            return tenant_weight(tenant);
+        }
         rules_weight(self.rules())
     }
+}
+
+fn text_bytes_of(tenant: &Tenant) -> usize {
+    let prefixes: usize = tenant.prefixes.iter().map(|prefix| prefix.to_string().len()).sum();
+    prefixes + tenant.subjects.iter().map(|subject| subject.as_str().len()).sum::<usize>()
 }

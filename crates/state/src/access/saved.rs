@@ -1,8 +1,12 @@
 //! The access data in a snapshot: a head with the counts, and an item for each record.
 
-use super::{AccessData, BindingRecord, DisabledUser, RoleRecord, TokenRecord, marks::Marks, records::Opener};
+use super::{
+    AccessData, BindingRecord, DisabledUser, RoleRecord, TenantRecord, TokenRecord,
+    marks::Marks,
+    records::{Opener, SessionTenant},
+};
 use crate::weighed::Weigh;
-use fairhold_access::{RoleName, Subject, UserName, token::AccessTokenNumber};
+use fairhold_access::{RoleName, Subject, TenantName, UserName, token::AccessTokenNumber};
 use fairhold_types::{Revision, SessionNumber};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -17,6 +21,8 @@ pub(crate) enum SavedAccess {
     DisabledUser(UserName, DisabledUser),
     Token(AccessTokenNumber, Arc<TokenRecord>),
     Opener(SessionNumber, Opener),
+    Tenant(TenantName, Arc<TenantRecord>),
+    SessionTenant(SessionNumber, SessionTenant),
 }
 
 /// What is not in a table, and how many records follow.
@@ -39,6 +45,8 @@ impl SavedAccess {
             SavedAccess::DisabledUser(_, user) => user.weight(),
             SavedAccess::Token(_, token) => token.weight(),
             SavedAccess::Opener(_, opener) => opener.weight(),
+            SavedAccess::Tenant(_, tenant) => tenant.weight(),
+            SavedAccess::SessionTenant(_, tenant) => tenant.weight(),
         }
     }
 }
@@ -59,7 +67,10 @@ impl AccessData {
         let users = self.disabled.iter().map(|(name, user)| SavedAccess::DisabledUser(name.clone(), user.clone()));
         let tokens = self.tokens.iter().map(|(number, token)| SavedAccess::Token(*number, Arc::clone(token)));
         let openers = self.openers.iter().map(|(session, opener)| SavedAccess::Opener(*session, *opener));
-        head.into_iter().chain(roles).chain(bindings).chain(users).chain(tokens).chain(openers)
+        let tenants = self.tenants.iter().map(|(name, tenant)| SavedAccess::Tenant(name.clone(), Arc::clone(tenant)));
+        let of_sessions = self.session_tenants.iter().map(|(session, tenant)| SavedAccess::SessionTenant(*session, *tenant));
+        let items = head.into_iter().chain(roles).chain(bindings).chain(users).chain(tokens).chain(openers);
+        items.chain(tenants).chain(of_sessions)
     }
 
     /// Adds an item, with its entries in the caches. Returns how many records shall follow a head.
@@ -84,6 +95,11 @@ impl AccessData {
                 self.tokens.insert(number, token);
             }
             SavedAccess::Opener(session, Opener(principal)) => self.add_opener(session, principal),
+            SavedAccess::Tenant(name, tenant) => {
+                self.index.add_tenant(&name, &tenant);
+                self.tenants.insert(name, tenant);
+            }
+            SavedAccess::SessionTenant(session, SessionTenant(tenant)) => self.add_session_of_tenant(session, tenant),
         }
         None
     }

@@ -54,6 +54,7 @@ impl Change<'_> {
         if let Some(fault) = fault {
             return Err(Rejection::Access(fault));
         }
+        access.require_quota_of_token(user)?;
         let mut edit = self.begin_edit(request);
         edit.access.tokens_created += 1;
         let number = AccessTokenNumber(edit.access.tokens_created);

@@ -10,6 +10,7 @@ use crate::{
     command::{AccessChange, Command, CreateJoinToken, Outcome, SetLock, SetMember},
     write::WriteKey,
 };
+use fairhold_access::{Tenant, TenantName, tenant::Quota};
 use fairhold_types::{NodeId, time::WallMillis};
 use std::fmt::{Display, Write as _};
 
@@ -97,6 +98,7 @@ impl Command {
             Command::NoteAct(note) => Some((verb_of_noted(&note.act), note.key)),
             Command::Guarded(guarded) => guarded.command().act(),
             Command::Attributed(attributed) => attributed.command().act(),
+            Command::ForTenant(of) => of.command().act(),
             Command::FormCluster { .. }
             | Command::FormClusterAt { .. }
             | Command::RaiseClusterVersion { .. }
@@ -170,6 +172,8 @@ fn verb_of(change: &AccessChange) -> &'static str {
         AccessChange::SetUser { disabled: false, .. } => "users.enable",
         AccessChange::CreateToken { .. } => "tokens.create",
         AccessChange::RevokeToken { .. } => "tokens.revoke",
+        AccessChange::PutTenant { .. } => "tenants.put",
+        AccessChange::DeleteTenant { .. } => "tenants.remove",
         AccessChange::Enable => "access.enable",
         AccessChange::Disable => "access.disable",
     }
@@ -218,8 +222,25 @@ fn of_access(change: &AccessChange, outcome: Option<&Outcome>) -> ActWords {
             ActWords::on(number).value("user", Some(user)).value("expires", expires_at.map(WallMillis::to_rfc3339))
         }
         AccessChange::RevokeToken { number, end_sessions } => ActWords::on(number).flag("end_sessions", *end_sessions),
+        AccessChange::PutTenant { name, tenant, .. } => of_tenant(name, tenant),
+        AccessChange::DeleteTenant { name, .. } => ActWords::on(name),
         AccessChange::Enable | AccessChange::Disable => ActWords::default(),
     }
+}
+
+fn of_tenant(name: &TenantName, tenant: &Tenant) -> ActWords {
+    let Tenant { subjects, prefixes, quota } = tenant;
+    let words = ActWords::on(name).value("subjects", Some(joined(subjects))).value("prefixes", Some(joined(prefixes)));
+    let Quota { nodes, bytes, contenders, waiters, sessions, tokens, requests_per_second, burst, waits, watches } = quota;
+    let words = words.value("nodes", *nodes).value("bytes", *bytes).value("contenders", *contenders).value("waiters", *waiters);
+    let words = words.value("sessions", *sessions).value("tokens", *tokens);
+    let words = words.value("requests_per_second", *requests_per_second).value("burst", *burst);
+    words.value("waits", *waits).value("watches", *watches)
+}
+
+fn joined(items: &[impl Display]) -> String {
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    items.join(",")
 }
 
 fn of_noted(note: &NoteAct) -> ActWords {

@@ -46,6 +46,7 @@ impl Rejection {
             Rejection::NeedsUpgrade { .. } => Code::NeedsUpgrade,
             Rejection::AccessChanged => Code::StaleAccess,
             Rejection::Access(fault) => of_access(fault),
+            Rejection::QuotaExceeded { .. } => Code::QuotaExceeded,
         }
     }
 }
@@ -54,10 +55,11 @@ fn of_access(fault: &AccessFault) -> Code {
     match fault {
         AccessFault::NeedsFile => Code::Denied,
         AccessFault::NoRole | AccessFault::NoToken | AccessFault::TokenGone => Code::NotFound,
-        AccessFault::RoleChanged { .. } => Code::VersionMismatch,
+        AccessFault::RoleChanged { .. } | AccessFault::TenantChanged { .. } => Code::VersionMismatch,
         AccessFault::Full { .. } => Code::RateLimited,
         AccessFault::WouldLockOut => Code::WouldLockOut,
         AccessFault::BuiltInRole | AccessFault::RoleInUse { .. } => Code::InUse,
+        AccessFault::TenantOverlaps { .. } => Code::Overlaps,
         AccessFault::AlreadyIssued => Code::AlreadyIssued,
         AccessFault::UserDisabled => Code::BadRequest,
     }

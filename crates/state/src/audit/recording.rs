@@ -49,10 +49,10 @@ impl State {
             return refused(self, rejection);
         }
         let command = attributed.command();
-        let Some((verb, key)) = command.act() else { return self.apply_bare(command, principal) };
+        let Some((verb, key)) = command.act() else { return self.apply_bare(command, principal, None) };
         let is_repeated = key.is_some_and(|key| self.was_written(key) == Ok(true));
         let before = self.revision;
-        let mut applied = self.apply_bare(command, principal);
+        let mut applied = self.apply_bare(command, principal, None);
         let result = match &applied.answer.result {
             Ok(_) if self.revision == before => return applied,
             Ok(_) => result_of(command),

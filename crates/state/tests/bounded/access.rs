@@ -1,9 +1,12 @@
 //! Access data of the largest size, and the most expensive changes of it.
 
-use super::{AT, BASE, Crowd, ENDS};
+use super::{AT, BASE, Crowd, ENDS, PIECE};
 use fairhold_access::{
-    Principal,
-    limits::{BINDINGS_MAX, DISABLED_USERS_MAX, ROLES_MAX, RULES_PER_ROLE_MAX, TOKENS_MAX, TOKENS_PER_USER_MAX},
+    Principal, Quota, Tenant, TenantName, TenantNumber,
+    limits::{
+        BINDINGS_MAX, DISABLED_USERS_MAX, ROLES_MAX, RULES_PER_ROLE_MAX, TENANT_PREFIXES_MAX, TENANT_SUBJECTS_MAX, TENANTS_MAX,
+        TOKENS_MAX, TOKENS_PER_USER_MAX,
+    },
     token::{AccessTokenNumber, TokenHash},
 };
 use fairhold_state::{
@@ -24,6 +27,7 @@ const SESSIONS: u128 = 5_000;
 pub(crate) fn bound(change: &AccessChange) -> (&'static str, u64, &'static str) {
     let (rules, bindings) = (RULES_PER_ROLE_MAX as u64, BINDINGS_MAX as u64);
     let tokens = 2 * TOKENS_PER_USER_MAX as u64;
+    let lists = (TENANT_PREFIXES_MAX + TENANT_SUBJECTS_MAX) as u64;
     match change {
         AccessChange::PutRole { .. } => {
             ("PutRole", BASE + rules + ADMINISTRATORS, "its rules; a search for an administrator among all bindings")
@@ -42,6 +46,8 @@ pub(crate) fn bound(change: &AccessChange) -> (&'static str, u64, &'static str) 
         }
         AccessChange::Enable => ("Enable", BASE + ADMINISTRATORS, "a search for an administrator"),
         AccessChange::Disable => ("Disable", BASE, "nothing grows"),
+        AccessChange::PutTenant { .. } => ("PutTenant", BASE + lists + PIECE, "its prefixes and subjects; a piece of the count"),
+        AccessChange::DeleteTenant { .. } => ("DeleteTenant", BASE + lists, "its prefixes and subjects"),
     }
 }
 
@@ -89,6 +95,21 @@ fn set_user(user: &str, disabled: bool, end_sessions: bool) -> AccessChange {
     AccessChange::SetUser { user: user.parse().expect("a name"), disabled, end_sessions }
 }
 
+/// A tenant with as many subjects and prefixes as it may have. Nothing exists below these.
+fn put_tenant(number: usize) -> AccessChange {
+    let prefixes = (0..TENANT_PREFIXES_MAX).map(|part| format!("nodes:tenant-{number}/{part}/**").parse().expect("a prefix"));
+    let subjects = (0..TENANT_SUBJECTS_MAX).map(|part| format!("user:u-{number}-{part}").parse().expect("a subject"));
+    let quota = Quota { nodes: Some(7), sessions: Some(7), ..Quota::default() };
+    let tenant = Tenant { prefixes: prefixes.collect(), subjects: subjects.collect(), quota };
+    AccessChange::PutTenant { name: format!("tenant-{number}").parse().expect("a name"), tenant, expected: None }
+}
+
+/// A tenant of all locks.
+fn put_tenant_of_locks() -> AccessChange {
+    let tenant = Tenant { prefixes: vec!["locks:**".parse().expect("a prefix")], ..Tenant::default() };
+    AccessChange::PutTenant { name: "locks".parse().expect("a name"), tenant, expected: None }
+}
+
 fn opened_by(user: &str, number: u128) -> Command {
     let id = SessionId(u128::MAX / 2 + number);
     let open = OpenSession { key: None, id, timeout_ms: 10_000, name: String::new(), meta: Meta::new(), at: AT };
@@ -116,6 +137,13 @@ pub(crate) fn fill(crowd: &mut Crowd) {
     for number in 0..SESSIONS {
         crowd.apply(opened_by("ci-7", number));
     }
+    for number in 1..TENANTS_MAX {
+        crowd.apply(change(put_tenant(number)));
+    }
+}
+
+fn name_of_tenant() -> TenantName {
+    "tenant-7".parse().expect("a name")
 }
 
 pub(crate) fn scenes() -> Vec<(&'static str, Command)> {
@@ -123,6 +151,7 @@ pub(crate) fn scenes() -> Vec<(&'static str, Command)> {
     let last = "user:root".parse().expect("a subject");
     let gone = "user:gone-77".parse().expect("a subject");
     let deleted = AccessChange::DeleteRole { role: name("role-900"), force: true, expected: None };
+    let no_tenant = AccessChange::DeleteTenant { name: name_of_tenant(), expected: None };
     let (number, ends) = (AccessTokenNumber(7 * TOKENS_PER_USER_MAX as u64), true);
     vec![
         ("100,000 sessions", opened_by("bob", SESSIONS)),
@@ -140,6 +169,9 @@ pub(crate) fn scenes() -> Vec<(&'static str, Command)> {
         ("5,000 sessions", change(AccessChange::RevokeToken { number, end_sessions: ends })),
         ("10,000 bindings", change(AccessChange::Enable)),
         ("it is off", change(AccessChange::Disable)),
+        ("100,000 locks with their holders, the last of 1,000 tenants", change(put_tenant_of_locks())),
+        ("100 prefixes and 100 subjects", change(no_tenant)),
+        ("1,000 tenants", opened_by("u-7-7", SESSIONS).for_tenant(Some(TenantNumber(7)))),
         (
             "1,000 of 100,000",
             Command::ExpireTokens { tokens: (1..=VERDICT_OBJECTS_MAX as u64).map(AccessTokenNumber).collect(), at: AT },

@@ -21,7 +21,7 @@ use fairhold_types::{
 pub(crate) const AT: WallMillis = WallMillis(1_000);
 
 /// All commands.
-pub(crate) const EVERY: [&str; 50] = [
+pub(crate) const EVERY: [&str; 52] = [
     "Attributed",
     "NoteAct",
     "FormCluster",
@@ -72,6 +72,9 @@ pub(crate) const EVERY: [&str; 50] = [
     "Enable",
     "Disable",
     "ExpireTokens",
+    "ForTenant",
+    "PutTenant",
+    "DeleteTenant",
 ];
 
 pub(crate) const REFUSED: &str = "a deadlock behind 3,900, refused";

@@ -369,6 +369,7 @@ impl Naive {
             }
             // `tests/access.rs` has a model of its own.
             Command::Guarded(_)
+            | Command::ForTenant(_)
             | Command::ChangeAccess(_)
             | Command::ExpireTokens { .. }
             | Command::Attributed(_)

@@ -14,7 +14,7 @@
 
 use crate::language::{Fallible, key, word};
 use fairhold_access::{
-    Principal, Subject,
+    Principal, Subject, TenantNumber,
     token::{AccessTokenNumber, TokenHash},
 };
 use fairhold_state::{
@@ -36,25 +36,32 @@ pub(crate) fn principal(name: &str) -> Fallible<Principal> {
     }
 }
 
-/// The guard that a prefix means.
-pub(crate) fn guard(state: &State, prefix: &str) -> Fallible<AccessGuard> {
+/// The guard that a prefix means, and the tenant of its principal.
+pub(crate) fn guard(state: &State, prefix: &str) -> Fallible<(AccessGuard, Option<TenantNumber>)> {
     let (name, revision) = prefix.split_once('@').ok_or("a prefix is a user and a revision, as in ci@7")?;
     let access = if revision == "now" { state.access().revision() } else { Revision(revision.parse()?) };
-    Ok(AccessGuard { access, principal: principal(name)?.key() })
+    let principal = principal(name)?;
+    Ok((AccessGuard { access, principal: principal.key() }, state.access().tenant_of(&principal)))
 }
 
 fn subject(name: &str) -> Fallible<Subject> {
     if name.contains(':') { Ok(Subject::parse(name)?) } else { Ok(Subject::exact(&principal(name)?)) }
 }
 
-fn expected(args: &mut ArgumentConsumer<'_>) -> Fallible<Option<Revision>> {
+pub(crate) fn expected(args: &mut ArgumentConsumer<'_>) -> Fallible<Option<Revision>> {
     Ok(args.take_key("expected").map(str::parse).transpose()?.map(Revision))
 }
 
-pub(crate) fn read(name: &str, args: &mut ArgumentConsumer<'_>, at: WallMillis) -> Fallible<Command> {
+/// A change of the access data, with its key and its requester.
+pub(crate) fn change(args: &mut ArgumentConsumer<'_>, change: AccessChange, at: WallMillis) -> Fallible<Command> {
     let key = key(args)?;
     let requester = args.take_key("as").map_or(Ok(Principal::file_admin()), principal)?;
-    let change = match name {
+    let client = format!("curl@{}", requester.name());
+    Ok(Command::ChangeAccess(ChangeAccess { key, change, requester: AccessRequester { principal: requester, client }, at }))
+}
+
+pub(crate) fn read(name: &str, args: &mut ArgumentConsumer<'_>, at: WallMillis) -> Fallible<Command> {
+    let made = match name {
         "expire-tokens" => {
             let numbers: Result<_, _> =
                 std::iter::from_fn(|| args.next_pos()).map(|number| number.parse().map(AccessTokenNumber)).collect();
@@ -88,8 +95,7 @@ pub(crate) fn read(name: &str, args: &mut ArgumentConsumer<'_>, at: WallMillis) 
         "enforce" if word(args)? == "on" => AccessChange::Enable,
         _ => AccessChange::Disable,
     };
-    let client = format!("curl@{}", requester.name());
-    Ok(Command::ChangeAccess(ChangeAccess { key, change, requester: AccessRequester { principal: requester, client }, at }))
+    change(args, made, at)
 }
 
 /// All access data, a line for each thing.

@@ -24,6 +24,7 @@
 //! role NAME RULE and others                   all of `access.rs`        show access
 //! note lead|snapshot|finalize|promote|demote N [unfinished] [key=k]     show audit
 //! any of them with [origin=ci]                the command with its origin, for the audit
+//! tenant NAME and others                      all of `tenants.rs`       show tenants
 //! fence LOCK TOKEN [a]     show lock|queue|session|grant|node NAME     show memory|cooling|idle     snapshot
 //! flood LOCK s1 id=a from=1 to=9             acquires with a1 … a9; prints the last
 //! cycle LOCK s1 id=a from=1 to=9             acquires and releases each; prints the last
@@ -32,8 +33,9 @@
 use crate::{
     access, audit, members,
     names::{Names, grant_id, session_id},
-    printer, show, writes,
+    printer, show, tenants, writes,
 };
+use fairhold_access::TenantNumber;
 use fairhold_state::{
     State,
     command::{
@@ -56,7 +58,7 @@ pub(crate) struct Machine {
     /// How many commands were given: the wall clock of scripts, and the source of ids if a command names none.
     steps: u64,
     /// The prefix of the command.
-    guard: Option<AccessGuard>,
+    guard: Option<(AccessGuard, Option<TenantNumber>)>,
     /// Where the command comes from, as `origin=` says.
     origin: Option<ActOrigin>,
 }
@@ -147,6 +149,7 @@ impl Machine {
             name if members::NAMES.contains(&name) => members::read(name, args, at)?,
             name if access::NAMES.contains(&name) => access::read(name, args, at)?,
             "note" => audit::read(args, at)?,
+            name if tenants::NAMES.contains(&name) => tenants::read(name, args, at)?,
             name if name == "transact" || writes::OPERATIONS.contains(&name) => writes::read(name, args, at)?,
             "fence" => return self.fence(args),
             "show" => return self.show(args),
@@ -195,7 +198,8 @@ impl Machine {
             None => command,
         };
         match self.guard {
-            Some(guard) => command.guarded(guard),
+            Some((guard, tenant)) if command.opens_session() => command.guarded(guard).for_tenant(tenant),
+            Some((guard, _)) => command.guarded(guard),
             None => command,
         }
     }
@@ -359,6 +363,7 @@ impl Machine {
             "members" => members::show(state),
             "access" => access::show(state),
             "audit" => audit::show(state),
+            "tenants" => tenants::show(state),
             other => return Err(format!("nothing to show of that kind: {other}").into()),
         })
     }

@@ -22,6 +22,8 @@ pub struct AccessStatus {
     pub tokens: u64,
     /// How many users are disabled.
     pub disabled_users: u64,
+    /// How many tenants.
+    pub tenants: u64,
 }
 
 /// Whether rights are enforced, after a change of that.
@@ -49,6 +51,9 @@ pub struct WhoAmI {
     pub ends: Option<String>,
     /// Its roles.
     pub roles: Vec<String>,
+    /// Its tenant; missing if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
 }
 
 /// Whether a principal may do something, and why.

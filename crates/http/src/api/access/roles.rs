@@ -47,7 +47,7 @@ pub(crate) async fn put<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     let params: call::PutRole = received.params(body)?;
     let role = role_in(&received)?;
     let rules = rules(params.rules.into_vec(), |attribute| received.is_attribute(attribute))?;
-    let expected = expected(received.headers())?;
+    let expected = expected(received.headers(), "role")?;
     let revision = make(&node, &received, AccessChange::PutRole { role: role.clone(), rules, expected }).await?;
     // The answer is the node's own view: the change may have taken the caller's own rights.
     answer_role(&node.access(), &role, revision)
@@ -58,7 +58,7 @@ pub(crate) async fn delete<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     let received = Received::without_body(request)?;
     received.require_admin()?;
     let params: call::DeleteRole = received.query()?;
-    let expected = expected(received.headers())?;
+    let expected = expected(received.headers(), "role")?;
     let change = AccessChange::DeleteRole { role: role_in(&received)?, force: params.force, expected };
     let revision = make(&node, &received, change).await?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
@@ -125,9 +125,11 @@ fn rules(texts: Vec<call::RuleText>, is_of_provider: impl Fn(&str) -> bool) -> R
     texts.into_iter().enumerate().map(one).collect()
 }
 
-/// The revision that a role must have: 0 if it must not exist.
-fn expected(given: &HeaderMap) -> Result<Option<Revision>, Problem> {
-    let bad = || Problem::bad_request("pass If-Match with the ETag of the role, or If-None-Match: * if the role must not exist");
+/// The revision that a role or a tenant must have: 0 if it must not exist.
+pub(super) fn expected(given: &HeaderMap, of: &str) -> Result<Option<Revision>, Problem> {
+    let bad = || {
+        Problem::bad_request(format!("pass If-Match with the ETag of the {of}, or If-None-Match: * if the {of} must not exist"))
+    };
     match (headers::text(given, header::IF_MATCH)?, headers::text(given, header::IF_NONE_MATCH)?) {
         (None, None) => Ok(None),
         (None, Some("*")) => Ok(Some(Revision(0))),
@@ -192,11 +194,11 @@ mod tests {
     #[test]
     fn a_condition_is_the_tag_of_a_role_or_that_there_is_none() {
         let of = |name: header::HeaderName, value: &str| {
-            expected(&HeaderMap::from_iter([(name, value.parse().unwrap())])).map_err(drop)
+            expected(&HeaderMap::from_iter([(name, value.parse().unwrap())]), "role").map_err(drop)
         };
         assert_eq!(of(header::IF_MATCH, "\"17\""), Ok(Some(Revision(17))));
         assert_eq!(of(header::IF_NONE_MATCH, "*"), Ok(Some(Revision(0))));
-        assert_eq!(expected(&HeaderMap::new()).map_err(drop), Ok(None));
+        assert_eq!(expected(&HeaderMap::new(), "role").map_err(drop), Ok(None));
         for wrong in ["17", "*", "\"0\"", "\"x\"", "\"-1\""] {
             assert_eq!(of(header::IF_MATCH, wrong), Err(()), "{wrong}");
         }

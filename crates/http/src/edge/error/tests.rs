@@ -3,9 +3,11 @@
 use super::*;
 use crate::{edge::answer::span, edge::problem::properties_of};
 use axum::response::IntoResponse;
-use fairhold_state::command::{Blocked, HolderFacts, JoinTokenFault, Part, Rejection};
+use fairhold_access::TenantName;
+use fairhold_state::command::{AccessFault, Blocked, HolderFacts, JoinTokenFault, Part, Rejection};
 use fairhold_types::{
-    ClusterVersion, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, SessionNumber, Timing, time::WallMillis,
+    ClusterVersion, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, Timing,
+    time::WallMillis,
 };
 use futures_util::FutureExt;
 use http::header;
@@ -35,6 +37,16 @@ fn answer(error: CallError, kind: RequestKind) -> (u16, Option<String>, serde_js
 
 fn holder(token: Option<u64>) -> HolderFacts {
     HolderFacts { number: GrantNumber(41), owner: "ci-7".to_owned(), token: token.map(FencingToken), since: WallMillis(60_000) }
+}
+
+fn web() -> TenantName {
+    "web".parse().unwrap()
+}
+
+fn over_quota(quota: QuotaKind, retryable: bool) -> Case {
+    let facts = serde_json::json!({"tenant": "web", "quota": quota.as_str(), "limit": 5, "used": 7, "outcome": "none"});
+    let refused = Rejection::QuotaExceeded { tenant: web(), quota, limit: 5, used: 7 };
+    (refused, acquire(true), 429, "quota_exceeded", retryable, facts)
 }
 
 /// A refusal, the request, and the answer: status, code, retryable, and the other facts.
@@ -67,6 +79,17 @@ fn cases() -> Vec<Case> {
         (StateFull { used: 4, max: 5 }, keyed, 429, "state_full", false, json!({"limit": 5})),
         (SessionsFull { max: 5 }, write, 429, "rate_limited", true, json!({"limit": 5})),
         (MemoryFull { max: 5 }, acquire(false), 429, "rate_limited", true, json!({"limit": 5})),
+        over_quota(QuotaKind::Nodes, false),
+        over_quota(QuotaKind::Contenders, true),
+        (
+            Access(AccessFault::TenantOverlaps { tenant: web(), on: "locks:a/**".to_owned() }),
+            change,
+            409,
+            "overlaps",
+            false,
+            json!({"tenant": "web"}),
+        ),
+        (Access(AccessFault::TenantChanged { current: Revision(7) }), change, 412, "version_mismatch", false, json!({})),
         (SessionOwned { session: SessionNumber(9) }, change, 409, "session_owned", false, json!({"session": 9})),
         (stale(), RequestKind::Read, 409, "stale_token", false, json!({"current_token": null})),
         (StaleToken { current: Some(FencingToken(7)) }, write, 412, "stale_token", false, json!({"current_token": 7})),
@@ -200,6 +223,12 @@ fn a_ttl_that_is_too_short_for_the_timing_profile_is_refused() {
     let detail = answer(error, acquire(true)).2["detail"].clone();
     let text = "the parameter \"ttl\": 2s is too short: with the timing profile wan, the minimum is 6s";
     assert_eq!(detail, text);
+}
+
+#[test]
+fn a_tenant_over_its_rate_is_told_whose_rate_and_when_to_retry() {
+    let facts = serde_json::json!({"tenant": "web", "quota": "requests_per_second", "limit": 5, "outcome": "none"});
+    check(CallError::OverRate { tenant: web(), limit: 5 }, RequestKind::Read, 429, "rate_limited", true, &facts);
 }
 
 #[test]
