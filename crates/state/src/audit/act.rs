@@ -10,7 +10,7 @@ use crate::{
     command::{AccessChange, Command, CreateJoinToken, Outcome, SetLock, SetMember},
     write::WriteKey,
 };
-use fairhold_access::{Tenant, TenantName, tenant::Quota};
+use fairhold_access::{Quota, Tenant, TenantName};
 use fairhold_types::{NodeId, time::WallMillis};
 use std::fmt::{Display, Write as _};
 
