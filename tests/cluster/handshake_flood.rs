@@ -78,7 +78,6 @@ fn honest_clients_with_tls_do_not_notice_a_flood_of_handshakes() {
     raise_files();
     run_exclusive(LONG, async {
         let mut secure = SecureCluster::start().await;
-        secure.cluster.leader().await;
         let authority = std::fs::read(secure.ca_file()).expect("the authority");
         let honest = secure.cluster.client(0).trusting(&authority, secure.urls.clone());
         let tls = Arc::new(ClientTls::load(Path::new(&secure.ca_file()), None).expect("the authority"));

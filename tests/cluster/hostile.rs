@@ -321,7 +321,6 @@ fn nonsense_at_the_peer_ports_disturbs_no_honest_client_and_keeps_no_node_out() 
         let began = Instant::now();
         cluster.restart(follower).await;
         report(&format!("nonsense at the peer ports: a restarted node was ready after {:.0?}", began.elapsed()));
-        let client = cluster.client(0);
         endure(&format!("nonsense of {} at the peer ports", crowd()), &mut cluster, &client, trial, pesterers).await;
     });
 }

@@ -34,15 +34,23 @@ fn page() -> (Vec<String>, Vec<Row>) {
     (roles, rows.collect())
 }
 
+/// What an administrator keeps, and what each caller knows the ids of.
+struct Kept {
+    session: String,
+    /// A shared grant, to upgrade.
+    grant: String,
+}
+
 /// A valid request of a call. It needs something that a role lacks which the page calls `partly`. It is harmless if it is
 /// allowed: it ends nothing that a later row needs.
-fn request(call: &str, name: &str) -> Call {
+fn request(call: &str, name: &str, kept: &Kept) -> Call {
     let (method, route) = call.split_once(' ').expect("METHOD path");
     let id = new_key();
     let fill = |text: &str, value: &str| route.replace(text, value);
     let path = match route {
         "/v1/grants/{id}" => fill("{id}", &id),
-        "/v1/grants/{id}/renew" | "/v1/grants/{id}/downgrade" | "/v1/grants/{id}/upgrade" => fill("{id}", &id),
+        "/v1/grants/{id}/upgrade" => fill("{id}", &kept.grant),
+        "/v1/grants/{id}/renew" | "/v1/grants/{id}/downgrade" => fill("{id}", &id),
         "/v1/sessions/{id}" => fill("{id}", "999999"),
         "/v1/sessions/{id}/keepalive" => fill("{id}", &id),
         "/v1/cluster/members/{id}" => fill("{id}", "99"),
@@ -69,7 +77,10 @@ fn request(call: &str, name: &str) -> Call {
     };
     match (method, route) {
         ("POST", "/v1/locks") => call.json(&json!({ "locks": [{ "name": name }], "ttl": "5s" })),
-        ("POST", "/v1/batch") => call.json(&json!({ "calls": [{ "acquire": { "id": id, "lock": name, "ttl": "5s" } }] })),
+        ("POST", "/v1/batch") => {
+            let acquire = json!({ "acquire": { "id": id, "lock": name, "session": kept.session } });
+            call.json(&json!({ "calls": [acquire] }))
+        }
         ("POST", "/v1/sessions") => call.json(&json!({ "ttl": "5s" })),
         ("POST", "/v1/sessions/keepalive") => call.json(&json!({ "ids": [id] })),
         ("POST", "/v1/grants/{id}/renew") => call.json(&json!({})),
@@ -89,8 +100,8 @@ fn request(call: &str, name: &str) -> Call {
 }
 
 /// The answer: of a stream, only its head.
-async fn answer(user: &User, row: &Row, name: &str, token: Option<&str>) -> (u16, String) {
-    let call = request(&row.call, name).within(Duration::from_secs(20));
+async fn answer(user: &User, row: &Row, (name, kept): (&str, &Kept), token: Option<&str>) -> (u16, String) {
+    let call = request(&row.call, name, kept).within(Duration::from_secs(20));
     if row.call == "GET /v1/watch" {
         let authorization = token.map(|token| format!("Bearer {token}"));
         let headers: Vec<_> = authorization.iter().map(|value| ("authorization", value.as_str())).collect();
@@ -115,8 +126,13 @@ fn in_batch(answer: &Answer, code: &str) -> String {
 
 /// Whether a caller with a valid credential and this cell is denied.
 fn is_denied(row: &Row, cell: &str) -> bool {
-    // A list leaves out what the caller may not see.
-    cell != "yes" && row.call != "GET /v1/locks"
+    match row.call.as_str() {
+        // A list leaves out what the caller may not see.
+        "GET /v1/locks" => false,
+        // The root always exists.
+        "DELETE /v1/nodes/" => true,
+        _ => cell != "yes",
+    }
 }
 
 #[test]
@@ -133,20 +149,24 @@ fn each_call_answers_each_role_as_the_page_about_rights_says() {
         }
         callers.push((NO_ROLE, guarded.user("without-role").await, None));
 
+        let session = guarded.file().send(Call::post("/v1/sessions").json(&json!({ "ttl": "10m" }))).await.expect_status(201);
+        let shared = guarded.file().acquire("to-upgrade", "mode=shared&ttl=10m").await.expect_status(200);
+        let kept = Kept { session: session.string("id").to_owned(), grant: shared.string("id").to_owned() };
+
         let mut wrong = Vec::new();
         for row in &rows {
             let is_open = row.needs.starts_with("anyone") && !row.needs.contains("with details");
             let of_anyone = is_open || row.needs == "any credential";
             for (role, user, index) in &callers {
                 let cell = index.map_or(if of_anyone { "yes" } else { "no" }, |index| row.cells[index].as_str());
-                let (status, code) = answer(user, row, &format!("of-{role}"), Some(&user.token)).await;
+                let (status, code) = answer(user, row, (&format!("of-{role}"), &kept), Some(&user.token)).await;
                 let is_right =
                     if is_denied(row, cell) { code == "denied" } else { status != 401 && code != "denied" && status < 500 };
                 if !is_right {
                     wrong.push(format!("{} as {role}, which may: {cell}: {status} {code}", row.call));
                 }
             }
-            let (status, code) = answer(&callers[0].1, row, "of-nobody", None).await;
+            let (status, code) = answer(&callers[0].1, row, ("of-nobody", &kept), None).await;
             if (status == 401) == is_open {
                 wrong.push(format!("{} without a credential: {status} {code}", row.call));
             }
