@@ -15,8 +15,10 @@ use std::{
 /// How long a run with faults takes.
 const SECONDS: &str = "6";
 /// The workloads of the run without faults: together they give each checker something to judge.
-const WORKLOADS: &str = "fenced-mutex,rw-lock,semaphore,fair-order,election,session-expiry,registers,watches,convert,txn,batch,administer,\
-     access-change";
+const WORKLOADS: &str = concat!(
+    "fenced-mutex,rw-lock,semaphore,fair-order,election,session-expiry,",
+    "registers,watches,convert,txn,batch,administer,access-change"
+);
 
 /// Makes a run with these clients and faults, which must be valid. Returns the report; `None` if no run is possible
 /// here.

@@ -112,8 +112,8 @@ fn watches(history: &History, timeline: &Timeline) -> Check {
         for loss in timeline.losses(rights).filter_map(|losses| losses.first_after(op.start)) {
             let Some((after, last)) = loss.revisions().filter(|_| loss.maybe_from < op.end) else { continue };
             let from = events.partition_point(|event| event.revision <= after);
-            let hidden = events.get(from..).unwrap_or_default().iter().take_while(|event| event.revision <= last);
-            if hidden.into_iter().any(|event| event.text("path").is_some_and(|at| at.starts_with(&path))) {
+            let mut hidden = events.get(from..).unwrap_or_default().iter().take_while(|event| event.revision <= last);
+            if hidden.any(|event| event.text("path").is_some_and(|at| at.starts_with(&path))) {
                 check.count(&op.key);
             }
         }
