@@ -46,6 +46,7 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
         state_bytes: 100 << 20,
         state_bytes_max: Some(1 << 30),
         grants: 0,
+        audit: None,
         wakeups: 0,
         defects: Vec::new(),
         insecure: Vec::new(),

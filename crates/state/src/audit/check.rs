@@ -1,6 +1,6 @@
 //! The invariants of the audit.
 
-use super::{ring::AuditRing, saved::SavedAudit};
+use super::ring::AuditRing;
 use crate::{State, check::ensure};
 use fairhold_types::{
     Revision,
@@ -37,7 +37,9 @@ impl AuditRing {
             (expected, revision) = (seq + 1, record.revision);
         }
         let mut rebuilt = AuditRing::default();
-        self.saved().for_each(|saved: SavedAudit| drop(rebuilt.restore(saved)));
+        for saved in self.saved() {
+            rebuilt.restore(saved);
+        }
         ensure(rebuilt == *self, || "the audit differs from what a snapshot has of it".to_owned())
     }
 }
