@@ -90,7 +90,8 @@ async fn prepare(cluster: &mut Cluster, environment: &[(String, OsString)]) -> (
     for (node, port) in cluster.nodes.iter_mut().zip(ports) {
         let (id, file) = (node.id, |name: String| text(&folder.join(name)));
         let config = format!(
-            "[jwt.idp]\nissuer = \"{ISSUER}\"\naudience = \"{AUDIENCE}\"\njwks = \"{}\"\n[audit]\nfile = \"{}\"\nwhat = \"all\"\n",
+            "[jwt.idp]\nissuer = \"{ISSUER}\"\naudience = \"{AUDIENCE}\"\njwks = \"{}\"\n\
+             [audit]\nfile = \"{}\"\nwhat = \"all\"\n",
             file("jwks.json".to_owned()),
             file(format!("audit-{id}.log"))
         );

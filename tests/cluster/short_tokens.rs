@@ -106,7 +106,7 @@ fn a_place_in_a_queue_outlives_its_token() {
         let url = &guarded.cluster.nodes[1].url;
         let client = Client::builder().endpoint(url).auth_token_file(&path).build().expect("a client");
         let waiting = tokio::spawn(async move { client.lock("deploy/a").await });
-        let number = async || {
+        let number = || async {
             let queue = root.send(Call::get("/v1/locks/deploy%2Fa/queue")).await.expect_status(200);
             queue.json["items"][1]["number"].as_u64()
         };

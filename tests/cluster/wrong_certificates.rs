@@ -87,8 +87,8 @@ async fn by_openssl(folder: &Path, name: &str, key: &str, extensions: &str) -> F
 
 async fn self_signed(folder: &Path, name: &str, alternative: &str) -> Files {
     let line = format!(
-        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {name}.key -out {name}.crt -days 5 -subj /CN={name} \
-         -addext subjectAltName={alternative}"
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {name}.key -out {name}.crt -days 5 \
+         -subj /CN={name} -addext subjectAltName={alternative}"
     );
     let (success, said) = openssl(folder, &line).await;
     assert!(success, "openssl {line}: {said}");
@@ -167,8 +167,12 @@ fn wrong_certificates_of_clients_are_refused_counted_and_logged_and_change_nothi
             assert_eq!(status, None, "{what} is refused: {said}");
             assert!(said.contains(&format!("SSL alert number {alert}")), "{what}: {said}");
             eventually("it is counted", SOON, || async { (failed(&guarded, reason).await == counted + 1).then_some(()) }).await;
-            let log = guarded.cluster.nodes[0].log_text();
-            let lines: Vec<&str> = log[logged..].lines().filter(|line| line.contains("a TLS handshake failed: ")).collect();
+            let lines = eventually("it is logged", SOON, || async {
+                let log = guarded.cluster.nodes[0].log_text();
+                let lines = log[logged..].lines().filter(|line| line.contains("a TLS handshake failed: "));
+                Some(lines.map(str::to_owned).collect::<Vec<_>>()).filter(|lines| !lines.is_empty())
+            })
+            .await;
             assert!(lines.len() == 1 && lines[0].contains(whose), "{what}: {lines:?}");
         }
         let log = guarded.cluster.nodes[0].log_text();

@@ -129,8 +129,8 @@ impl ClientBuilder {
     /// the renewals and the release of dropped guards.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if an address, the timeout, the token, its file or a file of a certificate is not usable, if there is no
-    /// address, or outside a runtime.
+    /// [`Error::Invalid`] if an address, the timeout, the token, its file or a file of a certificate is not usable, if there is
+    /// no address, or outside a runtime.
     pub fn build(self) -> Result<Client, Error> {
         if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {
             return Err(Error::Invalid(format!("the timeout must be over 0 and up to {TIMEOUT_MAX:?}")));

@@ -1,7 +1,7 @@
 //! Secrets that are planted, what is said of them anywhere, and the search.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -149,7 +149,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 
 /// Every place that has a secret which it may not have.
 pub(crate) fn leaks(canaries: &[Canary], evidence: &[Evidence]) -> Vec<String> {
-    let mut by_prefix: HashMap<[u8; PREFIX], Vec<(&Canary, &[u8])>> = HashMap::new();
+    let mut by_prefix: BTreeMap<[u8; PREFIX], Vec<(&Canary, &[u8])>> = BTreeMap::new();
     for canary in canaries {
         for form in &canary.forms {
             by_prefix.entry(prefix(form).expect("a form is long enough")).or_default().push((canary, form));

@@ -286,8 +286,8 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         Some((position, At { value: HoldEvent::Queued { view }, revision: state.revision() }))
     }
 
-    /// Sends the position in the queue if it has changed, otherwise `Alive`, or once that the credential expires soon. Returns the last position sent. Sends
-    /// nothing if the caller does not read.
+    /// Sends once that the credential expires soon, otherwise the position in the queue if it has changed, otherwise `Alive`.
+    /// Returns the last position sent. Sends nothing if the caller does not read.
     fn send_alive(&self, committed: CommittedAcquire, sent: Option<u64>) -> Option<u64> {
         if self.events.capacity() <= EVENTS_RESERVED {
             return sent;
