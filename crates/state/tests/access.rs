@@ -152,6 +152,10 @@ impl Naive {
             AccessChange::RevokeToken { number, end_sessions } => {
                 return self.revoke_token(*number, *end_sessions, now, mistake);
             }
+            // `tests/tenants.rs` has a model of its own.
+            AccessChange::PutTenant { .. } | AccessChange::DeleteTenant { .. } => {
+                unreachable!("these histories have no tenants: {:?}", request.change)
+            }
             AccessChange::Enable => {
                 let was_off = !std::mem::replace(&mut self.on, true);
                 self.narrow_if(was_off, now, None)

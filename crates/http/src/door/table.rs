@@ -202,6 +202,7 @@ mod tests {
         let administers = |rule: RouteRule| match rule {
             RouteRule::Lock(verb) => matches!(verb, Verb::Break | Verb::Revoke | Verb::Set),
             RouteRule::Cluster(verb) => matches!(verb, Verb::Operate | Verb::Admin),
+            RouteRule::FileAdmin => true,
             RouteRule::NumberedSession(verb) => verb == Verb::End,
             RouteRule::Open | RouteRule::OpenInBrief | RouteRule::Credential | RouteRule::Decided(_) | RouteRule::Node => false,
         };

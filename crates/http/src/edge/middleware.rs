@@ -177,8 +177,9 @@ async fn admit_at_last<RT: AsyncRuntime>(
 ) -> Result<Node<RT>, Problem> {
     let mut admitted = admit(context, route, request, (id, trail.clone()));
     let is_outdated = admitted.as_ref().is_err_and(|refused| door::may_be_outdated(refused, request.headers()));
-    // Without a leader the refusal stays.
-    if is_outdated && context.node.catch_up_with_access().await.is_ok() {
+    if is_outdated {
+        // A refusal is final for its caller, so a node that cannot tell says that, and another node decides.
+        context.node.catch_up_with_access().await.map_err(of_read)?;
         admitted = admit(context, route, request, (id, trail));
     }
     let admitted = admitted?;

@@ -260,9 +260,10 @@ impl<RT: AsyncRuntime> Node<RT> {
             };
             let needs = self.needs_of(&command);
             let decision = self.decision(caller, &access, &needs);
-            // This node may not have heard of the right yet. Without a leader the refusal stays. The audit log has only the
-            // last decision.
-            if decision.result.is_err() && !is_up_to_date && self.catch_up_with_access().await.is_ok() {
+            // This node may not have heard of the right yet. If it cannot find out, it says that: a refusal is final for its
+            // caller. The audit log has only the last decision.
+            if decision.result.is_err() && !is_up_to_date {
+                self.catch_up_with_access().await?;
                 is_up_to_date = true;
                 continue;
             }

@@ -380,6 +380,7 @@ pub(crate) fn as_unknown(error: CallError) -> CallError {
         | CallError::Superseded
         | CallError::NoNode { .. }
         | CallError::Access(_)
+        | CallError::OverRate { .. }
         | CallError::Handover(_)
         | CallError::Finalize(_)
         | CallError::Membership(_)

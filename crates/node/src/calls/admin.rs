@@ -117,7 +117,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             let is_unfinished = matches!(result, Err(HandoverError::Unfinished { .. }));
             (result.is_ok() || is_unfinished).then_some((NotedAct::HandOver { to }, !is_unfinished))
         };
-        Ok(self.noted(key, act, noted).await?)
+        self.noted(key, act, noted).await
     }
 
     /// The cluster's version and what each member supports, as the leader knows it. If the leader does not answer
@@ -141,7 +141,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         };
         let noted =
             move |result: &Result<(), FinalizeError>| (result.is_ok() && !was_done).then_some((NotedAct::Finalize { to }, true));
-        Ok(self.noted(None, act, noted).await?)
+        self.noted(None, act, noted).await
     }
 
     /// Takes a snapshot of this node's state, unless one exists for it, and waits until it is stored. Returns the index
@@ -156,6 +156,6 @@ impl<RT: AsyncRuntime> Node<RT> {
             let is_unfinished = matches!(result, Err(ProposeError::Unknown(_)));
             (result.is_ok() || is_unfinished).then_some((NotedAct::TakeSnapshot { node }, !is_unfinished))
         };
-        Ok(self.noted(None, act, noted).await?)
+        self.noted(None, act, noted).await
     }
 }

@@ -21,7 +21,7 @@ use fairhold_types::{
 pub(crate) const AT: WallMillis = WallMillis(1_000);
 
 /// All commands.
-pub(crate) const EVERY: [&str; 52] = [
+pub(crate) const EVERY: [&str; 53] = [
     "Attributed",
     "NoteAct",
     "FormCluster",

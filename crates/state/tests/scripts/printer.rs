@@ -133,6 +133,7 @@ pub(crate) fn rejection(rejection: &Rejection) -> String {
         | Rejection::IdempotencyMismatch { .. }
         | Rejection::LimitMismatch { .. }
         | Rejection::PermitsOverLimit { .. }
+        | Rejection::QuotaExceeded { .. }
         | Rejection::SharedWithLimit { .. }
         | Rejection::QueueFull { .. }
         | Rejection::SessionsFull { .. }
