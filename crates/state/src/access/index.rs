@@ -71,8 +71,8 @@ impl AccessIndex {
     pub(super) fn overlapping_subject(&self, subject: &Subject) -> Option<TenantNumber> {
         let above = subject.all_above().find_map(|above| self.tenant_subjects.get(&above));
         let mut from = self.tenant_subjects.range(subject.lower_bound()..);
-        let mut below = || from.next().filter(|(other, _)| subject.contains(other)).map(|(_, tenant)| tenant);
-        above.or_else(|| below()).copied()
+        let below = || from.next().filter(|(other, _)| subject.contains(other)).map(|(_, tenant)| tenant);
+        above.or_else(below).copied()
     }
 
     pub(super) fn set_role(&mut self, name: &RoleName, role: &RoleRecord) {
