@@ -146,10 +146,10 @@ fn a_reader_waits_for_the_next_act() {
         // A reader that loses its right is told so.
         let auditor = guarded.user("ann").await;
         guarded.bind("auditor", "user:ann").await;
-        let path = format!("/v1/audit?from=999&wait=60s");
+        let path = "/v1/audit?from=999&wait=60s";
         let waiting = {
             let auditor = auditor.clone();
-            tokio::spawn(async move { auditor.send(Call::get(&path).within(WOKEN_WITHIN)).await })
+            tokio::spawn(async move { auditor.send(Call::get(path).within(WOKEN_WITHIN)).await })
         };
         guarded.unbind("auditor", "user:ann").await;
         waiting.await.expect("the reader gets an answer").expect_problem(403, "denied");

@@ -934,7 +934,11 @@ fn large_commands_about_access() -> Vec<Command> {
     vec![
         large(AccessChange::PutRole { role: long(), rules: vec![rule; 100], expected: Some(Revision(u64::MAX)) }),
         large(create.clone()),
-        large(AccessChange::PutTenant { name: "n".repeat(128).parse().unwrap(), tenant: large_tenant(), expected: Some(Revision(u64::MAX)) }),
+        large(AccessChange::PutTenant {
+            name: "n".repeat(128).parse().unwrap(),
+            tenant: large_tenant(),
+            expected: Some(Revision(u64::MAX)),
+        }),
         large(create).guarded(AccessGuard { access: Revision(u64::MAX), principal: PrincipalKey(u64::MAX) }),
         Command::ExpireTokens { tokens: vec![AccessTokenNumber(u64::MAX); 1_000], at: latest },
         large_note(),

@@ -23,14 +23,7 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, kind: RequestKi
             Facts { holder: Some(answer::contender(holder, kind.now())), position, ..Facts::default() }
         }
         Rejection::GrantEnded { reason, note } => Facts { reason: Some(reason), note, ..Facts::default() },
-        Rejection::IdempotencyMismatch { field } => {
-            let detail = match kind {
-                RequestKind::AcquireInBatch { .. } => bounded(format!("the same id was used with another {field}")),
-                RequestKind::Acquire { .. } | RequestKind::Change | RequestKind::Write { .. } | RequestKind::Read => detail,
-            };
-            let facts = Facts { field: Some(field), ..Facts::default() };
-            return Problem::new(code, detail).facts(facts);
-        }
+        Rejection::IdempotencyMismatch { field } => return other_request(field, detail, kind),
         Rejection::SessionOwned { session } => Facts { session: Some(session), ..Facts::default() },
         Rejection::StaleToken { current } => {
             let problem =
@@ -42,13 +35,7 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, kind: RequestKi
         Rejection::VersionMismatch { current } => {
             Facts { current_version: Some(current), ..Facts::default() }
         }
-        Rejection::ReadOnly { path } => {
-            let why = match path == Path::root() {
-                true => "the root always exists",
-                false => "only the calls for locks change the nodes under /locks",
-            };
-            return Problem::new(code, format!("{detail}: {why}")).facts(about(path));
-        }
+        Rejection::ReadOnly { path } => return read_only(path, &detail),
         // A multi-lock grant cannot do this: the cause is the grant, not the request.
         Rejection::Unsupported { what: _ } if matches!(kind, RequestKind::Change) => {
             return Problem::new(Code::KindMismatch, detail);
@@ -101,6 +88,23 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, kind: RequestKi
         }
     };
     Problem::new(code, detail).facts(facts)
+}
+
+/// The same id or key was used for another request.
+fn other_request(field: String, detail: String, kind: RequestKind) -> Problem {
+    let detail = match kind {
+        RequestKind::AcquireInBatch { .. } => bounded(format!("the same id was used with another {field}")),
+        RequestKind::Acquire { .. } | RequestKind::Change | RequestKind::Write { .. } | RequestKind::Read => detail,
+    };
+    Problem::new(Code::IdempotencyMismatch, detail).facts(Facts { field: Some(field), ..Facts::default() })
+}
+
+fn read_only(path: Path, detail: &str) -> Problem {
+    let why = match path == Path::root() {
+        true => "the root always exists",
+        false => "only the calls for locks change the nodes under /locks",
+    };
+    Problem::new(Code::Denied, format!("{detail}: {why}")).facts(about(path))
 }
 
 fn other_use(election: bool, detail: String) -> Problem {

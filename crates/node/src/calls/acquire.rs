@@ -385,7 +385,6 @@ pub(crate) fn as_unknown(error: CallError) -> CallError {
         | CallError::Finalize(_)
         | CallError::Membership(_)
         | CallError::TtlTooShort { .. }
-        | CallError::OverRate { .. }
         | CallError::Compacted { .. }
         | CallError::FutureRevision { .. }
         | CallError::WatcherTooSlow
