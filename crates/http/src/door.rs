@@ -20,7 +20,7 @@ use axum::extract::Request;
 use fairhold_access::Verb;
 use fairhold_node::{
     Node,
-    access::{AccessTrail, Caller},
+    access::{AccessTrail, Caller, CredentialFault},
 };
 use fairhold_types::Code;
 use http::{HeaderMap, HeaderValue, Method};
@@ -81,10 +81,12 @@ pub(crate) fn is_counted(route: Option<&str>, method: &Method) -> bool {
     route.is_none_or(|route| !UNCOUNTED.contains(&(route, method.as_str())))
 }
 
-/// Whether newer access data may lift this refusal: this node may not have heard of a right, or of the token that the caller
-/// shows, yet.
+/// Whether newer access data may lift this refusal: this node may not have heard of a right, of the token that the caller
+/// shows, or of a user that is enabled again.
 pub(crate) fn may_be_outdated(refused: &Problem, headers: &HeaderMap) -> bool {
-    refused.code() == Code::Denied || (refused.code() == Code::Unauthenticated && identity::shows_token(headers))
+    let of_data = [CredentialFault::Unknown, CredentialFault::Revoked].map(CredentialFault::as_str);
+    let is_of_data = || refused.credential().is_some_and(|fault| of_data.contains(&fault));
+    refused.code() == Code::Denied || (refused.code() == Code::Unauthenticated && identity::shows_token(headers) && is_of_data())
 }
 
 /// The rule of a call. HEAD has that of GET. A call without a rule, which no route has, is for administrators.

@@ -113,6 +113,11 @@ impl Problem {
         self
     }
 
+    /// What is wrong with the credential, if that is the problem.
+    pub(crate) fn credential(&self) -> Option<&'static str> {
+        self.facts.credential
+    }
+
     pub(crate) fn code(&self) -> Code {
         self.code
     }

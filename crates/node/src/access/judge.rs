@@ -13,7 +13,10 @@ use crate::{
     node::Node,
 };
 use fairhold_access::{Denied, Need, Principal, Rights, Verb};
-use fairhold_raft::{MemberRequest, MembershipError};
+use fairhold_raft::{
+    MemberRequest, MembershipError,
+    error::{NotProposed, ReadError},
+};
 use fairhold_state::{
     State,
     access::{AccessData, AccessGuard},
@@ -201,7 +204,12 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Waits until this node has the access data that was acknowledged before.
     pub async fn catch_up_with_access(&self) -> Result<(), CallError> {
         let asked_at = RT::Instant::now();
-        self.0.replica.read_barrier(asked_at + PROOF_TIMEOUT).await?;
+        // A node that is late cannot decide either.
+        let caught_up = self.0.replica.read_barrier(asked_at + PROOF_TIMEOUT).await;
+        caught_up.map_err(|error| match error {
+            ReadError::Deadline => ReadError::NotServed(NotProposed::NoLeader),
+            ReadError::NotServed(_) => error,
+        })?;
         *self.0.proven_at.lock() = Some(asked_at);
         Ok(())
     }
@@ -254,6 +262,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             let Some((caller, access)) = self.enforcing().filter(|_| command.needs_guard()) else {
                 self.note_command(&command);
                 let answer = self.0.replica.propose(command, deadline).await?;
+                self.count_quota_refusal(&answer);
                 // Rights are enforced since.
                 let is_stale = self.caller().is_some() && is_changed(&answer);
                 return if is_stale { Err(AccessRefusal::Stale.into()) } else { Ok(answer) };
@@ -274,15 +283,22 @@ impl<RT: AsyncRuntime> Node<RT> {
             let tenant = if command.opens_session() { access.tenant_of(caller.principal()) } else { None };
             let guarded = command.clone().guarded(guard).for_tenant(tenant);
             let answer = self.0.replica.propose(guarded, deadline).await?;
-            if let Err(Rejection::QuotaExceeded { quota, .. }) = &answer.result {
-                self.0.hub.metrics.record_over_quota(*quota);
-            }
+            self.count_quota_refusal(&answer);
             if !is_changed(&answer) {
                 return self.without_hidden(answer);
             }
             self.0.replica.wait_for_revision(answer.revision, deadline).await?;
         }
         Err(AccessRefusal::Stale.into())
+    }
+
+    /// Counts an answer that refuses something for a quota. In a transaction, a step is refused.
+    fn count_quota_refusal(&self, answer: &Answer) {
+        let Err(rejection) = &answer.result else { return };
+        let rejection = if let Rejection::Step { reason, .. } = rejection { &**reason } else { rejection };
+        if let Rejection::QuotaExceeded { quota, .. } = rejection {
+            self.0.hub.metrics.record_over_quota(*quota);
+        }
     }
 
     /// Leaves out of a deadlock what the caller may not see.

@@ -3,7 +3,8 @@
 use super::{TenantSlot, tenant_door::SlotKind};
 use crate::{api::CallError, node::Node};
 use fairhold_access::{QuotaKind, TenantName};
-use fairhold_state::{access::TenantRecord, command::Rejection};
+use fairhold_state::{access::TenantRecord, command::Rejection, read::GrantStatus};
+use fairhold_types::GrantId;
 use openraft_rt::AsyncRuntime;
 use std::time::Duration;
 
@@ -24,22 +25,32 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// Opens a wait of the caller's tenant. A request that does not wait needs none.
     pub(crate) fn begin_wait(&self, wait: Duration) -> Result<Option<TenantSlot>, CallError> {
-        if wait.is_zero() { Ok(None) } else { self.open_slot(SlotKind::Wait) }
+        if wait.is_zero() { Ok(None) } else { self.open_slot(SlotKind::Wait, true) }
+    }
+
+    /// The same for a request that acquires the grant with this id. If the grant is held, the request keeps it: it counts, and
+    /// is never refused.
+    pub(crate) fn begin_wait_for(&self, grant: &GrantId, wait: Duration) -> Result<Option<TenantSlot>, CallError> {
+        let is_live = || self.0.replica.read(|state| matches!(state.grant(grant), GrantStatus::Live(_)));
+        match self.begin_wait(wait) {
+            Err(_) if is_live() => self.open_slot(SlotKind::Wait, false),
+            opened => opened,
+        }
     }
 
     /// Opens a watch of the caller's tenant.
     pub(crate) fn begin_watch(&self) -> Result<Option<TenantSlot>, CallError> {
-        self.open_slot(SlotKind::Watch)
+        self.open_slot(SlotKind::Watch, true)
     }
 
-    fn open_slot(&self, kind: SlotKind) -> Result<Option<TenantSlot>, CallError> {
+    fn open_slot(&self, kind: SlotKind, is_limited: bool) -> Result<Option<TenantSlot>, CallError> {
         let mut slot = None;
         self.with_own_tenant(|name, record| {
             let limit = match kind {
                 SlotKind::Wait => record.tenant.quota.waits,
                 SlotKind::Watch => record.tenant.quota.watches,
             };
-            match self.0.tenant_door.open(record.number, kind, limit) {
+            match self.0.tenant_door.open(record.number, kind, limit.filter(|_| is_limited)) {
                 Ok(opened) => slot = Some(opened),
                 Err(used) => {
                     self.0.hub.metrics.record_over_quota(kind.quota());

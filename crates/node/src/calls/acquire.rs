@@ -45,7 +45,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
-        let _waits = self.begin_wait(call.wait)?;
+        let _waits = self.begin_wait_for(&call.acquire.grant, call.wait)?;
         let (answer, mut answered) = oneshot::channel();
         let request = PendingAcquire { node: self.clone(), call };
         let mut work = self.0.tasks.begin::<RT>(request.run(answer));

@@ -131,17 +131,19 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub async fn finalize_upgrade(&self, to: ClusterVersion, timeout: Duration) -> Result<(), CallError> {
         let deadline = RT::Instant::now() + timeout;
         self.confirm_caller(deadline).await?;
-        let was_done = self.0.replica.read(|state| state.cluster_version() >= to);
-        let replica = self.0.replica.clone();
-        let act = async move {
-            replica.finalize_upgrade(to, deadline).await?;
-            // The answer must show the new version, and so must the state that notes the act. If it cannot, a repeated request
-            // does no harm.
-            replica.read_barrier(deadline).await.map_err(|_| FinalizeError::NoLeader)
+        let is_done = |node: &Self| node.0.replica.read(|state| state.cluster_version() >= to);
+        // This node may have missed that the version was raised before.
+        self.0.replica.read_barrier(deadline).await.map_err(|_| FinalizeError::NoLeader)?;
+        let was_done = is_done(self);
+        let (node, replica) = (self.clone(), self.0.replica.clone());
+        let act = async move { replica.finalize_upgrade(to, deadline).await };
+        // The version may be raised although the answer was lost.
+        let noted = move |result: &Result<(), FinalizeError>| {
+            (!was_done && (result.is_ok() || is_done(&node))).then_some((NotedAct::Finalize { to }, true))
         };
-        let noted =
-            move |result: &Result<(), FinalizeError>| (result.is_ok() && !was_done).then_some((NotedAct::Finalize { to }, true));
-        self.noted(None, act, noted).await
+        self.noted(None, act, noted).await?;
+        // The answer must show the new version. If it cannot, a repeated request does no harm.
+        Ok(self.0.replica.read_barrier(deadline).await.map_err(|_| FinalizeError::NoLeader)?)
     }
 
     /// Takes a snapshot of this node's state, unless one exists for it, and waits until it is stored. Returns the index

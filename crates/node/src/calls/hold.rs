@@ -64,7 +64,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             return Err(CallError::ShuttingDown);
         }
         // The stream is open as long as the grant.
-        let wait = self.begin_wait(Duration::MAX)?;
+        let wait = self.begin_wait_for(&call.acquire.grant, Duration::MAX)?;
         let (send, mut events) = mpsc::channel(EVENTS_MAX);
         // The stream is the answer, so the caller cannot request a later one.
         let call = AcquireCall { respond_async: false, ..call };

@@ -1,4 +1,4 @@
-//! The code of each refusal, as the audit has it and as the HTTP API answers it.
+//! The code of each refusal, as the audit has it. The HTTP API has a more special one for some calls.
 //!
 //! The codes are in the chain of hashes: they change only together with the cluster's version.
 

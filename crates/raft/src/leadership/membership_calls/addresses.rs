@@ -36,6 +36,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         force: bool,
     ) -> Result<(), MembershipError> {
         let SetMember { key, node, .. } = settings;
+        let has_more = settings.priority.is_some() || settings.zone.is_some();
         let url = url.map(|url| url.parse().map(NodeUrl::into_string).map_err(bad_address(&url))).transpose()?;
         let peer = peer.map(|peer| peer.parse().map(PeerAddress::into_string).map_err(bad_address(&peer))).transpose()?;
         let command = Command::SetMember(settings);
@@ -63,13 +64,12 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             });
             let changed = changed.await;
             let is_changed = changed.is_ok();
-            // One note has all of it.
             self.noted(key, NotedAct::SetAddress { node, url: url.clone(), peer: peer.clone() }, changed)
                 .await
                 .map_err(|error| if is_changed { unfinished(node) } else { error })?;
             tracing::info!(node, ?url, ?peer, "node {node} has another address");
             // "Nothing happened" would be wrong now.
-            let done = self.propose_bare(command).await;
+            let done = if has_more { self.propose(command).await } else { self.propose_bare(command).await };
             if matches!(done, Err(MembershipError::AccessChanged { .. })) {
                 return Err(unfinished(node));
             }
