@@ -93,6 +93,7 @@ fn request(call: &str, name: &str, kept: &Kept) -> Call {
         ("PATCH", "/v1/cluster/settings") => call.json(&json!({ "timing": "lan" })),
         ("POST", "/v1/access/check") => call.json(&json!({ "verb": "acquire", "on": "locks:a" })),
         ("PUT", "/v1/access/roles/{name}") => call.json(&json!({ "rules": ["share locks:a"] })),
+        ("PUT", "/v1/access/tenants/{name}") => call.json(&json!({ "nodes": 3 })),
         ("PUT", "/v1/access/users/{name}") => call.json(&json!({ "disabled": false })),
         ("POST", "/v1/access/tokens") => call.json(&json!({ "user": name })),
         _ => call,

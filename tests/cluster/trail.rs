@@ -3,11 +3,12 @@
 
 use crate::{
     access::{FILE_TOKEN, Guarded, User},
-    client::{Answer, Call, new_key},
+    client::{Answer, Call, Client, new_key},
     harness::{READY_WITHIN, SHORT, eventually, program, run_parallel, write_secret},
 };
 use serde_json::{Value, json};
 use std::{fs, path::Path, process::Output, time::Duration};
+use tokio::task::JoinHandle;
 
 /// A long poll must end within this time, and well before its own end.
 const WOKEN_WITHIN: Duration = Duration::from_secs(20);
@@ -127,6 +128,26 @@ async fn survives_the_leader(guarded: &mut Guarded, root: &User, found: &[Value]
     }
 }
 
+/// How many requests are in progress at a node, with this one.
+async fn in_flight(client: &Client, node: usize) -> u64 {
+    let answer = client.send_to(node, &Call::get("/metrics")).await.expect("the node runs").expect_status(200);
+    let value = answer.text.lines().find_map(|line| line.strip_prefix("fairhold_http_requests_in_flight "));
+    value.and_then(|value| value.parse().ok()).expect("a number")
+}
+
+/// Waits for an act from this number on, at a node. Returns when the node has the request, and has answered a later one.
+async fn waits_for(user: &User, node: usize, from: usize) -> JoinHandle<Answer> {
+    let (user, path) = (user.at(node), format!("/v1/audit?from={from}"));
+    let before = in_flight(&user.client, node).await;
+    let waiting = tokio::spawn({
+        let (user, path) = (user.clone(), format!("{path}&wait=60s"));
+        async move { user.send(Call::get(&path).within(WOKEN_WITHIN)).await }
+    });
+    eventually("the poll is open", READY_WITHIN, || async { (in_flight(&user.client, node).await > before).then_some(()) }).await;
+    user.send(Call::get(&format!("{path}&wait=0s"))).await.expect_status(304);
+    waiting
+}
+
 #[test]
 fn a_reader_waits_for_the_next_act() {
     run_parallel(SHORT, async {
@@ -136,21 +157,14 @@ fn a_reader_waits_for_the_next_act() {
         let path = format!("/v1/audit?from={next}");
         root.send(Call::get(&format!("{path}&wait=0s"))).await.expect_status(304);
         assert_eq!(acts(&root, &format!("from={next}")).await, [Value::Null; 0]);
-        let waiting = {
-            let (root, path) = (root.at(1), path.clone());
-            tokio::spawn(async move { root.send(Call::get(&format!("{path}&wait=60s")).within(WOKEN_WITHIN)).await })
-        };
+        let waiting = waits_for(&root, 1, next).await;
         root.send(set_limit("pool", 3)).await.expect_status(200);
         let found = lines(&waiting.await.expect("the reader gets an answer").expect_status(200));
         assert_eq!(facts(&found[0]), ["user:root", "set", "locks:pool", "ok"]);
         // A reader that loses its right is told so.
         let auditor = guarded.user("ann").await;
         guarded.bind("auditor", "user:ann").await;
-        let path = "/v1/audit?from=999&wait=60s";
-        let waiting = {
-            let auditor = auditor.clone();
-            tokio::spawn(async move { auditor.send(Call::get(path).within(WOKEN_WITHIN)).await })
-        };
+        let waiting = waits_for(&auditor, 0, 999).await;
         guarded.unbind("auditor", "user:ann").await;
         waiting.await.expect("the reader gets an answer").expect_problem(403, "denied");
     });

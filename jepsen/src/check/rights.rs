@@ -121,12 +121,17 @@ fn watches(history: &History, timeline: &Timeline) -> Check {
     check
 }
 
+/// How a call was refused: the status and the code; empty if it was not.
+fn refusal(op: &Op) -> &str {
+    op.error.as_deref().filter(|_| op.outcome == Outcome::Fail).unwrap_or_default()
+}
+
 /// Nothing is refused without a reason.
 fn refusals(history: &History, timeline: &Timeline) -> Check {
     let mut check =
         Check::new("refusals", "nothing is refused while its right is unchanged, and releases and renewals never are");
     for (op, rights) in calls(history) {
-        let error = op.error.as_deref().filter(|_| op.outcome == Outcome::Fail).unwrap_or_default();
+        let error = refusal(op);
         let is_denied = error.starts_with("403") || error == "stream denied";
         let is_unknown = error.starts_with("401") || error == "stream unauthenticated";
         let has_rights = timeline.has_rights(rights, op.start, op.end);
@@ -141,6 +146,13 @@ fn refusals(history: &History, timeline: &Timeline) -> Check {
                 let (index, call, key) = (op.index, op.call, &op.key);
                 format!("operation {index} ({call:?} {key}) was refused ({error}), although its rights were unchanged")
             });
+        }
+    }
+    // The administrator keeps its own rights, and its requests are valid.
+    for op in history.ops.iter().filter(|op| matches!(op.call, Call::Narrow | Call::Widen)) {
+        let error = refusal(op);
+        if ["400", "401", "403", "422"].iter().any(|status| error.starts_with(status)) {
+            check.broken(|| format!("operation {} of the administrator ({:?}) was refused ({error})", op.index, op.call));
         }
     }
     check

@@ -145,7 +145,8 @@ impl ChaosClient {
         let Ok(Ok(mut response)) = opened else { return broken() };
         let status = response.status().as_u16();
         if status != 200 {
-            let body: Value = response.text().await.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+            let text = tokio::time::timeout(BEGINS_WITHIN, response.text()).await.ok().and_then(Result::ok).unwrap_or_default();
+            let body: Value = serde_json::from_str(&text).unwrap_or_default();
             return (Outcome::Fail, format!("{status} {}", body["code"].as_str().unwrap_or_default()));
         }
         let (mut text, mut silent) = (Vec::new(), Duration::ZERO);
@@ -167,7 +168,7 @@ impl ChaosClient {
                 let Ok(line) = serde_json::from_slice::<Value>(&line) else { return broken() };
                 let revision = line["revision"].as_u64().unwrap_or(0);
                 match line["type"].as_str().unwrap_or_default() {
-                    "bookmark" => {}
+                    "bookmark" | "credential_expires" => {}
                     "goaway" => return broken(),
                     "error" => return (Outcome::Fail, format!("stream {}", line["code"].as_str().unwrap_or_default())),
                     _change => {

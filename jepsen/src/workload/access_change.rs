@@ -1,6 +1,6 @@
 //! Users that use locks and nodes while an administrator takes their rights and their tokens, and gives them back.
 //!
-//! They continue with what they lost: nothing that needs it may succeed.
+//! They keep using what they lost: nothing that needs it may succeed.
 
 use super::{
     Keys,
@@ -29,8 +29,8 @@ const READ_RULES: &[&str] = &["read nodes:chaos", "read nodes:chaos/**"];
 const TREE: &str = "access-change-tree";
 /// How long a user waits for a lock.
 const WAIT: Duration = Duration::from_millis(700);
-/// How long a right is lost when it is lost for long: servers that are cut off must notice it by then.
-const LONG: Duration = Duration::from_millis(7_500);
+/// How long a right is lost when it is lost for long: for longer than a server that is cut off may serve by old rights.
+const LONG: Duration = Duration::from_secs(10);
 /// One loss in this many lasts long.
 const LONG_ONE_IN: u32 = 8;
 /// A user waits this long for its first token, and after a refused watch.

@@ -165,4 +165,7 @@ fn refusals_without_a_reason_are_found() {
     assert_eq!(at(call(Call::Read, NODE), 32 * SECOND), [0, 0, 1]);
     let busy = refused(call(Call::Read, NODE), "503 stale_access").at(3, 4);
     assert_eq!(findings(story().op(busy)), [0; 3]);
+    let by_administrator = |error| findings(story().op(refused(change(Call::Widen, &[], 0), error).at(40 * SECOND, 41 * SECOND)));
+    assert_eq!(by_administrator("403 denied"), [0, 0, 1]);
+    assert_eq!(by_administrator("429 rate_limited"), [0; 3]);
 }
