@@ -170,8 +170,10 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
 
 fn not_acquired(args: &LockArgs, error: &Error) -> WaitOutcome {
     let code = match error {
-        Error::Unavailable { .. } | Error::OutcomeUnknown { .. } | Error::StateFull { .. } => exit::UNAVAILABLE,
-        Error::Refused { code: Some(Code::QuotaExceeded), .. } => exit::UNAVAILABLE,
+        Error::Unavailable { .. }
+        | Error::OutcomeUnknown { .. }
+        | Error::StateFull { .. }
+        | Error::Refused { code: Some(Code::QuotaExceeded), .. } => exit::UNAVAILABLE,
         Error::Refused { status: 401 | 403, .. } => exit::DENIED,
         Error::Invalid(_) | Error::Refused { status: 400 | 409 | 422, .. } => exit::USAGE,
         // Another client holds it, the queue is full, or the place in the queue is lost.
