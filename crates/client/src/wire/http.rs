@@ -147,8 +147,8 @@ impl Connections {
     /// Sends a call once, and once more if the node refuses the token and there is another one by now: a refused call did
     /// nothing. `work` limits the server's work, and `limit` each of them.
     ///
-    /// A refusal after more time than `work` ends a call that waited. The caller of a read sends it again, for the rest of its
-    /// wait. A raw call is not sent again: the node has withdrawn it, so its id has ended.
+    /// A refusal after more time than `work` ends a call that waited. The caller of a read sends it again, for the rest of
+    /// its wait. A raw call is not sent again: the node has withdrawn it, so its id has ended.
     pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, work: Duration, limit: Duration) -> Attempted {
         let token = self.token_for(call);
         let sent_at = Instant::now();
