@@ -71,7 +71,7 @@ fn a_long_lock_outlives_its_token_if_its_file_gets_the_next_one() {
     run_parallel(SHORT, async {
         let guarded = Guarded::start().await;
         let (root, _) = guarded.enforce().await;
-        let (short, next) = (token(&guarded, "6s").await, token(&guarded, "1h").await);
+        let (short, next) = (token(&guarded, "15s").await, token(&guarded, "1h").await);
         let (kept, lost) = (file(&guarded, "kept", &short), file(&guarded, "lost", &short));
         let (mut keeps, mut loses) = (locking(&guarded, "deploy/kept", &kept), locking(&guarded, "deploy/lost", &lost));
         let (input, _input_of_the_other) = (keeps.stdin.take(), loses.stdin.take());
@@ -126,7 +126,7 @@ fn a_watch_of_the_client_outlives_its_token() {
     run_parallel(SHORT, async {
         let guarded = Guarded::start().await;
         let (root, _) = guarded.enforce().await;
-        let (short, next) = (token(&guarded, "4s").await, token(&guarded, "1h").await);
+        let (short, next) = (token(&guarded, "15s").await, token(&guarded, "1h").await);
         let path = file(&guarded, "token", &short);
         let client = Client::builder().endpoint(&guarded.cluster.nodes[0].url).auth_token_file(&path).build();
         let client = client.expect("a client");

@@ -114,7 +114,7 @@ async fn run(api: &Api, args: &ActsArgs) -> Result<(), Failure> {
         ActsCommand::Export { out, read } => {
             let exported = export::export(api, read).await?;
             match out {
-                Some(file) => fs::write(file, &exported.bytes)?,
+                Some(file) => export::write(file, &exported.bytes)?,
                 None => output::unless_closed(output::write_bytes(&exported.bytes))?,
             }
             if !args.remote.connect.quiet {

@@ -22,7 +22,7 @@ use crate::{
     remote::{self, Failure},
 };
 use fairhold_client::{Acquire, Client, Error, Guard};
-use fairhold_types::duration;
+use fairhold_types::{Code, duration};
 use rustix::process::Signal;
 use std::{process::ExitCode, time::Duration};
 use supervisor::exit_number;
@@ -170,7 +170,10 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
 
 fn not_acquired(args: &LockArgs, error: &Error) -> WaitOutcome {
     let code = match error {
-        Error::Unavailable { .. } | Error::OutcomeUnknown { .. } | Error::StateFull { .. } => exit::UNAVAILABLE,
+        Error::Unavailable { .. }
+        | Error::OutcomeUnknown { .. }
+        | Error::StateFull { .. }
+        | Error::Refused { code: Some(Code::QuotaExceeded), .. } => exit::UNAVAILABLE,
         Error::Refused { status: 401 | 403, .. } => exit::DENIED,
         Error::Invalid(_) | Error::Refused { status: 400 | 409 | 422, .. } => exit::USAGE,
         // Another client holds it, the queue is full, or the place in the queue is lost.

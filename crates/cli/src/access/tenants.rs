@@ -41,13 +41,13 @@ enum TenantsCommand {
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Create a tenant, or replace everything of it (for administrators)
+    /// Create a tenant, or replace it completely (for administrators)
     #[command(after_help = "Example:
   fairhold tenants put web --prefix 'locks:web/**' --subject 'k8s:system:serviceaccount:web:*' --contenders 1000 --sessions 200
 
 A quota that is not given is unlimited. A lower quota takes nothing away.")]
     Put(Box<PutTenantArgs>),
-    /// Remove a tenant; what it has stays (for administrators)
+    /// Remove a tenant; its nodes and locks stay (for administrators)
     #[command(after_help = "Example:
   fairhold tenants rm web --auth-token-file admin")]
     Rm {
@@ -69,34 +69,34 @@ struct PutTenantArgs {
     /// A principal, or all whose text begins alike, such as user:*; repeat it for each one
     #[arg(long = "subject", value_name = "SUBJECT")]
     subjects: Vec<String>,
-    /// The most nodes, with those of locks
+    /// Maximum number of nodes, including those of locks
     #[arg(long, value_name = "COUNT")]
     nodes: Option<u64>,
-    /// The most bytes of values
+    /// Maximum number of bytes of values
     #[arg(long, value_name = "BYTES")]
     bytes: Option<u64>,
-    /// The most grants, held and queued, once in each of their locks
+    /// Maximum number of grants, held and queued, counted once in each of their locks
     #[arg(long, value_name = "COUNT")]
     contenders: Option<u64>,
-    /// The most waiters in the queue of one lock
+    /// Maximum number of waiters in the queue of one lock
     #[arg(long, value_name = "COUNT")]
     waiters: Option<u64>,
-    /// The most live sessions of its principals
+    /// Maximum number of live sessions of its principals
     #[arg(long, value_name = "COUNT")]
     sessions: Option<u64>,
-    /// The most access tokens of its users
+    /// Maximum number of access tokens of its users
     #[arg(long, value_name = "COUNT")]
     tokens: Option<u64>,
-    /// The most requests a second at one server
+    /// Maximum number of requests per second at one server
     #[arg(long, value_name = "COUNT")]
     requests_per_second: Option<u64>,
     /// How many requests a server takes at once after a pause [default: those of one second]
     #[arg(long, value_name = "COUNT")]
     burst: Option<u64>,
-    /// The most requests that wait at one server
+    /// Maximum number of requests that wait at one server
     #[arg(long, value_name = "COUNT")]
     waits: Option<u64>,
-    /// The most watches at one server
+    /// Maximum number of watches at one server
     #[arg(long, value_name = "COUNT")]
     watches: Option<u64>,
     /// Only if the tenant was last changed at this revision; 0 if it must not exist

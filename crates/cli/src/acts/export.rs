@@ -4,6 +4,16 @@ use super::{PATH, verify::ExportHead};
 use crate::remote::{Api, ApiRequest, Failure, ReadArgs};
 use fairhold_state::audit::{ChainHash, GENESIS};
 use serde::Deserialize;
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
+
+/// Only the owner may read and write the file of an export.
+const MODE: u32 = 0o600;
 
 /// An export, and what a person should keep of it.
 pub(super) struct Exported {
@@ -52,4 +62,43 @@ fn read_place(line: &[u8]) -> Result<(u64, ChainHash, ChainHash), Failure> {
     let newer = |error: String| Failure::Ended(format!("the answer is not valid, so the server may be newer: {error}"));
     let Place { seq, previous, hash } = serde_json::from_slice(line).map_err(|error| newer(error.to_string()))?;
     Ok((seq, previous.parse().map_err(newer)?, hash.parse().map_err(newer)?))
+}
+
+/// Writes the file of an export. It appears, or replaces an earlier one, when it is complete.
+pub(super) fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    // A pipe or a device stays what it is.
+    if fs::metadata(file).is_ok_and(|entry| !entry.is_file()) {
+        return fs::write(file, bytes);
+    }
+    let mut new = OsString::from(file);
+    new.push(".new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut opened = File::options().write(true).create_new(true).mode(MODE).open(&new)?;
+    opened.write_all(bytes)?;
+    opened.sync_all()?;
+    fs::rename(&new, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn only_the_owner_can_read_an_export() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("audit.ndjson");
+        fs::write(&file, "earlier").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::write(folder.path().join("audit.ndjson.new"), "unfinished").unwrap();
+        write(&file, b"acts\n").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "acts\n");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, MODE);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(write(folder.path(), b"acts\n").is_err());
+        write(Path::new("/dev/null"), b"acts\n").unwrap();
+    }
 }

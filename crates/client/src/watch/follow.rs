@@ -220,7 +220,7 @@ impl Follower {
                     true
                 }
                 Ok(Parsed::Other(revision)) => {
-                    self.position = self.position.after_line(revision);
+                    self.position = self.position.after_unknown_line(revision);
                     true
                 }
                 Ok(Parsed::Bookmark(revision)) => {
@@ -279,6 +279,14 @@ impl Position {
             Position::Initial(reported) => Position::Initial(reported + 1),
             Position::At(at, reported) if at == revision => Position::At(at, reported + 1),
             Position::At(..) | Position::Now => Position::At(revision, 1),
+        }
+    }
+
+    /// The same for an unknown kind of line. It may be no change and name a revision that is already complete.
+    fn after_unknown_line(self, revision: Revision) -> Position {
+        match self {
+            Position::At(at, _) if revision < at => self,
+            Position::At(..) | Position::Now | Position::Initial(_) => self.after_line(revision),
         }
     }
 }

@@ -68,13 +68,6 @@ struct ReadState {
     is_running: bool,
 }
 
-/// A read of the file that has not finished.
-struct Reading {
-    /// How many reads have finished after it.
-    number: u64,
-    is_new: bool,
-}
-
 impl fmt::Debug for ShownToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ShownToken").field("file", &self.file.as_ref().map(|file| &file.path)).finish_non_exhaustive()
@@ -118,20 +111,25 @@ impl AuthToken {
 
     /// The header to try once more after a node has refused this one; `None` if there is no other one.
     pub(crate) async fn instead_of(&self, refused: &HeaderValue) -> Option<HeaderValue> {
+        self.instead_of_within(refused, READ_WITHIN).await
+    }
+
+    async fn instead_of_within(&self, refused: &HeaderValue, within: Duration) -> Option<HeaderValue> {
         let shown = self.0.as_ref()?;
         let file = shown.file.as_ref()?;
         let replacement = || Some(shown.header.borrow().clone()).filter(|header| header != refused);
         let mut reads = file.reads.subscribe();
         let reading = async {
-            // A read that was under way may have begun before the file changed.
-            while replacement().is_none() {
-                let Reading { number, is_new } = shown.start_reading(file);
-                if reads.wait_for(|finished| *finished >= number).await.is_err() || is_new {
+            // A read that is under way may have begun before the file changed. The read after it has not.
+            let last = shown.start_reading(file);
+            while replacement().is_none() && *reads.borrow_and_update() < last {
+                shown.start_read(file, last);
+                if reads.changed().await.is_err() {
                     return;
                 }
             }
         };
-        timeout(READ_WITHIN, reading).await.ok();
+        timeout(within, reading).await.ok();
         replacement()
     }
 
@@ -158,17 +156,30 @@ impl TokenChanges {
 }
 
 impl ShownToken {
-    /// Lets a thread read the file, unless one is reading it now.
-    fn start_reading(self: &Arc<Self>, file: &TokenFile) -> Reading {
+    /// Lets a thread read the file, unless one is reading it now. Returns the number of the first read that begins from now
+    /// on.
+    fn start_reading(self: &Arc<Self>, file: &TokenFile) -> u64 {
         let mut state = file.state.lock();
-        let number = *file.reads.borrow() + 1;
+        let next = *file.reads.borrow() + 1;
         if state.is_running {
-            return Reading { number, is_new: false };
+            return next + 1;
         }
+        self.start(file, &mut state);
+        next
+    }
+
+    /// Lets a thread make the read with this number, unless one is reading now or that read has finished.
+    fn start_read(self: &Arc<Self>, file: &TokenFile, number: u64) {
+        let mut state = file.state.lock();
+        if !state.is_running && *file.reads.borrow() < number {
+            self.start(file, &mut state);
+        }
+    }
+
+    fn start(self: &Arc<Self>, file: &TokenFile, state: &mut ReadState) {
         *state = ReadState { started_at: Instant::now(), is_running: true };
         let shown = Arc::clone(self);
         drop(file.runtime.spawn_blocking(move || shown.read_again()));
-        Reading { number, is_new: true }
     }
 
     fn read_again(&self) {

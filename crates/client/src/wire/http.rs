@@ -16,9 +16,9 @@ use crate::{
     },
 };
 use fairhold_types::{Code, Revision, duration, problem::Effect};
-use reqwest::{StatusCode, header};
+use reqwest::{Method, StatusCode, header};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// The connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -146,14 +146,24 @@ impl Connections {
 
     /// Sends a call once, and once more if the node refuses the token and there is another one by now: a refused call did
     /// nothing. `work` limits the server's work, and `limit` each of them.
+    ///
+    /// A refusal after more time than `work` ends a call that waited. The caller of a read sends it again, for the rest of
+    /// its wait. A raw call is not sent again: the node has withdrawn it, so its id has ended.
     pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, work: Duration, limit: Duration) -> Attempted {
         let token = self.token_for(call);
+        let sent_at = Instant::now();
         let attempted = self.send_with(endpoint, call, work, limit, token.clone()).await;
         match (attempted, token) {
             (Attempted::Answered(reply), Some(refused)) if reply.status == StatusCode::UNAUTHORIZED => {
+                let has_waited = sent_at.elapsed() > work;
                 match self.auth_token.instead_of(&refused).await {
-                    Some(newer) => self.send_with(endpoint, call, work, limit, Some(newer)).await,
                     None => Attempted::Answered(reply),
+                    Some(_) if has_waited && call.method == Method::GET => {
+                        let why = format!("{} {}", reply.status, reply.problem().detail);
+                        Attempted::Nothing { why, retry_after: None, busy: false }
+                    }
+                    Some(_) if has_waited && call.kind == CallKind::Raw => Attempted::Answered(reply),
+                    Some(newer) => self.send_with(endpoint, call, work, limit, Some(newer)).await,
                 }
             }
             (attempted, _) => attempted,

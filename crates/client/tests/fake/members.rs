@@ -97,6 +97,25 @@ async fn a_watch_of_the_cluster_reports_who_comes_and_goes_and_continues_at_its_
 }
 
 #[tokio::test]
+async fn an_unknown_line_of_an_earlier_revision_does_not_move_a_watch_back() {
+    let lines = [
+        json!({"revision": 9, "type": "created", "path": "/a"}),
+        json!({"revision": 9, "type": "created", "path": "/b"}),
+        json!({"revision": 9, "type": "bookmark"}),
+        json!({"revision": 9, "type": "of_next_year"}),
+    ];
+    let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let server = Server::start(move |request, _| match request.line.contains("&from=9 ") {
+        true => Action::Foreign(200, CLUSTER, body.clone()),
+        false => Action::Hang,
+    })
+    .await;
+    let _watching = server.client(10 * SECOND).watch().from(Revision(9)).await.unwrap();
+    let resumed = server.wait_for_requests("GET /v1/watch", 2).await;
+    assert!(resumed[1].line.contains("from=10 "), "{resumed:?}");
+}
+
+#[tokio::test]
 async fn the_timing_comes_from_the_leader() {
     let body = |from_leader: bool| json!({"timing": "lan", "fits": "wan", "members": [], "from_leader": from_leader});
     let leader = Server::start(move |_, _| Action::Answer(200, "", body(true))).await;

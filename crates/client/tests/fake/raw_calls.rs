@@ -6,9 +6,12 @@ use crate::{
 };
 use fairhold_client::{CallEvent, Client, Error, Method, RawResponse, StatusCode};
 use serde_json::{Value, json};
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    fs,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 #[tokio::test]
@@ -70,6 +73,37 @@ async fn all_attempts_together_wait_no_longer_than_one_would() {
     let lines: Vec<String> = server.recorded("GET").into_iter().map(|request| request.line).collect();
     assert!(lines[0].starts_with("GET /v1/locks?meta&wait=") && lines.len() == 2, "{lines:?}");
     assert_ne!(lines[0], lines[1], "the second attempt waits only for what is left");
+}
+
+/// The token expires while the call waits, and its file has the next one by then.
+#[tokio::test]
+async fn a_wait_that_a_node_ends_because_of_the_token_goes_on_only_if_it_is_a_read() {
+    for method in [Method::GET, Method::POST] {
+        let file = std::env::temp_dir().join(format!("fairhold-raw-{method}-{}", std::process::id()));
+        fs::write(&file, "first").unwrap();
+        let next = file.clone();
+        let is_first = AtomicBool::new(true);
+        let server = Server::start(move |_, _| match is_first.swap(false, Ordering::SeqCst) {
+            true => {
+                fs::write(&next, "second").unwrap();
+                Action::RefusedLater(SECOND / 2)
+            }
+            false => Action::Answer(200, "", Value::Null),
+        })
+        .await;
+        let builder = Client::builder().endpoint(&server.url).discover(false).timeout(10 * SECOND);
+        let client = builder.auth_token_file(&file).build().unwrap();
+        let call = client.call(method.clone(), "/v1/locks/a").new_key().wait(10 * SECOND).attempt_timeout(SECOND / 5);
+        let status = call.send().await.unwrap().status;
+        fs::remove_file(&file).unwrap();
+        let lines: Vec<String> = server.recorded("").into_iter().map(|request| request.line).collect();
+        if method == Method::GET {
+            assert_eq!((status, lines.len()), (StatusCode::OK, 2), "{lines:?}");
+            assert_ne!(lines[0], lines[1], "the second attempt waits only for what is left");
+        } else {
+            assert_eq!((status, lines.len()), (StatusCode::UNAUTHORIZED, 1), "{lines:?}");
+        }
+    }
 }
 
 #[tokio::test]

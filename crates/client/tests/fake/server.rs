@@ -31,6 +31,8 @@ pub(crate) enum Action {
     Answer(u16, &'static str, Value),
     /// The same with status 200, after a pause.
     Later(Duration, Value),
+    /// A problem with status 401, after a pause.
+    RefusedLater(Duration),
     /// The answer of a server that is not a node of this cluster.
     Foreign(u16, &'static str, String),
     Close,
@@ -79,6 +81,12 @@ impl Server {
                     let never = std::future::pending::<()>();
                     tokio::time::timeout(pause, never).await.expect_err("a pending future never completes");
                     (200, CLUSTER.to_owned(), body.to_string())
+                }
+                Action::RefusedLater(pause) => {
+                    let never = std::future::pending::<()>();
+                    tokio::time::timeout(pause, never).await.expect_err("a pending future never completes");
+                    let body = json!({"code": "unauthenticated", "detail": "scripted", "credential": "expired"});
+                    (401, CLUSTER.to_owned(), body.to_string())
                 }
                 Action::Foreign(status, headers, body) => (status, headers.to_owned(), body),
                 Action::Close => return,

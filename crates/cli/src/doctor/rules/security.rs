@@ -45,7 +45,7 @@ pub(super) fn audit(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
         Some(fault) => fail(
             CHECK,
             format!("node {id} cannot write its audit log: {fault}{lost}"),
-            "free space on its disk, or repair the folder: the node goes on writing by itself",
+            "free space on its disk, or repair the folder: the node then resumes writing by itself",
         ),
         None if status.entries_lost > 0 => warn(
             CHECK,
