@@ -39,9 +39,13 @@ impl User {
     }
 
     pub(crate) async fn stream(&self, path: &str) -> Lines {
+        self.stream_at(0, path).await
+    }
+
+    pub(crate) async fn stream_at(&self, node: usize, path: &str) -> Lines {
         let authorization = format!("Bearer {}", self.token);
         let response =
-            self.client.stream_from(0, path, &[("authorization", authorization.as_str())]).await.expect("the node runs");
+            self.client.stream_from(node, path, &[("authorization", authorization.as_str())]).await.expect("the node runs");
         assert_eq!(response.status().as_u16(), 200, "{path}");
         Lines { response, text: Vec::new() }
     }

@@ -169,7 +169,7 @@ fn what_exists_counts_for_a_new_tenant_at_every_node_also_after_a_restart() {
         for node in 0..3 {
             write(node, "").await.expect_problem(429, "quota_exceeded");
         }
-        file.send(Call::delete("/v1/nodes/old/7")).await.expect_status(200);
+        file.send(Call::delete("/v1/nodes/old/7")).await.expect_status(204);
         write(0, "1234").await.expect_problem(429, "quota_exceeded");
         write(0, "123").await.expect_status(201);
         for node in 0..3 {
@@ -209,7 +209,7 @@ fn each_node_bounds_the_rate_the_waits_and_the_watches_of_a_tenant() {
         expect_over_quota(red.send(Call::get("/v1/watch?lock=red%2Fa")).await, "watches", 1, 1);
         assert_eq!(used(&root, "red", "watches").await, 1);
         // Another node counts its own.
-        drop(red.at(1).stream("/v1/watch?lock=red%2Fa").await);
+        drop(red.stream_at(1, "/v1/watch?lock=red%2Fa").await);
         drop(watch);
         eventually("the watch has ended", ENDS_WITHIN, || async { (used(&root, "red", "watches").await == 0).then_some(()) })
             .await;

@@ -7,6 +7,7 @@ use crate::{
     commands::output_of,
     harness::{SHORT, eventually, free_port, run_parallel},
     identities::Guarded,
+    strangers::log_line,
 };
 use fairhold_client::{Client, Error};
 use fairhold_trust::authority_for_tests::{TestAuthority, TestPair, Wanted};
@@ -157,6 +158,8 @@ async fn refused_of_clients(guarded: &Guarded) -> Vec<(&'static str, Files, &'st
 fn wrong_certificates_of_clients_are_refused_counted_and_logged_and_change_nothing() {
     run_parallel(SHORT, async {
         let guarded = Guarded::start_with(&["--log", "info,fairhold_http=debug"]).await;
+        // The node's own report of its capacity makes a revision.
+        log_line(&guarded.cluster.nodes[0], 0, &["reported how large a state this node can hold"]).await;
         let before = standing(&guarded).await;
         let begun = Instant::now();
         let wrong = refused_of_clients(&guarded).await;

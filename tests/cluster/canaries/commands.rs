@@ -222,8 +222,9 @@ impl Planted {
     }
 
     async fn top(&mut self) {
-        let (url, file) = (self.cluster.nodes[0].url.clone(), text(&self.file("admin")));
-        let mut top = Terminal::start(FAIRHOLD, &["top", "-e", &url, "--auth-token-file", &file], &[("RUST_LOG", "trace")]);
+        let (url, token, ca) = (self.urls[0].clone(), text(&self.file("admin")), text(&self.file("ca/ca.crt")));
+        let arguments = ["top", "-e", &url, "--cacert", &ca, "--auth-token-file", &token];
+        let mut top = Terminal::start(FAIRHOLD, &arguments, &[("RUST_LOG", "trace")]);
         top.screen_with(&["3 of 3 nodes answer", "orders/42"]).await;
         top.keys("q");
         timeout(SOON, top.child.wait()).await.expect("it ends").expect("it runs");
