@@ -131,7 +131,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub async fn finalize_upgrade(&self, to: ClusterVersion, timeout: Duration) -> Result<(), CallError> {
         let deadline = RT::Instant::now() + timeout;
         self.confirm_caller(deadline).await?;
-        let is_done = |node: &Self| node.0.replica.read(|state| state.cluster_version() >= to);
+        let is_done = move |node: &Self| node.0.replica.read(|state| state.cluster_version() >= to);
         // This node may have missed that the version was raised before.
         self.0.replica.read_barrier(deadline).await.map_err(|_| FinalizeError::NoLeader)?;
         let was_done = is_done(self);
