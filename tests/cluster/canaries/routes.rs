@@ -234,7 +234,9 @@ pub(crate) fn requests(shown: &Shown) -> Vec<Request> {
     // Paths and methods that no route has.
     for path in ["/", "/v1", "/v2/locks", "/v1/locks/a/b", "//v1/locks"] {
         for method in ["GET", "POST", "BREW"] {
-            requests.push(Request::new(method, path).bearer(&shown.user));
+            for token in [&shown.user, &shown.administrator] {
+                requests.push(Request::new(method, path).bearer(token));
+            }
         }
     }
     requests
