@@ -17,8 +17,6 @@ use fairhold_types::duration;
 use serde_json::Value;
 use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 
-const PATH: &str = "/v1/audit";
-
 #[derive(Debug, clap::Args)]
 pub(crate) struct ActsArgs {
     #[command(subcommand)]
@@ -29,7 +27,7 @@ pub(crate) struct ActsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ActsCommand {
-    /// List the administrative acts: who did what (for administrators and auditors)
+    /// List the administrative acts (for administrators and auditors)
     #[command(after_help = "Examples:
   fairhold audit ls --newest --limit 20
   fairhold audit ls --principal user:ci --verb break
@@ -106,7 +104,7 @@ fn verify_file(file: &PathBuf, head: Option<ChainHash>) -> Result<String, Failur
 async fn run(api: &Api, args: &ActsArgs) -> Result<(), Failure> {
     match &args.command {
         ActsCommand::Ls { from, principal, verb, newest, limit, cursor, wait, read } => {
-            let request = ApiRequest::get(PATH).parameter("from", *from).parameter("principal", principal.as_ref());
+            let request = ApiRequest::get(export::PATH).parameter("from", *from).parameter("principal", principal.as_ref());
             let request = request.parameter("verb", verb.as_ref()).flag("newest", *newest).parameter("limit", *limit);
             let request = read.apply(request.parameter("cursor", *cursor).wait(*wait));
             list(&api.call(&request).await?, &args.remote)

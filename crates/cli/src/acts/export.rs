@@ -1,6 +1,6 @@
 //! An export: a head line, and then the lines of the API, byte for byte.
 
-use super::{PATH, verify::ExportHead};
+use super::verify::ExportHead;
 use crate::remote::{Api, ApiRequest, Failure, ReadArgs};
 use fairhold_state::audit::{ChainHash, GENESIS};
 use serde::Deserialize;
@@ -12,6 +12,7 @@ use std::{
     path::Path,
 };
 
+pub(super) const PATH: &str = "/v1/audit";
 /// Only the owner may read and write the file of an export.
 const MODE: u32 = 0o600;
 

@@ -1,3 +1,5 @@
+//! The ring and its chain, and which commands have an entry.
+
 use super::*;
 use crate::{State, command::Command};
 use fairhold_access::Principal;

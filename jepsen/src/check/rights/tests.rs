@@ -1,3 +1,5 @@
+//! Histories with planted faults that the checkers of rights must find, and sound ones.
+
 use super::*;
 use crate::{
     check::plant::{Planted, fault, op},

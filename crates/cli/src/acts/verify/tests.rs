@@ -1,3 +1,5 @@
+//! The verification of exports: whole ones, and ones that were altered or cut.
+
 use super::*;
 use fairhold_state::audit::GENESIS;
 
