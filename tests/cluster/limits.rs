@@ -421,6 +421,10 @@ the disk, and as many that could not be written; further ones are lost and count
 most 64 names and 8 KiB of them. The log has at most 20 refusals of one caller in a second, and 500
 of all callers; further ones are counted there.
 
+The cluster keeps the newest 10,000 [administrative acts](guides/access.md#administrative-acts), and
+8 MiB of them at most, or a sixteenth of the state's budget if that is less. Each text of an act has
+at most 600 bytes, and a longer one is cut. An act counts 450 bytes and its texts.
+
 A node keeps an answer in memory until the socket has taken it: up to 16 KiB for each connection,
 and beyond that 128 MiB for one address and 256 MiB in total. If there is no memory for an answer, a
 read gets `503 overloaded`, and so does a batch, before any of its calls starts. Any other call has

@@ -170,6 +170,7 @@ fn round_trip_of(schema: &str) -> Option<RoundTrip> {
         "AccessMode" => round_trip::<dto::AccessMode>,
         "WhoAmI" => round_trip::<dto::WhoAmI>,
         "AccessCheck" => round_trip::<dto::AccessCheck>,
+        "AuditedAct" => round_trip::<dto::AuditedAct>,
         "RoleList" => round_trip::<dto::RoleList>,
         "RoleEntry" => round_trip::<dto::RoleEntry>,
         "TenantList" => round_trip::<dto::TenantList>,
