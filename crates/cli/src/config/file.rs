@@ -118,7 +118,10 @@ pub(super) fn read_file(path: &Path) -> Result<FileConfig, ConfigError> {
     let malformed = |error: toml::de::Error| {
         let begin = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = begin.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        ConfigError::File { path: name.clone(), line, fault: error.message().to_owned() }
+        // A known key is no secret, and a person looks for it.
+        let key = text.lines().nth(line - 1).and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
+        let key = key.filter(|key| FILE_KEYS.contains(key)).map_or_else(String::new, |key| format!("{key}: "));
+        ConfigError::File { path: name.clone(), line, fault: format!("{key}{}", error.message()) }
     };
     let table: toml::Table = toml::from_str(&text).map_err(malformed)?;
     if let Some((key, advice)) = unknown_key(&table) {
