@@ -75,18 +75,35 @@ impl TenantUse {
 /// The prefixes of all tenants by the path at their top: whose it is, and its index among the prefixes of that tenant. No
 /// two of them overlap.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct PrefixMap(OrdMap<Arc<str>, (TenantNumber, u32)>);
+pub(crate) struct PrefixMap {
+    by_base: OrdMap<Arc<str>, (TenantNumber, u32)>,
+    /// How many prefixes have so many levels. A name is looked up no deeper than the deepest of them.
+    by_depth: OrdMap<usize, usize>,
+}
 
 impl PrefixMap {
     pub(crate) fn insert(&mut self, tenant: TenantNumber, prefixes: &[TenantPrefix]) {
         for (prefix, index) in prefixes.iter().zip(0..) {
-            self.0.insert(Arc::from(prefix.base().as_str()), (tenant, index));
+            let base = prefix.base();
+            if self.by_base.insert(Arc::from(base.as_str()), (tenant, index)).is_none() {
+                *self.by_depth.entry(levels(base.as_str())).or_default() += 1;
+            }
         }
     }
 
     pub(crate) fn remove(&mut self, prefixes: &[TenantPrefix]) {
         for prefix in prefixes {
-            self.0.remove(prefix.base().as_str());
+            let base = prefix.base();
+            if self.by_base.remove(base.as_str()).is_none() {
+                continue;
+            }
+            let depth = levels(base.as_str());
+            let others = self.by_depth.get(&depth).map_or(0, |count| count - 1);
+            if others > 0 {
+                self.by_depth.insert(depth, others);
+            } else {
+                self.by_depth.remove(&depth);
+            }
         }
     }
 
@@ -101,9 +118,10 @@ impl PrefixMap {
     /// The prefix that is this path or above it.
     fn covering(&self, path: &str) -> Option<(TenantNumber, u32)> {
         // `nodes:**` does not cover the nodes of locks.
-        let root = if Path::is_text_under_locks(path) { None } else { self.0.get("/") };
-        let ends = path.match_indices('/').skip(1).map(|(end, _)| end).chain([path.len()]);
-        let at = |end: usize| path.get(..end).and_then(|above| self.0.get(above));
+        let root = if Path::is_text_under_locks(path) { None } else { self.by_base.get("/") };
+        let deepest = self.by_depth.get_max().map_or(0, |(depth, _)| *depth);
+        let ends = path.match_indices('/').skip(1).map(|(end, _)| end).chain([path.len()]).take(deepest);
+        let at = |end: usize| path.get(..end).and_then(|above| self.by_base.get(above));
         root.or_else(|| ends.into_iter().find_map(at)).copied()
     }
 
@@ -114,14 +132,14 @@ impl PrefixMap {
             let above = above.filter(|above| Path::is_text_under_locks(above) == Path::is_text_under_locks(path));
             above.is_some_and(|above| self.covering(above).is_some())
         };
-        self.0.len() == prefixes && !self.0.keys().any(|path| is_below(path))
+        self.by_base.len() == prefixes && !self.by_base.keys().any(|path| is_below(path))
     }
 
     /// A tenant with a prefix that overlaps this one.
     pub(crate) fn overlapping(&self, prefix: &TenantPrefix) -> Option<TenantNumber> {
         let base = prefix.base();
         let below = base.prefix_below();
-        let after = |path: &str| self.0.range::<_, str>((Bound::Included(path), Bound::Unbounded));
+        let after = |path: &str| self.by_base.range::<_, str>((Bound::Included(path), Bound::Unbounded));
         let within = || {
             if base.parent().is_some() {
                 return after(&below).next().filter(|(path, _)| path.starts_with(&below)).map(|(_, found)| *found);
@@ -133,6 +151,11 @@ impl PrefixMap {
         };
         self.covering(base.as_str()).or_else(within).map(|(tenant, _)| tenant)
     }
+}
+
+/// How many levels a path has; the root has one, too.
+fn levels(path: &str) -> usize {
+    path.bytes().filter(|byte| *byte == b'/').count()
 }
 
 /// How far the names of a tenant are counted.
@@ -165,7 +188,7 @@ impl TenantUses {
     /// Whether no tenant has a prefix.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.prefixes.0.is_empty()
+        self.prefixes.by_base.is_empty()
     }
 
     /// The use of a tenant.

@@ -713,7 +713,7 @@ fn state_with_acts() -> State {
     let mut state = State::new();
     state.apply(&Command::FormClusterAt { cluster: ClusterId(7), version: ClusterVersion(2) });
     let end = Command::EndSession { session: SessionNumber(7), by: String::new(), reason: "idle".to_owned(), at: AT };
-    let acts = [Command::Break(break_of(19, "orders/42", None)), end, note(NotedAct::TakeSnapshot { node: 2 })];
+    let acts = [Command::SetLock(set_lock()), end, note(NotedAct::TakeSnapshot { node: 2 })];
     for act in acts {
         drop(state.apply(&act.attributed(origin())));
     }

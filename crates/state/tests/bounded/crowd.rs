@@ -331,13 +331,17 @@ impl Crowd {
         };
         self.fill_lines(3_900, "y");
         self.fill_lines(WAITERS_MAX - 10, "long");
-        // Leaves some work pending.
+        self.leave_work("many");
+        self.fill_members();
+    }
+
+    /// Leaves some work pending, which later changes of tenants would do.
+    pub(crate) fn leave_work(&mut self, name: &str) {
         let (many, _) = self.open();
         for number in 0..2_000 {
-            self.take(many, &format!("many/{number}"), Mode::Exclusive);
+            self.take(many, &format!("{name}/{number}"), Mode::Exclusive);
         }
         self.apply(Command::CloseSession { session: many, at: AT });
-        self.fill_members();
     }
 
     /// As many removed nodes, join tokens and nodes that are joining as there may be, but for one of each.
