@@ -14,7 +14,7 @@ pub(super) const CALLS: &[DescribeCall] = &[list];
 
 fn list(api: &mut Describer) -> Operation<'_> {
     let line = api.schema::<dto::AuditedAct>();
-    api.call(Read, "/v1/audit", "listActs", TAG, "List the administrative acts: who did what, and the result.")
+    api.call(Read, "/v1/audit", "listActs", TAG, "List the administrative acts, with their principals and results.")
         .about(
             "For administrators and auditors. The cluster keeps the newest 10,000 acts, and 8 MiB of them at most, from its \
              version 2 on. Every server has the same entries. Each entry has a hash over itself and the hash before it, so a \
