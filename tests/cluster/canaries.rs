@@ -39,8 +39,9 @@ const AT_ONCE: usize = 12;
 const LOG: &str = "trace,openraft=debug";
 const SOON: Duration = Duration::from_secs(30);
 
-/// Secrets that no request shows: programs read them from files.
-const ONLY_IN_FILES: [&str; 5] = [
+/// Secrets that no request of this test shows: programs read them from files, or make them.
+const ONLY_IN_FILES: [&str; 6] = [
+    "the id of the lock command's grant",
     "the key of the authority",
     "a node's key for clients",
     "a node's key for peers",
