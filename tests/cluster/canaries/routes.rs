@@ -205,7 +205,9 @@ impl Operation<'_> {
             secret.clone(),
         ];
         for (name, _) in example.as_object().into_iter().flatten() {
-            for wrong in [json!({ "token": secret }), json!([secret])] {
+            // An object is right for `meta`, and is shown to those who may see the grant.
+            let object = Some(json!({ "token": secret })).filter(|_| name != "meta");
+            for wrong in object.into_iter().chain([json!([secret])]) {
                 let mut body = example.clone();
                 body[name] = wrong;
                 bodies.push(body.to_string());
