@@ -1,4 +1,4 @@
-//! The audit log of requests at running nodes: who is in it, what is not, and what happens when its disk is full.
+//! The audit log of requests at running nodes: what it has, what it leaves out, and what happens when its disk is full.
 
 use crate::{
     access::{ENDS_WITHIN, FILE_TOKEN, Guarded, User, expect_denied},

@@ -1,4 +1,4 @@
-//! Tenants at running nodes: who is over a quota is refused, and the others are served.
+//! Tenants at running nodes: a tenant over its quota is refused, and the others are served.
 
 use crate::{
     access::{ENDS_WITHIN, Guarded, User},

@@ -1,4 +1,4 @@
-//! The audit log of requests: who asked for what, and what was answered.
+//! The audit log of requests: their callers, what they asked for, and the answers.
 //!
 //! - `log`: the bounded queue between the requests and the thread that writes. A slow disk never stops a request.
 //! - `request`: one request on its way, and the entries that it gets.

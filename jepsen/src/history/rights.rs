@@ -1,4 +1,4 @@
-//! Calls while rights change: who makes them, which rights they need, and whose rights they change.
+//! Calls while rights change: their users, the rights that they need, and the users whose rights they change.
 
 use super::Call;
 use serde::Serialize;

@@ -16,7 +16,7 @@ pub(crate) enum CallKind {
     KeepAlive,
     /// It gives something up: a release, a withdrawal, the end of one's own session. No audit log may stop it.
     Release,
-    /// Many calls, of which each is judged alone.
+    /// Many calls. Each is judged alone.
     Batch,
 }
 

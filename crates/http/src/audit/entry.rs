@@ -106,8 +106,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The names of a request: those that were decided, and the one in its path. A name that looks like a token is left
-/// out.
+/// The names of a request: the decided ones, and the one in its path. It leaves out a name that looks like a token.
 pub(super) fn names<'a>(touched: &'a [TouchedName], in_path: Option<&'a str>) -> Vec<NameEntry<'a>> {
     let decided = touched.iter().map(|TouchedName { name, verb, verdict }| {
         let (role, denied) = match verdict {
