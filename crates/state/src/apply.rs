@@ -27,7 +27,7 @@ impl State {
     }
 
     /// Applies a command that has neither a guard nor an origin.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn apply_bare(
         &mut self,
         command: &Command,

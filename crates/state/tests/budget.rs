@@ -159,7 +159,7 @@ fn bind(role: &str, subject: &str) -> AccessChange {
 fn put_tenant(name: &str, prefixes: usize) -> AccessChange {
     let prefix = |number: usize| format!("locks:{name}/{number}/**").parse().expect("a prefix");
     let tenant = Tenant { prefixes: (0..prefixes).map(prefix).collect(), ..Tenant::default() };
-    AccessChange::PutTenant { name: name.parse().expect("a name"), tenant, expected: None }
+    AccessChange::PutTenant { name: name.parse().expect("a name"), tenant: Box::new(tenant), expected: None }
 }
 
 fn create_token(secret: u8) -> AccessChange {

@@ -398,7 +398,7 @@ fn access_changes() -> Vec<(String, AccessChange)> {
         RevokeToken => AccessChange::RevokeToken { number: AccessTokenNumber(300), end_sessions: true },
         Enable => AccessChange::Enable,
         Disable => AccessChange::Disable,
-        PutTenant => AccessChange::PutTenant { name: tenant_name(), tenant: tenant(), expected: Some(Revision(300)) },
+        PutTenant => AccessChange::PutTenant { name: tenant_name(), tenant: Box::new(tenant()), expected: Some(Revision(300)) },
         DeleteTenant => AccessChange::DeleteTenant { name: tenant_name(), expected: None },
     )
 }
@@ -729,7 +729,9 @@ fn state_with_tenants() -> State {
         let Command::ChangeAccess(request) = change_access(change) else { panic!("another command") };
         Command::ChangeAccess(ChangeAccess { key: None, ..request })
     };
-    let put_tenant = |name: &str, tenant| change(AccessChange::PutTenant { name: name.parse().unwrap(), tenant, expected: None });
+    let put_tenant = |name: &str, tenant| {
+        change(AccessChange::PutTenant { name: name.parse().unwrap(), tenant: Box::new(tenant), expected: None })
+    };
     let nodes: Vec<Operation> = (0..12).map(|number| put_in(&format!("/jobs/{number}"))).collect();
     let large = Tenant { prefixes: vec!["nodes:jobs/**".parse().unwrap()], ..Tenant::default() };
     for command in [
@@ -936,7 +938,7 @@ fn large_commands_about_access() -> Vec<Command> {
         large(create.clone()),
         large(AccessChange::PutTenant {
             name: "n".repeat(128).parse().unwrap(),
-            tenant: large_tenant(),
+            tenant: Box::new(large_tenant()),
             expected: Some(Revision(u64::MAX)),
         }),
         large(create).guarded(AccessGuard { access: Revision(u64::MAX), principal: PrincipalKey(u64::MAX) }),

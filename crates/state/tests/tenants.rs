@@ -104,7 +104,7 @@ impl Run {
             sessions: self.limit(4),
             ..Quota::default()
         };
-        AccessChange::PutTenant { name, tenant: Tenant { subjects, prefixes, quota }, expected: None }
+        AccessChange::PutTenant { name, tenant: Box::new(Tenant { subjects, prefixes, quota }), expected: None }
     }
 
     fn operation(&mut self) -> Operation {

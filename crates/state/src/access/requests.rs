@@ -108,8 +108,8 @@ pub enum AccessChange {
     PutTenant {
         /// Its name.
         name: TenantName,
-        /// Its subjects, its prefixes and its quotas.
-        tenant: Tenant,
+        /// Its subjects, its prefixes and its quotas. In a box, so that commands stay small: each is moved several times.
+        tenant: Box<Tenant>,
         /// If given, the tenant must have been changed last at this revision; 0 if it must not exist.
         expected: Option<Revision>,
     },

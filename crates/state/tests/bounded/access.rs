@@ -101,13 +101,17 @@ fn put_tenant(number: usize) -> AccessChange {
     let subjects = (0..TENANT_SUBJECTS_MAX).map(|part| format!("user:u-{number}-{part}").parse().expect("a subject"));
     let quota = Quota { nodes: Some(7), sessions: Some(7), ..Quota::default() };
     let tenant = Tenant { prefixes: prefixes.collect(), subjects: subjects.collect(), quota };
-    AccessChange::PutTenant { name: format!("tenant-{number}").parse().expect("a name"), tenant, expected: None }
+    AccessChange::PutTenant {
+        name: format!("tenant-{number}").parse().expect("a name"),
+        tenant: Box::new(tenant),
+        expected: None,
+    }
 }
 
 /// A tenant of all locks.
 fn put_tenant_of_locks() -> AccessChange {
     let tenant = Tenant { prefixes: vec!["locks:**".parse().expect("a prefix")], ..Tenant::default() };
-    AccessChange::PutTenant { name: "locks".parse().expect("a name"), tenant, expected: None }
+    AccessChange::PutTenant { name: "locks".parse().expect("a name"), tenant: Box::new(tenant), expected: None }
 }
 
 fn opened_by(user: &str, number: u128) -> Command {

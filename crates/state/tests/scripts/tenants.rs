@@ -42,7 +42,7 @@ pub(crate) fn read(command: &str, args: &mut ArgumentConsumer<'_>, at: WallMilli
         ..Quota::default()
     };
     let tenant = Tenant { subjects: split(args.take_key("subjects"))?, prefixes: split(args.take_key("prefixes"))?, quota };
-    change(args, AccessChange::PutTenant { name, tenant, expected }, at)
+    change(args, AccessChange::PutTenant { name, tenant: Box::new(tenant), expected }, at)
 }
 
 /// All tenants with their use, a line for each.

@@ -50,7 +50,8 @@ pub(crate) async fn put<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     let name = tenant_in(&received)?;
     let expected = expected(received.headers(), "tenant")?;
     let tenant = tenant(params)?;
-    let revision = make(&node, &received, AccessChange::PutTenant { name: name.clone(), tenant, expected }).await?;
+    let revision =
+        make(&node, &received, AccessChange::PutTenant { name: name.clone(), tenant: Box::new(tenant), expected }).await?;
     // The answer is the node's own view: the change may have taken the caller's own rights.
     answer_tenant(node.tenant_now(&name).as_ref(), revision)
 }
