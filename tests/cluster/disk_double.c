@@ -1,4 +1,4 @@
-// A disk that can be full or broken, and that reports what is durable: loaded before the C library into one node's process.
+// A disk that can be full, broken or slow, and that reports what is durable: loaded before the C library into one node's process.
 //
 // FAIRHOLD_DISK_ROOT   the folder whose files it controls; it leaves all other files alone
 // FAIRHOLD_DISK_RULE   a file with the one rule in force, or empty:
@@ -7,6 +7,7 @@
 //                        ID sync NTH PART     the NTH sync from now on of such a file fails with EIO; later ones succeed,
 //                                             as with a kernel that drops pages that it could not write
 //                        ID skip 0 PART     syncs of such files are left out, but report success
+//                        ID slow MS PART    each sync of such a file takes MS milliseconds longer
 //                      A rule counts from the moment at which its ID is first seen.
 // FAIRHOLD_DISK_TRACE  what is durable, one line each, written before the caller learns of it:
 //                        S SIZE PATH          a file is on disk up to this size     E 0 PATH   a sync of it failed
@@ -132,9 +133,11 @@ static int sync_by(long call, int fd) {
     pthread_mutex_lock(&turn);
     int fails = rule_for(path, "sync", &rule) && ++count == rule.number;
     int left_out = rule_for(path, "skip", &rule);
+    long extra_ms = rule_for(path, "slow", &rule) ? rule.number : 0;
     pthread_mutex_unlock(&turn);
     if (fails) { note('E', 0, path, NULL); errno = EIO; return -1; }
     if (left_out) return 0;
+    usleep((useconds_t)extra_ms * 1000);
     // The sync need not include what is written while it runs.
     int known = fstat(fd, &before);
     int result = (int)syscall(call, fd);

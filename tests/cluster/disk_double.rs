@@ -1,4 +1,4 @@
-//! A disk that can be full or broken, and that reports what is durable: `disk_double.c`, compiled here and loaded into
+//! A disk that can be full, broken or slow, and that reports what is durable: `disk_double.c`, compiled here and loaded into
 //! a node's process. It needs no privileges and no mount, so it runs wherever the tests do.
 
 use crate::{harness::NodeProcess, without::compile};
@@ -10,6 +10,7 @@ use std::{
         OnceLock,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 /// One node's disk.
@@ -73,6 +74,11 @@ impl DiskDouble {
     /// Skips the syncs of files whose path contains `part`, as if the program had forgotten them.
     pub(crate) fn skip_syncs(&self, part: &str) {
         self.put_rule(&format!("skip 0 {part}"));
+    }
+
+    /// Each sync of a file whose path contains `part` takes this much longer.
+    pub(crate) fn slow_syncs(&self, time: Duration, part: &str) {
+        self.put_rule(&format!("slow {} {part}", time.as_millis()));
     }
 
     /// Ends all faults.

@@ -99,6 +99,7 @@ mod tls_under_load;
 mod trail;
 mod tree;
 mod truth;
+mod turns;
 mod upgrade;
 mod watches;
 mod watching;

@@ -8,7 +8,7 @@ use crate::{
 use serde_json::{Value, json};
 
 /// Two tenants with a user each, which may do everything below their names. `red` has these quotas.
-async fn two_tenants(guarded: &Guarded, quotas: Value) -> (User, User, User) {
+pub(crate) async fn two_tenants(guarded: &Guarded, quotas: Value) -> (User, User, User) {
     let (root, _) = guarded.enforce().await;
     let rules = json!({ "rules": ["acquire,inspect locks:{user}/**", "read,write nodes:{user}/**"] });
     root.send(Call::put("/v1/access/roles/teams", "").json(&rules)).await.expect_status(200);
@@ -255,7 +255,27 @@ fn each_node_bounds_the_rate_the_waits_and_the_watches_of_a_tenant() {
     });
 }
 
-fn authorized(user: &User, call: Call) -> Call {
+#[test]
+fn denied_requests_count_against_the_rate() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (_, red, blue) = two_tenants(&guarded, json!({ "requests_per_second": 1, "burst": 10 })).await;
+        let denied = |user: &User| {
+            let (client, call) = (user.client.clone(), authorized(user, Call::get("/v1/locks/other")));
+            tokio::spawn(async move { client.once(&call).await })
+        };
+        let answers = all((0..60).map(|_| denied(&red)).collect()).await;
+        let codes: Vec<&str> = answers.iter().map(Answer::code).collect();
+        let count = |code: &str| codes.iter().filter(|other| **other == code).count();
+        assert_eq!(count("denied") + count("rate_limited"), 60, "{codes:?}");
+        assert!(count("denied") >= 10 && count("rate_limited") > 0, "{codes:?}");
+        for answer in all((0..20).map(|_| denied(&blue)).collect()).await {
+            answer.expect_problem(403, "denied");
+        }
+    });
+}
+
+pub(crate) fn authorized(user: &User, call: Call) -> Call {
     call.with("authorization", &format!("Bearer {}", user.token))
 }
 

@@ -34,6 +34,19 @@ pub(crate) struct Admitted<RT: AsyncRuntime> {
     pub(crate) is_decided: bool,
 }
 
+/// Why a request is not admitted.
+pub(crate) struct NotAdmitted<RT: AsyncRuntime> {
+    pub(crate) problem: Problem,
+    /// A handle of the node for the caller, if its rights do not cover the request.
+    pub(crate) denied: Option<Node<RT>>,
+}
+
+impl<RT: AsyncRuntime> From<Problem> for NotAdmitted<RT> {
+    fn from(problem: Problem) -> Self {
+        NotAdmitted { problem, denied: None }
+    }
+}
+
 /// Admits a request for this route with this id, or refuses it. The trail gets the caller and the decisions.
 pub(crate) fn admit<RT: AsyncRuntime>(
     node: &Node<RT>,
@@ -41,7 +54,7 @@ pub(crate) fn admit<RT: AsyncRuntime>(
     route: Option<&str>,
     request: &Request,
     (id, trail): (&HeaderValue, Option<Arc<AccessTrail>>),
-) -> Result<Admitted<RT>, Problem> {
+) -> Result<Admitted<RT>, NotAdmitted<RT>> {
     let access = node.access();
     let may_be_act = route.is_some_and(|route| table::may_be_act(route, request.method()));
     let attributed = |caller: Caller| if may_be_act { from_source(caller, request, id) } else { caller };
@@ -57,8 +70,13 @@ pub(crate) fn admit<RT: AsyncRuntime>(
     let caller = identity::identify(authenticator, request, &access, node.wall_now())?.with_trail(trail);
     let needs = rule.map_or_else(|| Ok(Vec::new()), |rule| rule.needs(request))?;
     let node = node.for_caller(attributed(caller.needing(needs)));
-    node.check_caller().map_err(of_read)?;
-    Ok(Admitted { node, is_decided: true })
+    match node.check_caller().map_err(of_read) {
+        Ok(()) => Ok(Admitted { node, is_decided: true }),
+        Err(problem) => {
+            let is_denied = problem.code() == Code::Denied;
+            Err(NotAdmitted { problem, denied: is_denied.then_some(node) })
+        }
+    }
 }
 
 /// The caller of a request with this id, with its address: the audit of administrative acts has both.
@@ -67,8 +85,8 @@ fn from_source(caller: Caller, request: &Request, id: &HeaderValue) -> Caller {
     caller.with_source(address, id.to_str().unwrap_or_default())
 }
 
-/// Whether a request counts against the rate of its tenant. What renews or ends something never does, and a batch counts as
-/// its calls.
+/// Whether a request counts against the rate of its tenant, admitted or denied. What renews or ends something never does,
+/// and a batch counts as its calls.
 pub(crate) fn is_counted(route: Option<&str>, method: &Method) -> bool {
     const UNCOUNTED: &[(&str, &str)] = &[
         ("/v1/grants/{id}/renew", "POST"),

@@ -39,6 +39,7 @@ mod leadership;
 mod machine;
 mod metrics;
 mod outbound;
+mod proposals;
 mod propose;
 mod queues;
 mod read;

@@ -35,7 +35,7 @@ use openraft::{
     impls::ProgressResponder,
     raft::ClientWriteResult,
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 pub(crate) type Formation = Option<Result<(), FormationError>>;
 
@@ -64,35 +64,6 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// Handles the messages that nodes send to the leader from now on; `false` if a handler is already set.
     pub fn set_leader_handler(&self, leader_handler: Arc<dyn LeaderHandler>) -> bool {
         self.core.leader_handler.set(leader_handler).is_ok()
-    }
-
-    /// Proposes a command, on any node, and waits for the state machine's answer.
-    ///
-    /// It is retried within the deadline while it was definitely not proposed, and never after that.
-    pub async fn propose(&self, command: Command, deadline: RT::Instant) -> Result<Answer, ProposeError> {
-        if let Err(rejection) = command.validate() {
-            return Ok(self.core.shared.rejected(rejection));
-        }
-        let started_at = RT::Instant::now();
-        loop {
-            let outcome = match self.queues.proposals.submit(command.clone(), false) {
-                Ok(submitted) => submitted.outcome::<RT>(deadline).await,
-                Err(reason) => Err(reason.into()),
-            };
-            let metrics = &self.core.shared.metrics;
-            metrics.record(&outcome);
-            match &outcome {
-                Err(ProposeError::NotProposed(reason)) if reason.awaits_leader() && self.core.pause(deadline).await => continue,
-                Err(_) => {}
-                Ok(_) => metrics.histograms.proposal.observe(started_at.elapsed()),
-            }
-            return outcome;
-        }
-    }
-
-    /// Like `propose`, with a time limit instead of a deadline, for callers without the runtime's clock.
-    pub async fn propose_within(&self, command: Command, limit: Duration) -> Result<Answer, ProposeError> {
-        self.propose(command, RT::Instant::now() + limit).await
     }
 
     /// Proposes a command in a separate entry, on this node, and only under this leadership: otherwise it is `Deposed`.

@@ -3,7 +3,7 @@
 
 use crate::{
     audit::{Audit, request::AuditedRequest},
-    door::{self, Admitted},
+    door::{self, Admitted, NotAdmitted},
     edge::admin::Admin,
     edge::answer,
     edge::authenticator::Authenticator,
@@ -162,13 +162,10 @@ async fn route_request<RT: AsyncRuntime>(
     check_cluster(request, context.cluster.value())?;
     audited.map_or(Ok(()), AuditedRequest::check_log)?;
     let node = admit_at_last(context, route, request, (id, audited.map(AuditedRequest::trail))).await?;
-    if door::is_counted(route, request.method()) {
-        node.take_request().map_err(of_read)?;
-    }
     Ok((redirect(&node, route, request)?, node))
 }
 
-/// Admits a request by access data that is new enough, or refuses it.
+/// Admits a request by access data that is new enough, and counts it against the rate of its tenant, or refuses it.
 async fn admit_at_last<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&str>,
@@ -176,17 +173,27 @@ async fn admit_at_last<RT: AsyncRuntime>(
     (id, trail): (&HeaderValue, Option<Arc<AccessTrail>>),
 ) -> Result<Node<RT>, Problem> {
     let mut admitted = admit(context, route, request, (id, trail.clone()));
-    let is_outdated = admitted.as_ref().is_err_and(|refused| door::may_be_outdated(refused, request.headers()));
-    if is_outdated {
+    let mut is_due = door::is_counted(route, request.method());
+    if let Err(refused) = &admitted
+        && door::may_be_outdated(&refused.problem, request.headers())
+    {
+        // A denied request costs the cluster more than many others, so it counts, too.
+        if let Some(denied) = refused.denied.as_ref().filter(|_| is_due) {
+            denied.take_request().map_err(of_read)?;
+            is_due = false;
+        }
         // A refusal is final for its caller, so a node that cannot tell says that, and another node decides.
         context.node.catch_up_with_access().await.map_err(of_read)?;
         admitted = admit(context, route, request, (id, trail));
     }
-    let admitted = admitted?;
-    if admitted.is_decided {
-        admitted.node.prove_access().await.map_err(of_read)?;
+    let Admitted { node, is_decided } = admitted.map_err(|refused| refused.problem)?;
+    if is_due {
+        node.take_request().map_err(of_read)?;
     }
-    Ok(admitted.node)
+    if is_decided {
+        node.prove_access().await.map_err(of_read)?;
+    }
+    Ok(node)
 }
 
 /// Admits a request by the access data of this node. If its rights were decided, the token of administrators is not asked
@@ -196,7 +203,7 @@ fn admit<RT: AsyncRuntime>(
     route: Option<&str>,
     request: &mut Request,
     (id, trail): (&HeaderValue, Option<Arc<AccessTrail>>),
-) -> Result<Admitted<RT>, Problem> {
+) -> Result<Admitted<RT>, NotAdmitted<RT>> {
     let Some(authenticator) = &context.authenticator else {
         return Ok(Admitted { node: context.node.clone(), is_decided: false });
     };

@@ -279,10 +279,11 @@ impl<RT: AsyncRuntime> Node<RT> {
             decision.write_down(caller, &needs);
             decision.result?;
             let guard = AccessGuard { access: access.revision(), principal: caller.key };
-            // The machine knows principals by their keys only, so it is told the tenant for which a session counts.
-            let tenant = if command.opens_session() { access.tenant_of(caller.principal()) } else { None };
-            let guarded = command.clone().guarded(guard).for_tenant(tenant);
-            let answer = self.0.replica.propose(guarded, deadline).await?;
+            // The machine knows principals by their keys only, so it is told the tenant for which a session counts. The
+            // queue needs the tenant of every command.
+            let tenant = access.tenant_of(caller.principal());
+            let guarded = command.clone().guarded(guard).for_tenant(tenant.filter(|_| command.opens_session()));
+            let answer = self.0.replica.propose_for(tenant.map(|tenant| tenant.0), guarded, deadline).await?;
             self.count_quota_refusal(&answer);
             if !is_changed(&answer) {
                 return self.without_hidden(answer);

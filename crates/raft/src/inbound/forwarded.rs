@@ -2,7 +2,10 @@
 
 use crate::{
     core::Core,
-    propose::queue::{ProposalOutcome, ProposalQueue},
+    propose::{
+        lanes::Lane,
+        queue::{ProposalOutcome, ProposalQueue},
+    },
 };
 use fairhold_state::command::{Command, Rejection};
 use fairhold_types::{
@@ -40,7 +43,7 @@ pub(super) async fn serve<RT: AsyncRuntime>(
     // An inner `Err` is why the queue refused the command, an inner `Ok` the answer to a rejected one.
     let submit = |command: Command| match refusal(from, &command) {
         Some(rejection) => Err(Ok(core.shared.rejected(rejection))),
-        None => proposals.submit(command, true).map_err(Err),
+        None => proposals.submit_in(Lane::Of(from), command, true).map_err(Err),
     };
     let submitted: Vec<_> = commands.into_iter().map(submit).collect();
     join_all(submitted.into_iter().map(|submitted| async move {

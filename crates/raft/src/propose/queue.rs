@@ -6,19 +6,25 @@
 //! proposed".
 //!
 //! There are two queues, each with its own capacity. Commands that end something or keep it alive precede commands that
-//! begin or write something: a flood of writes delays no release.
+//! begin or write something: a flood of writes delays no release. The latter wait in lanes that take turns, so that a flood
+//! of one tenant hardly delays another (`lanes`).
 
 use crate::{
     base::error::{NotProposed, ProposeError, UnknownReason},
-    propose::{linger::BatchLinger, priority::is_urgent},
+    propose::{
+        lanes::{Lane, Lanes},
+        linger::BatchLinger,
+        priority::is_urgent,
+    },
 };
 use fairhold_state::command::{Answer, Command};
 use openraft::AsyncRuntime;
+use parking_lot::Mutex;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Maximum number of commands in one entry.
 const BATCH_COMMANDS_MAX: usize = 1_024;
@@ -50,13 +56,40 @@ impl Proposal {
         // The caller may be gone; then the answer is dropped.
         self.answer.send(outcome).ok();
     }
+
+    /// Refuses a command that has lost its place in the queue, unless its caller has withdrawn it.
+    fn lose_place(self) {
+        if !self.settled.swap(true, Ordering::AcqRel) {
+            self.resolve(Err(NotProposed::Overloaded.into()));
+        }
+    }
+}
+
+/// The queue of the commands that are not urgent.
+#[derive(Default)]
+struct OrdinaryQueue {
+    /// Consistent after every statement that can panic.
+    waiting: Mutex<OrdinaryCommands>,
+    pushed: Notify,
+}
+
+#[derive(Default)]
+struct OrdinaryCommands {
+    lanes: Lanes<Proposal>,
+    is_closed: bool,
+}
+
+impl OrdinaryQueue {
+    fn pop(&self) -> Option<Proposal> {
+        self.waiting.lock().lanes.pop()
+    }
 }
 
 /// The sending side of the queues.
 #[derive(Clone)]
 pub(crate) struct ProposalQueue {
     urgent: mpsc::Sender<Proposal>,
-    ordinary: mpsc::Sender<Proposal>,
+    ordinary: Arc<OrdinaryQueue>,
     bytes: Arc<AtomicUsize>,
     bytes_max: usize,
     linger: Arc<BatchLinger>,
@@ -65,7 +98,7 @@ pub(crate) struct ProposalQueue {
 /// The receiving side of the queues.
 pub(crate) struct ProposalReceiver {
     urgent: mpsc::Receiver<Proposal>,
-    ordinary: mpsc::Receiver<Proposal>,
+    ordinary: Arc<OrdinaryQueue>,
     bytes: Arc<AtomicUsize>,
     pub(crate) linger: Arc<BatchLinger>,
 }
@@ -80,12 +113,12 @@ pub(crate) struct SubmittedCommand {
 /// not apply to them.
 pub(crate) fn new(bytes_max: usize) -> (ProposalQueue, ProposalReceiver) {
     let (urgent_sender, urgent) = mpsc::channel(QUEUE_COMMANDS_MAX);
-    let (ordinary_sender, ordinary) = mpsc::channel(QUEUE_COMMANDS_MAX);
+    let ordinary = Arc::new(OrdinaryQueue::default());
     let bytes = Arc::new(AtomicUsize::new(0));
     let linger = Arc::new(BatchLinger::default());
     let queue = ProposalQueue {
         urgent: urgent_sender,
-        ordinary: ordinary_sender,
+        ordinary: Arc::clone(&ordinary),
         bytes: bytes.clone(),
         bytes_max,
         linger: linger.clone(),
@@ -94,28 +127,73 @@ pub(crate) fn new(bytes_max: usize) -> (ProposalQueue, ProposalReceiver) {
 }
 
 impl ProposalQueue {
+    /// Submits a command of this node itself, or of a caller without a tenant.
     pub(crate) fn submit(&self, command: Command, forwarded: bool) -> Result<SubmittedCommand, NotProposed> {
+        self.submit_in(Lane::Own(None), command, forwarded)
+    }
+
+    /// Submits a command, which waits in this lane unless it is urgent.
+    pub(crate) fn submit_in(&self, lane: Lane, command: Command, forwarded: bool) -> Result<SubmittedCommand, NotProposed> {
         let bytes = command.size();
         let settled = Settled::default();
         let (answer, receiver) = oneshot::channel();
         let urgent = is_urgent(&command);
-        // Concurrent submissions may exceed the limit a little, which is harmless.
-        if !urgent && self.bytes.load(Ordering::Relaxed) >= self.bytes_max {
-            return Err(NotProposed::Overloaded);
-        }
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let proposal = Proposal { command, bytes, forwarded, settled: settled.clone(), answer };
-        let queue = if urgent { &self.urgent } else { &self.ordinary };
+        if urgent {
+            self.submit_urgent(proposal)?
+        } else {
+            self.submit_ordinary(lane, proposal)?
+        }
+        Ok(SubmittedCommand { settled, answer: receiver })
+    }
+
+    fn submit_urgent(&self, proposal: Proposal) -> Result<(), NotProposed> {
+        let bytes = proposal.bytes;
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.linger.enqueued();
-        queue.try_send(proposal).map_err(|error| {
+        self.urgent.try_send(proposal).map_err(|error| {
             self.linger.dequeued();
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             match error {
                 mpsc::error::TrySendError::Full(_) => NotProposed::Overloaded,
                 mpsc::error::TrySendError::Closed(_) => NotProposed::ShuttingDown,
             }
-        })?;
-        Ok(SubmittedCommand { settled, answer: receiver })
+        })
+    }
+
+    fn submit_ordinary(&self, lane: Lane, proposal: Proposal) -> Result<(), NotProposed> {
+        let bytes = proposal.bytes;
+        let mut waiting = self.ordinary.waiting.lock();
+        if waiting.is_closed {
+            return Err(NotProposed::ShuttingDown);
+        }
+        // A large command may take the room of many small ones.
+        let mut evicted = Vec::new();
+        while self.is_full(&waiting.lanes)
+            && let Some(newest) = waiting.lanes.make_room_for(lane, bytes)
+        {
+            self.bytes.fetch_sub(newest.bytes, Ordering::Relaxed);
+            self.linger.dequeued();
+            evicted.push(newest);
+        }
+        let submitted = if self.is_full(&waiting.lanes) {
+            Err(NotProposed::Overloaded)
+        } else {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.linger.enqueued();
+            waiting.lanes.push(lane, bytes, proposal);
+            Ok(())
+        };
+        drop(waiting);
+        evicted.into_iter().for_each(Proposal::lose_place);
+        if submitted.is_ok() {
+            self.ordinary.pushed.notify_one();
+        }
+        submitted
+    }
+
+    fn is_full(&self, lanes: &Lanes<Proposal>) -> bool {
+        lanes.len() >= QUEUE_COMMANDS_MAX || self.bytes.load(Ordering::Relaxed) >= self.bytes_max
     }
 }
 
@@ -145,11 +223,20 @@ impl Drop for SubmittedCommand {
 impl ProposalReceiver {
     /// Waits for a command.
     pub(crate) async fn first(&mut self) -> Option<Proposal> {
-        tokio::select! {
-            biased;
-            Some(urgent) = self.urgent.recv() => Some(urgent),
-            Some(ordinary) = self.ordinary.recv() => Some(ordinary),
-            else => None,
+        loop {
+            let next = self.next(0);
+            if next.is_some() {
+                return next;
+            }
+            tokio::select! {
+                biased;
+                urgent = self.urgent.recv() => match urgent {
+                    Some(urgent) => return Some(urgent),
+                    // Nobody can submit a command any more.
+                    None => return self.ordinary.pop(),
+                },
+                () = self.ordinary.pushed.notified() => {}
+            }
         }
     }
 
@@ -157,13 +244,13 @@ impl ProposalReceiver {
     /// `gathered` commands.
     fn next(&mut self, gathered: usize) -> Option<Proposal> {
         let urgent = if gathered < BATCH_URGENT_MAX { self.urgent.try_recv().ok() } else { None };
-        urgent.or_else(|| self.ordinary.try_recv().ok())
+        urgent.or_else(|| self.ordinary.pop())
     }
 
     /// Takes no more commands.
     pub(crate) fn close(&mut self) {
         self.urgent.close();
-        self.ordinary.close();
+        self.ordinary.waiting.lock().is_closed = true;
     }
 
     /// Takes the waiting commands that fit into one batch, without waiting for more.
@@ -182,6 +269,14 @@ impl ProposalReceiver {
             next = if full { None } else { self.next(batch.len()) };
         }
         batch
+    }
+}
+
+/// The callers of the waiting commands must learn that nobody hands them over any more.
+impl Drop for ProposalReceiver {
+    fn drop(&mut self) {
+        self.close();
+        while self.ordinary.pop().is_some() {}
     }
 }
 
