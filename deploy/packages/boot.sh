@@ -64,6 +64,7 @@ has_restarted() {
 }
 
 cp -- "$deb" "$root/fairhold.deb"
+[ -e "$root/etc/hosts" ] || echo "127.0.0.1 localhost" >"$root/etc/hosts"
 systemd-nspawn --quiet --directory="$root" --register=no --keep-unit --private-network --console=pipe --boot </dev/null >"$root.console" 2>&1 &
 machine=$!
 find_leader() {
@@ -102,29 +103,47 @@ inside systemctl stop "$name"
 inside rm -rf /var/lib/private/fairhold
 ok "without a quorum it is not ready"
 
-configure 'id = 1' 'member = ["1=http://127.0.0.1:7171,127.0.0.1:7271"]'
+# As docs/guides/install.md says.
+inside sh -euc 'cd /etc/fairhold && umask 077
+    fairhold cert ca --name prod --out /root/ca
+    fairhold cert node --ca /root/ca --host localhost --out /root/node
+    head -c 32 /dev/urandom | sha256sum | cut -c 1-64 >/root/node/admin.token
+    cp /root/node/node.crt /root/node/node.key /root/node/ca.crt /root/node/admin.token .
+    chown root:fairhold /etc/fairhold/node.* /etc/fairhold/ca.crt
+    chown fairhold /etc/fairhold/admin.token
+    chmod 640 /etc/fairhold/node.* /etc/fairhold/ca.crt
+    chmod 600 /etc/fairhold/admin.token' >"$root.cert" 2>&1 || fail "certificates: $(cat -- "$root.cert")"
+configure 'id = 1' 'member = ["1=https://localhost:7171,localhost:7271"]' 'cluster-name = "prod"' \
+    'cert = "/etc/fairhold/node.crt"' 'key = "/etc/fairhold/node.key"' 'peer-ca = "/etc/fairhold/ca.crt"' \
+    'admin-token-file = "/etc/fairhold/admin.token"'
+client=(env FAIRHOLD_ENDPOINT=https://localhost:7171 FAIRHOLD_CACERT=/etc/fairhold/ca.crt fairhold)
+inside fairhold config check --config /etc/fairhold/fairhold.toml --data /var/lib/fairhold || fail "config check"
 inside timeout 30 systemctl start "$name" || fail "systemctl start"
 expect ActiveState active "it is ready"
-inside fairhold cluster ready >/dev/null || fail "systemd says that it is ready, and the node does not"
+inside "${client[@]}" cluster ready >/dev/null || fail "systemd says that it is ready, and the node does not"
 pid=$(property MainPID)
 [ "$(inside ps -o user= -p "$pid")" = fairhold ] || fail "it does not run as fairhold"
 [ "$(inside stat -Lc %U:%a /var/lib/fairhold)" = fairhold:700 ] || fail "the data directory: $(inside stat -Lc %U:%a /var/lib/fairhold)"
-inside fairhold lock boot -- true || fail "no lock"
+inside "${client[@]}" lock boot -- true || fail "no lock"
 ok "started: active when the node is ready; it runs as fairhold"
 
 inside systemctl kill --signal=KILL --kill-who=main "$name"
 wait_for "it is started again after kill -9" 30 has_restarted "$pid"
-inside fairhold lock boot -- true || fail "no lock after kill -9"
+inside "${client[@]}" lock boot -- true || fail "no lock after kill -9"
 ok "killed with SIGKILL: started again"
 
 inside mkdir -p "/run/systemd/system/$name.d"
-printf '[Service]\nWatchdogSec=4\n' | nsenter --target "$leader" --mount -- tee "/run/systemd/system/$name.d/watchdog.conf" >/dev/null
+# A key that only root may read comes as a credential.
+inside sh -euc 'mkdir -m 700 /etc/keys && chown root:root /etc/fairhold/node.key && chmod 600 /etc/fairhold/node.key && mv /etc/fairhold/node.key /etc/keys'
+credential='LoadCredential=node.key:/etc/keys/node.key\nEnvironment=FAIRHOLD_KEY=%d/node.key'
+printf '[Service]\nWatchdogSec=4\n%b\n' "$credential" | nsenter --target "$leader" --mount -- tee "/run/systemd/system/$name.d/watchdog.conf" >/dev/null
 inside systemctl daemon-reload
 inside systemctl restart "$name"
 pid=$(property MainPID)
 sleep 10
 expect MainPID "$pid" "the node must feed the watchdog"
-ok "it feeds the watchdog"
+inside "${client[@]}" lock boot -- true || fail "no lock with a key from systemd"
+ok "it feeds the watchdog, and has a key that systemd passes to it"
 inside systemctl kill --signal=STOP --kill-who=main "$name"
 wait_for "the watchdog ends a stopped node" 30 has_restarted "$pid"
 inside journalctl -o cat -u "$name" | grep -q 'Watchdog timeout' || fail "the watchdog did not act"
@@ -153,7 +172,8 @@ inside dpkg -r fairhold >"$root.dpkg" 2>&1 || fail "dpkg -r: $(cat -- "$root.dpk
 inside test -d /var/lib/private/fairhold || fail "removing the package has deleted the data"
 inside test -e /etc/fairhold/fairhold.toml || fail "removing the package has deleted the configuration"
 inside dpkg -P fairhold >"$root.dpkg" 2>&1 || fail "dpkg -P: $(cat -- "$root.dpkg")"
-for path in /var/lib/private/fairhold /var/lib/fairhold /var/log/fairhold /etc/fairhold /usr/bin/fairhold; do
+inside test -e /etc/fairhold/ca.crt || fail "the purge has deleted a certificate"
+for path in /var/lib/private/fairhold /var/lib/fairhold /var/log/fairhold /etc/fairhold/fairhold.toml /usr/bin/fairhold; do
     if inside test -e "$path"; then fail "after the purge there is still $path"; fi
 done
 ok "removed: the data stays; purged: nothing stays"

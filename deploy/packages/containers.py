@@ -146,7 +146,7 @@ def hard_limit(kind):
 
 
 def compose(machine):
-    node = machine.certificates("compose", "fairhold-1,fairhold-2,fairhold-3")
+    node = machine.certificates("compose", "fairhold-1,fairhold-2,fairhold-3,localhost")
     for path in [node, *node.iterdir()]:
         os.chown(path, USER, USER)
     file = yaml.safe_load((DEPLOY / "compose/compose.yaml").read_text())
@@ -189,7 +189,7 @@ def compose(machine):
 
 
 def kubernetes(machine):
-    hosts = ",".join([f"{name}.fairhold" for name in NAMES] + ["fairhold-clients"])
+    hosts = ",".join([f"{name}.fairhold" for name in NAMES] + ["fairhold-clients", "localhost"])
     node = machine.certificates("kubernetes", hosts)
     secrets = {"fairhold-node": node, "fairhold-join": machine.work / "join"}
     secrets["fairhold-join"].mkdir()
