@@ -27,13 +27,13 @@ One program, server and client. `fairhold dev` starts a trial cluster on this ma
 `fairhold help` lists the commands.
 """
 
-# The newest versions of symbols that each tag allows, oldest first (PEP 600, and what auditwheel checks).
+# The newest versions of symbols that each tag allows, oldest first, as in the policies of auditwheel.
 POLICIES = [
     ("manylinux_2_28", {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11), "GCC": (7, 0, 0)}),
-    ("manylinux_2_31", {"GLIBC": (2, 31), "GLIBCXX": (3, 4, 28), "CXXABI": (1, 3, 12), "GCC": (9, 0, 0)}),
-    ("manylinux_2_34", {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29), "CXXABI": (1, 3, 13), "GCC": (11, 0, 0)}),
+    ("manylinux_2_31", {"GLIBC": (2, 31), "GLIBCXX": (3, 4, 28), "CXXABI": (1, 3, 12), "GCC": (7, 0, 0)}),
+    ("manylinux_2_34", {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29), "CXXABI": (1, 3, 13), "GCC": (7, 0, 0)}),
     ("manylinux_2_35", {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": (12, 0, 0)}),
-    ("manylinux_2_39", {"GLIBC": (2, 39), "GLIBCXX": (3, 4, 33), "CXXABI": (1, 3, 15), "GCC": (14, 0, 0)}),
+    ("manylinux_2_39", {"GLIBC": (2, 39), "GLIBCXX": (3, 4, 33), "CXXABI": (1, 3, 14), "GCC": (14, 0, 0)}),
 ]
 # The libraries that every system with these tags has.
 LIBRARIES = re.compile(r"^(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+|ld-linux-.*)\.so\.\d+$")
