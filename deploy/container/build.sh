@@ -22,9 +22,9 @@ else
         "${SUITE:-bookworm}" "$work/all.tar" "${MIRROR:-http://deb.debian.org/debian}" >&2
     mkdir -p -- "$work/all" "$base"/{etc/ssl/certs,usr/share/doc,usr/bin,tmp}
     tar -xf "$work/all.tar" -C "$work/all"
-    # Only libraries and licences: no program and no script of the packages.
-    (cd -- "$work/all" && tar -c lib lib64 usr/lib | tar -x -C "$base")
-    (cd -- "$work/all" && find usr/share/doc -mindepth 2 -maxdepth 2 -name copyright -print0 | tar -c --null -T - | tar -x -C "$base")
+    # Only libraries and licences: no program and no script of the packages. openssl is there for a script of ca-certificates.
+    (cd -- "$work/all" && tar -c --exclude='libssl.*' --exclude='libcrypto.*' lib lib64 usr/lib | tar -x -C "$base")
+    (cd -- "$work/all" && tar -c usr/share/doc/{libc6,gcc-*-base,ca-certificates}/copyright | tar -x -C "$base")
     find "$base" \( -path '*/gconv' -o -path '*/perl*' -o -path '*/ssl' -o -path '*/engines-*' -o -path '*/ossl-modules' \
         -o -path '*/audit' -o -path '*/cmake' -o -name 'systemd' -o -name 'debug' \) -type d -prune -not -path "$base/etc/*" -exec rm -rf {} +
     cat "$work/all"/usr/share/ca-certificates/mozilla/*.crt >"$base/etc/ssl/certs/ca-certificates.crt"
