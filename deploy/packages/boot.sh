@@ -168,6 +168,22 @@ expect ActiveState failed "a directory that cannot take part"
 expect NRestarts 0 "it was started again"
 ok "with a directory that cannot take part it ends with 3, and is not started again"
 
+# Without the package there is no user fairhold, and systemd passes all secrets.
+inside sh -euc 'userdel fairhold && rm -rf /var/lib/private/fairhold /var/lib/fairhold
+    cp /root/node/* /etc/keys && chmod 600 /etc/keys/* && rm /etc/fairhold/node.crt /etc/fairhold/admin.token
+    chmod 755 /etc/fairhold'
+for file in node.crt:CERT ca.crt:PEER_CA admin.token:ADMIN_TOKEN_FILE; do
+    credential="$credential\\nLoadCredential=${file%:*}:/etc/keys/${file%:*}\\nEnvironment=FAIRHOLD_${file#*:}=%d/${file%:*}"
+done
+printf '[Service]\nWatchdogSec=4\n%b\n' "$credential" | nsenter --target "$leader" --mount -- tee "/run/systemd/system/$name.d/watchdog.conf" >/dev/null
+inside systemctl daemon-reload
+inside systemctl reset-failed "$name"
+inside timeout 30 systemctl start "$name" || fail "systemctl start without a user fairhold"
+user=$(inside ps -o uid= -p "$(property MainPID)")
+[ "$user" -ge 61184 ] || fail "without a user fairhold it runs as $user"
+inside "${client[@]}" lock boot -- true || fail "no lock without a user fairhold"
+ok "without a user fairhold it runs as a temporary user, with all secrets from systemd"
+
 inside dpkg -r fairhold >"$root.dpkg" 2>&1 || fail "dpkg -r: $(cat -- "$root.dpkg")"
 inside test -d /var/lib/private/fairhold || fail "removing the package has deleted the data"
 inside test -e /etc/fairhold/fairhold.toml || fail "removing the package has deleted the configuration"
