@@ -70,6 +70,6 @@ for tree in "$main" "$symbols"; do
     chmod 644 "$tree/DEBIAN/md5sums" "$tree/DEBIAN/control"
     find "$tree" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 done
-dpkg-deb --root-owner-group -Zxz --build "$main" "$out/fairhold_${version}_$arch.deb" >&2
-dpkg-deb --root-owner-group -Zxz --build "$symbols" "$out/fairhold-dbgsym_${version}_$arch.deb" >&2
+dpkg-deb --root-owner-group -Zxz -z3 --build "$main" "$out/fairhold_${version}_$arch.deb" >&2
+dpkg-deb --root-owner-group -Zxz -z3 --build "$symbols" "$out/fairhold-dbgsym_${version}_$arch.deb" >&2
 printf '%s\n' "$out/fairhold_${version}_$arch.deb"
