@@ -26,6 +26,7 @@ mod process;
 mod restart;
 mod secret_file;
 mod server;
+mod service_manager;
 mod timing_watch;
 mod waiting;
 
@@ -112,6 +113,7 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
             biased;
             reason = stop_requested(&mut signals, parent_gone.clone()) => {
                 tracing::info!("{reason}: shutting down cleanly; a second signal ends the process at once");
+                service_manager::tell_stopping();
                 tokio::select! {
                     biased;
                     again = signals.received() => exit_at_once(again),

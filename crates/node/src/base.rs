@@ -2,6 +2,7 @@
 
 pub(crate) mod memory;
 pub(crate) mod metrics;
+pub(crate) mod pulse;
 pub(crate) mod stop;
 pub(crate) mod tasks;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::{
     access::{Caller, RightsCache, TenantDoor},
     api::{At, CallError, ClusterView, Freshness, MemberFacts, ReadOptions},
-    base::{memory::MemoryShortage, stop::Stop, tasks::Tasks, walks::WalkSlots},
+    base::{memory::MemoryShortage, pulse::Pulse, stop::Stop, tasks::Tasks, walks::WalkSlots},
     clock::wall_now,
     hub::Hub,
     leader::{
@@ -116,6 +116,8 @@ pub(crate) struct NodeInner<RT: AsyncRuntime> {
     pub(crate) proven_at: Mutex<Option<RT::Instant>>,
     /// The current warnings, by topic.
     warnings: Mutex<BTreeMap<Concern, String>>,
+    /// Shows that the task of the leader's clock runs.
+    clock_pulse: Arc<Pulse>,
 }
 
 impl<RT: AsyncRuntime> Clone for Node<RT> {
@@ -163,11 +165,15 @@ impl<RT: AsyncRuntime> Node<RT> {
         });
         let clock_replica = replica.clone();
         let clock_stop = stop.clone();
+        let clock_pulse = Arc::new(Pulse::default());
+        let pulse = Arc::clone(&clock_pulse);
         let ticking = tasks.counted(async move {
             tokio::select! {
                 biased;
                 () = clock_stop.requested() => {}
                 () = clock::run(clock, clock_replica) => {}
+                // Last: it answers only after the clock has had its turn.
+                () = pulse.answer() => {}
             }
         });
         let inner = NodeInner {
@@ -182,6 +188,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             tenant_door: TenantDoor::new(),
             proven_at: Mutex::default(),
             warnings: Mutex::default(),
+            clock_pulse,
         };
         (Node(Arc::new(inner), None), ticking)
     }
@@ -217,6 +224,14 @@ impl<RT: AsyncRuntime> Node<RT> {
             return Err("the cluster has not formed yet".to_owned());
         }
         Ok(())
+    }
+
+    /// Waits until the tasks of Raft and of the clock have both run since this call; `false` if Raft has stopped. It does
+    /// not return while one of them, or its thread, is stuck. There is one caller at a time.
+    pub async fn makes_progress(&self) -> bool {
+        let handles_messages = self.0.replica.handles_messages().await;
+        self.0.clock_pulse.ask().await;
+        handles_messages
     }
 
     /// Sets or removes the warning of a topic, which `/readyz` shows.

@@ -31,6 +31,7 @@
 //! - `leadership`: formation of the cluster, elections, handover, changes of the members.
 //! - `outbound`, `inbound`: Raft's requests to other nodes, and requests from other nodes.
 
+mod alive;
 mod background;
 mod base;
 mod core;

@@ -7,7 +7,7 @@ use super::{
     error::ServeError,
     free_space, host,
     listeners::{ListenerTask, ended, hosts, listen_for_clients, listen_for_status, stop_requested},
-    memory, peer_key, process, restart, timing_watch,
+    memory, peer_key, process, restart, service_manager, timing_watch,
 };
 use crate::{
     config::{
@@ -38,7 +38,7 @@ pub(super) struct Server {
     /// The status listener, if one is configured.
     status: Option<ListenerTask>,
     /// Reload the administrators' token and the peer key when their files change, and warn before certificates expire and
-    /// while the audit log cannot be written.
+    /// while the audit log cannot be written. Tell the service manager how the node is.
     watches: Vec<JoinHandle<()>>,
     /// Follows the files of the certificates.
     certificates: Certificates,
@@ -107,9 +107,11 @@ impl Server {
         let watching = certificate_alarm::watch(own, providers.clone(), services.node.clone());
         let alarm = config.follows_files().then(|| tokio::spawn(watching));
         let audit_watch = audit.log().map(|log| tokio::spawn(audit::watch(log.clone(), services.node.clone())));
+        let ready = tokio::spawn(service_manager::tell_ready(services.node.clone()));
+        let signs_of_life = service_manager::signs_of_life(services.node.clone()).map(tokio::spawn);
         let authenticator = Authenticator::new(admin).with_providers(providers);
-        let watches =
-            token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).chain(alarm).chain(audit_watch).collect();
+        let watches = [token_watch, peer_key::watch(&config.peers, keys), alarm, audit_watch, Some(ready), signs_of_life];
+        let watches = watches.into_iter().flatten().collect();
         let api = router(services.node.clone(), info, authenticator, exposition, audit);
         let serving = listener.serve(api, stop_requested(stopped));
         let http = ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) };

@@ -1,0 +1,12 @@
+//! Whether Raft still works on messages.
+
+use crate::replica::Replica;
+use openraft::AsyncRuntime;
+
+impl<RT: AsyncRuntime> Replica<RT> {
+    /// Waits until the task of Raft has handled a message of this call; `false` if Raft has stopped. It needs neither a
+    /// leader nor a quorum. It does not return while the task, or its thread, is stuck.
+    pub async fn handles_messages(&self) -> bool {
+        self.core.raft.with_raft_state(|_| ()).await.is_ok()
+    }
+}
