@@ -111,6 +111,24 @@ fn commands_and_curl_use_a_cluster_with_tls() {
 }
 
 #[test]
+fn a_load_measures_a_cluster_with_tls() {
+    run_parallel(SHORT, async {
+        let secure = SecureCluster::start().await;
+        let load = ["bench", "lock", "--clients", "2", "--seconds", "1", "--output", "json"];
+        let measured = secure.run(&load).await;
+        let line = String::from_utf8_lossy(&measured.stdout).into_owned();
+        let figures: serde_json::Value =
+            serde_json::from_str(line.trim()).unwrap_or_else(|error| panic!("{error}: {measured:?}"));
+        assert!(figures["done"].as_u64() > Some(0) && figures["failed"] == 0, "{figures}");
+
+        let mut without_authority = secure.command(&load);
+        without_authority.env_remove("FAIRHOLD_CACERT");
+        let refused = without_authority.output().await.expect("the program runs");
+        assert!(!refused.status.success(), "{refused:?}");
+    });
+}
+
+#[test]
 fn a_command_says_what_to_do_about_tls() {
     run_parallel(SHORT, async {
         let secure = SecureCluster::start().await;

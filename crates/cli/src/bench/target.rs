@@ -22,7 +22,7 @@ impl Target {
     /// Checks that the cluster answers.
     pub(super) async fn new(connect: &ConnectArgs) -> Result<Target, Failure> {
         Api::new(connect)?.call(&ApiRequest::get("/v1/locks?limit=1")).await?;
-        let hosts = Hosts::new(&connect.endpoint, connect.auth_token()?.as_deref())?;
+        let hosts = Hosts::new(connect)?;
         let name = format!("bench/{}", ulid::Ulid::generate().to_string().to_lowercase());
         Ok(Target { connect: connect.clone(), hosts, name })
     }
@@ -30,7 +30,7 @@ impl Target {
     /// Directs all clients to one node.
     pub(super) fn use_only(&mut self, url: &str) -> Result<(), Failure> {
         self.connect.endpoint = vec![url.to_owned()];
-        self.hosts = Hosts::new(&self.connect.endpoint, self.connect.auth_token()?.as_deref())?;
+        self.hosts = Hosts::new(&self.connect)?;
         Ok(())
     }
 

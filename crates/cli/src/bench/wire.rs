@@ -1,10 +1,11 @@
 //! HTTP/1.1 with keep-alive over one connection, with minimal overhead: the load generator competes with servers on the
 //! same machine for the processor.
 
-use crate::remote::Failure;
-use std::{io, time::Duration};
+use crate::remote::{ConnectArgs, Failure};
+use fairhold_trust::client_port::ClientTls;
+use std::{fmt, io, sync::Arc, time::Duration};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
     time::timeout,
 };
@@ -22,25 +23,46 @@ const LINE_END: &[u8] = b"\r\n";
 /// The nodes for requests, in turn, from a first one on.
 #[derive(Debug, Clone)]
 pub(crate) struct Hosts {
-    /// `host:port` of each node.
-    hosts: Vec<String>,
+    hosts: Vec<Host>,
     now: usize,
     /// The authorization header with its line end; empty without a token.
     authorization: String,
+    /// For `https://` endpoints.
+    tls: Option<Arc<ClientTls>>,
+}
+
+/// A node.
+#[derive(Debug, Clone)]
+struct Host {
+    /// Its `host:port`.
+    address: String,
+    /// The name that its certificate must have; `None` without TLS.
+    certified: Option<String>,
+}
+
+impl Host {
+    fn parse(endpoint: &str) -> Result<Host, Failure> {
+        let url = crate::remote::endpoint(endpoint)?;
+        match url.split_once("://") {
+            Some(("https", address)) => {
+                let name = address.rsplit_once(':').map_or(address, |(name, _)| name);
+                let certified = Some(name.trim_matches(['[', ']']).to_owned());
+                Ok(Host { address: address.to_owned(), certified })
+            }
+            Some((_, address)) => Ok(Host { address: address.to_owned(), certified: None }),
+            None => Err(Failure::Usage(format!("--endpoint {endpoint}: expected http://HOST:PORT or https://HOST:PORT"))),
+        }
+    }
 }
 
 impl Hosts {
-    /// The hosts of these endpoints.
-    pub(crate) fn new(endpoints: &[String], token: Option<&str>) -> Result<Hosts, Failure> {
-        let host = |url: &String| match crate::remote::endpoint(url)?.strip_prefix("http://") {
-            Some(host) => Ok(host.to_owned()),
-            None => Err(Failure::Usage(format!(
-                "--endpoint {url}: bench sends its load without TLS: pass http:// URLs, such as those of --listen-plain"
-            ))),
-        };
-        let hosts = endpoints.iter().map(host);
+    /// The hosts of the endpoints.
+    pub(crate) fn new(connect: &ConnectArgs) -> Result<Hosts, Failure> {
+        let hosts: Vec<Host> = connect.endpoint.iter().map(|url| Host::parse(url)).collect::<Result<_, Failure>>()?;
+        let tls = if hosts.iter().any(|host| host.certified.is_some()) { Some(Arc::new(load_tls(connect)?)) } else { None };
+        let token = connect.auth_token()?;
         let authorization = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
-        Ok(Hosts { hosts: hosts.collect::<Result<_, Failure>>()?, now: 0, authorization })
+        Ok(Hosts { hosts, now: 0, authorization, tls })
     }
 
     /// The same hosts, starting with another one.
@@ -49,15 +71,42 @@ impl Hosts {
     }
 
     fn host(&self) -> &str {
-        self.hosts.get(self.now).map_or("", String::as_str)
+        self.hosts.get(self.now).map_or("", |host| host.address.as_str())
+    }
+
+    async fn connect(&self) -> io::Result<Box<dyn Socket>> {
+        let stream = TcpStream::connect(self.host()).await?;
+        stream.set_nodelay(true)?;
+        let certified = self.hosts.get(self.now).and_then(|host| host.certified.as_deref());
+        match (certified, &self.tls) {
+            (Some(name), Some(tls)) => Ok(Box::new(tls.connect(stream, name).await.map_err(io::Error::other)?)),
+            (Some(_) | None, _) => Ok(Box::new(stream)),
+        }
     }
 }
+
+/// The authorities of the servers, and the client's certificate if it has one.
+fn load_tls(connect: &ConnectArgs) -> Result<ClientTls, Failure> {
+    let Some(authorities) = &connect.tls.cacert else {
+        return Err(Failure::Usage(
+            "bench does not use the system's authorities: pass the file of the authority of your servers with --cacert"
+                .to_owned(),
+        ));
+    };
+    let pair = connect.tls.pair()?.map(|(cert, key)| (cert.to_owned(), key.to_owned()));
+    ClientTls::load(authorities, pair).map_err(|error| Failure::Usage(format!("--cacert, --cert or --key: {error}")))
+}
+
+/// A connection with or without TLS.
+trait Socket: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug> Socket for S {}
 
 /// One connection, to one node at a time.
 #[derive(Debug)]
 pub(crate) struct Wire {
     hosts: Hosts,
-    stream: Option<TcpStream>,
+    stream: Option<Box<dyn Socket>>,
     out: Vec<u8>,
     read: Vec<u8>,
     limit: Duration,
@@ -145,22 +194,22 @@ impl Wire {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => {
-                let connecting = timeout(CONNECT_WITHIN, TcpStream::connect(self.hosts.host()));
-                let stream = connecting.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-                stream.set_nodelay(true)?;
-                stream
+                let connecting = timeout(CONNECT_WITHIN, self.hosts.connect());
+                connecting.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??
             }
         };
         stream.write_all(&self.out).await?;
+        // TLS may keep the end of what was written.
+        stream.flush().await?;
         self.read.clear();
         let head = loop {
             if let Some(head) = head(&self.read)? {
                 break head;
             }
-            self.fill(&mut stream).await?;
+            self.fill(&mut *stream).await?;
         };
         while self.read.len() < head.bytes + head.length {
-            self.fill(&mut stream).await?;
+            self.fill(&mut *stream).await?;
         }
         let body = self.read[head.bytes..head.bytes + head.length].to_vec();
         if !head.closes {
@@ -170,7 +219,7 @@ impl Wire {
         Ok(WireAnswer { status: head.status, body })
     }
 
-    async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+    async fn fill(&mut self, stream: &mut dyn Socket) -> io::Result<()> {
         self.read.reserve(READ_BYTES);
         match stream.read_buf(&mut self.read).await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -208,6 +257,15 @@ fn head(read: &[u8]) -> io::Result<Option<Head>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_in_a_certificate_is_the_host_without_its_port() {
+        let parsed = |url: &str| Host::parse(url).map(|host| (host.address, host.certified)).unwrap();
+        assert_eq!(parsed("n1:7171"), ("n1:7171".to_owned(), None));
+        assert_eq!(parsed("http://10.0.0.1:7171"), ("10.0.0.1:7171".to_owned(), None));
+        assert_eq!(parsed("https://n1.example:7171"), ("n1.example:7171".to_owned(), Some("n1.example".to_owned())));
+        assert_eq!(parsed("https://[::1]:7171"), ("[::1]:7171".to_owned(), Some("::1".to_owned())));
+    }
 
     #[test]
     fn a_head_is_parsed_once_it_is_complete() {
