@@ -57,7 +57,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-client", &["fairhold-types"]),
     ("fairhold-jepsen", &[]),
     ("fairhold-mutants", &[]),
-    ("fairhold-sim", &["fairhold-codec", "fairhold-http", "fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-types"]),
+    (
+        "fairhold-sim",
+        &[
+            "fairhold-access",
+            "fairhold-codec",
+            "fairhold-http",
+            "fairhold-node",
+            "fairhold-raft",
+            "fairhold-state",
+            "fairhold-types",
+        ],
+    ),
     (
         "fairhold-cli",
         &[

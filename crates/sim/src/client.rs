@@ -6,7 +6,7 @@ use crate::{
     facts::Fact,
     stream::Stream,
     trace,
-    world::{AnsweredWithin, CallReply, World},
+    world::{ADMIN_TOKEN, AnsweredWithin, CallReply, World},
 };
 use axum::body::Body;
 use fairhold_types::{GrantId, NodeId, Revision};
@@ -29,6 +29,9 @@ const DISCONNECTS: u64 = 0x6861_6e67_2075_7073;
 const DISCONNECT_MICROS_MAX: u64 = 40_000;
 /// The wall clock when the world began: 2026-01-01, in milliseconds.
 pub(crate) const WORLD_BEGAN_MS: u64 = 1_767_225_600_000;
+
+/// The header with the credential. Without another one, a client is an administrator.
+const AUTHORIZATION: &str = "authorization";
 
 /// A request that can be retried.
 #[derive(Debug, Clone)]
@@ -112,6 +115,9 @@ impl ClientRequest {
             .uri(&self.uri)
             .header("fairhold-timeout", format!("{}s", SERVER_TIMEOUT.as_secs()));
         request = request.extension(AnsweredWithin(self.wait + SERVER_TIMEOUT));
+        if self.headers.iter().all(|(name, _)| *name != AUTHORIZATION) {
+            request = request.header(AUTHORIZATION, format!("Bearer {ADMIN_TOKEN}"));
+        }
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
@@ -184,12 +190,18 @@ impl SimClient {
 
     /// Calls any node once. `None`: the outcome is unknown.
     pub(crate) async fn call_once(&mut self, request: &ClientRequest) -> Option<ClientReply> {
+        let to = self.draw_node(request);
+        self.call_once_at(to, request).await
+    }
+
+    /// Draws the node for a request, and sometimes sends a second copy to another one.
+    pub(crate) fn draw_node(&mut self, request: &ClientRequest) -> NodeId {
         let ids = self.world.ids();
         let to = ids[self.rng.random_range(0..ids.len())];
         if request.method != Method::GET && self.echoes.random_range(0..ECHO_ONE_IN) == 0 {
             drop(SimRuntime::spawn(self.echo(request)));
         }
-        self.call_once_at(to, request).await
+        to
     }
 
     /// Delivers a second copy of a request to a random node, much later, as if the network had held it back. No client

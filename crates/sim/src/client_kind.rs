@@ -43,6 +43,8 @@ pub(crate) enum ClientKind {
     Upgrader,
     /// Lets machines join, replaces nodes and removes them.
     Operator,
+    /// Changes the rights, tokens and tenants of two users while they work.
+    AccessAdministrator,
 }
 
 /// A client: its kind, its rounds and its seed.

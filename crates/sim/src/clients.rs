@@ -1,5 +1,6 @@
 //! The kinds of clients.
 
+mod access_administrator;
 mod administrator;
 mod async_acquirer;
 mod batcher;
@@ -16,6 +17,7 @@ mod owner;
 mod sequencer;
 mod transactor;
 mod upgrader;
+mod user_acts;
 mod watcher;
 mod writer;
 
@@ -41,5 +43,6 @@ pub(crate) async fn work(kind: ClientKind, client: SimClient, rounds: u32) {
         ClientKind::Hoarder => hoarder::work(client, rounds).await,
         ClientKind::Upgrader => upgrader::work(client).await,
         ClientKind::Operator => operator::work(client, rounds).await,
+        ClientKind::AccessAdministrator => access_administrator::work(client, rounds).await,
     }
 }

@@ -155,11 +155,21 @@ pub(crate) enum Probe {
     OutsiderAdmitted,
     /// A node was refused soon after its restart, because its process before that may still run.
     DuplicateRefused,
+    /// A user lost a right or its token.
+    RightTaken,
+    /// A user was refused: without the right, without a token of the cluster, and beyond a quota of its tenant.
+    RightDenied,
+    TokenUnknown,
+    QuotaExceeded,
+    /// A watch ended because its user lost the right or its token.
+    WatchDenied,
+    /// Rights were not enforced for a while.
+    AccessSwitched,
 }
 
 impl Probe {
     /// All rare paths.
-    pub(crate) const ALL: [Probe; 76] = [
+    pub(crate) const ALL: [Probe; 82] = [
         Probe::UnflushedLost,
         Probe::UnflushedKept,
         Probe::LogTruncated,
@@ -236,6 +246,12 @@ impl Probe {
         Probe::TokenRevoked,
         Probe::OutsiderAdmitted,
         Probe::DuplicateRefused,
+        Probe::RightTaken,
+        Probe::RightDenied,
+        Probe::TokenUnknown,
+        Probe::QuotaExceeded,
+        Probe::WatchDenied,
+        Probe::AccessSwitched,
     ];
 }
 

@@ -1,6 +1,6 @@
 //! The facts that the oracle receives: applied changes, answers to clients, and the conditions of the scenario.
 
-use crate::{disk::Position, member_list::MemberList, watch_events::Watched};
+use crate::{access_user::AccessUser, disk::Position, member_list::MemberList, watch_events::Watched};
 use fairhold_state::{State, command::Event};
 use fairhold_types::{FencingToken, Incarnation, LockName, Mode, NodeId, Revision, SessionNumber};
 use std::{collections::BTreeMap, time::Duration};
@@ -80,6 +80,13 @@ pub(crate) enum Fact {
     WatchBegan { watched: Watched, revision: Revision, initial: Vec<String> },
     /// The changes that a watch received since `after`. Its last bookmark is `through`.
     WatchReceived { watched: Watched, after: Revision, lines: Vec<(Revision, String)>, through: Revision },
+    /// What a node decides about the rights of the users, by the access data of this revision.
+    Decided { node: NodeId, access: Revision, decisions: Vec<bool> },
+    /// A user's request was told that rights changed too often. `since`: the revision of the node's access data, by which
+    /// rights were enforced, when the request was sent. `until`: the newest revision of any node when it was answered.
+    FoundStale { since: Revision, until: Revision },
+    /// A user's watch showed an event of this revision. `until`: the newest revision of any node at that time.
+    Shown { user: AccessUser, revision: Revision, until: Revision },
 }
 
 /// An entry that sets the members, as one node wrote it to its log.

@@ -4,6 +4,7 @@ mod agreement;
 mod audit_chain;
 mod beliefs;
 mod bounds;
+mod decisions;
 mod delays;
 mod durability;
 mod echoes;
@@ -17,13 +18,17 @@ mod leases;
 mod liveness;
 mod machine;
 mod members;
+mod narrowings;
 mod order;
 #[cfg(test)]
 mod plants;
 mod punctual;
+mod quotas;
 mod registers;
 mod tokens;
+mod user_rights;
 mod versions;
+mod watchers_rights;
 mod watches;
 
 pub(crate) use invariant::Invariant;
@@ -55,5 +60,10 @@ pub(crate) fn all(physics: Physics) -> Vec<Box<dyn Invariant>> {
         Box::new(versions::Versions::default()),
         Box::new(members::Members::new(physics)),
         Box::new(audit_chain::AuditChain::default()),
+        Box::new(user_rights::UserRights),
+        Box::new(decisions::Decisions::default()),
+        Box::new(narrowings::Narrowings::default()),
+        Box::new(watchers_rights::WatchersRights::default()),
+        Box::new(quotas::Quotas::default()),
     ]
 }

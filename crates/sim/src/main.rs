@@ -6,7 +6,8 @@
 //!
 //! - `host`: a machine's clock, pauses and end. `net`, `disk`: the network, and the disks, which survive a crash.
 //!   `world`: the cluster.
-//! - `client`, `clients`: the clients. `stream`, `watch_events`: streamed answers, and watch events.
+//! - `client`, `clients`: the clients. `access_user`: the users whose rights change. `stream`, `watch_events`: streamed
+//!   answers, and watch events.
 //! - `plan`: the decisions of a seed. `scenario`: one run. `inject`: the injection of a fault. `shrink`: the shortest
 //!   failing scenario.
 //! - `armed_failpoint`, `failpoint_judge`, `failpoint_run`: failpoints. `mutation_run`: planted bugs, and the seeds
@@ -15,6 +16,7 @@
 //! - `oracle`, `invariants`: the checks after every change and every answer. `coverage`: what a run has reached.
 //! - `calm`: how long the cluster has been without faults.
 
+mod access_user;
 #[cfg(feature = "failpoints")]
 mod armed_failpoint;
 mod calm;

@@ -82,6 +82,11 @@ impl Oracle {
         self.with(|inner| inner.acknowledged)
     }
 
+    /// The highest revision that any node has applied.
+    pub(crate) fn newest(&self) -> Revision {
+        self.with(|inner| inner.highest)
+    }
+
     /// The highest cluster version that any node has applied.
     pub(crate) fn cluster_version(&self) -> ClusterVersion {
         self.with(|inner| inner.version)

@@ -132,6 +132,7 @@ impl ScenarioPlan {
         let (pace, hoarders) = additions::hard_work(seed);
         let clients = clients.chain(additions::more_clients(seed)).chain(hoarders).chain(additions::strangers(seed, &rates));
         let is_upgrade = operator.is_some();
+        let clients = clients.chain(additions::access_changes(seed).filter(|_| !is_upgrade));
         #[cfg(feature = "failpoints")]
         let has_operator = operators.is_some();
         let clients = clients.chain(operator).chain(operators.into_iter().flatten()).collect();

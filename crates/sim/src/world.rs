@@ -7,6 +7,7 @@ mod life;
 mod machines;
 mod new_machine;
 mod programs;
+mod rights;
 mod slot;
 mod witness;
 
@@ -27,6 +28,7 @@ use crate::{
     plan::ScenarioPlan,
     trace,
 };
+use fairhold_http::Admin;
 use fairhold_types::{Incarnation, NodeId};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -42,6 +44,15 @@ use std::{
 /// How late the second copy of a request may arrive, by the clock of the fastest machine. A server remembers ids and
 /// keys for 60 s.
 const ECHO_MS_MAX: u64 = 50_000;
+
+/// The token of the administrators' file.
+pub(crate) const ADMIN_TOKEN: &str = "administrator";
+
+/// Administrators' calls need the token only where users' rights change. Otherwise they are open, as without a file.
+fn admin_of(plan: &ScenarioPlan) -> Admin {
+    let has_users = plan.clients.iter().any(|client| client.kind == ClientKind::AccessAdministrator);
+    if has_users { Admin::guarded(vec![ADMIN_TOKEN.to_owned()]) } else { Admin::open() }
+}
 
 struct WorldInner {
     slots: BTreeMap<NodeId, Slot>,
@@ -70,6 +81,8 @@ pub(crate) struct World {
     /// Whether one of the clients is an administrator, which can change locks and end grants of other clients.
     pub(crate) has_administrator: bool,
     pub(crate) is_too_far_apart: bool,
+    /// Who may call what is for administrators. While users' rights change, every client but theirs is an administrator.
+    admin: Admin,
     /// How late the second copy of a request may arrive, in milliseconds.
     pub(crate) echo_ms_max: u64,
     pub(crate) calm: Calm,
@@ -102,6 +115,7 @@ impl World {
             snapshot_every: plan.snapshot_every,
             has_administrator: plan.clients.iter().any(|client| client.kind == ClientKind::Administrator),
             is_too_far_apart: plan.is_too_far_apart(),
+            admin: admin_of(plan),
             echo_ms_max: ECHO_MS_MAX * TRUE_RATE / physics.rate_max,
             calm: Calm::new(plan),
             net,

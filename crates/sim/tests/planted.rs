@@ -3,7 +3,7 @@
 use std::process::Command;
 
 #[test]
-fn planted_bugs_of_the_state_machine_raft_sessions_members_and_the_disk_are_found() {
+fn planted_bugs_of_the_state_machine_raft_sessions_members_rights_and_the_disk_are_found() {
     let bugs = [
         "OvertakesWaiters",
         "LosesAnEntry",
@@ -12,6 +12,8 @@ fn planted_bugs_of_the_state_machine_raft_sessions_members_and_the_disk_are_foun
         "OldAnswersProveMore",
         "JoinReusesId",
         "ForgetsRemovals",
+        "OutdatedGuardPasses",
+        "WatchDecidedOnce",
     ];
     for bug in bugs {
         let arguments = ["--planted", bug, "--seeds", "0..300"];

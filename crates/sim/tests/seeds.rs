@@ -13,7 +13,7 @@ fn text(output: &Output) -> String {
 }
 
 /// The faults and paths that the seeds of the short form must cover.
-const COVERED: [&str; 41] = [
+const COVERED: [&str; 47] = [
     "fault crash",
     "fault disk full",
     "probe Elected",
@@ -55,6 +55,12 @@ const COVERED: [&str; 41] = [
     "probe RemovalRefused",
     "probe RemovedNodeTold",
     "probe JointEnded",
+    "probe RightTaken",
+    "probe RightDenied",
+    "probe TokenUnknown",
+    "probe QuotaExceeded",
+    "probe WatchDenied",
+    "probe AccessSwitched",
 ];
 
 /// The long form also requires that every kind of fault took effect and every rare path was taken.

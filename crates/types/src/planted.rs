@@ -87,11 +87,17 @@ pub enum Bug {
     SnapshotForgetsAccess,
     /// A snapshot is installed without the audit of administrative acts.
     SnapshotForgetsAudit,
+    /// A command passes although rights were narrowed after it was decided.
+    OutdatedGuardPasses,
+    /// A command without a guard passes although rights are enforced.
+    MissingGuardPasses,
+    /// A watch is decided when it begins, and never again.
+    WatchDecidedOnce,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Bug; 41] = [
+    pub const ALL: [Bug; 44] = [
         Bug::FenceUnchecked,
         Bug::TokenOfTheQueue,
         Bug::GrantsAgain,
@@ -133,6 +139,9 @@ impl Bug {
         Bug::VerdictNeedsGuard,
         Bug::SnapshotForgetsAccess,
         Bug::SnapshotForgetsAudit,
+        Bug::OutdatedGuardPasses,
+        Bug::MissingGuardPasses,
+        Bug::WatchDecidedOnce,
     ];
 }
 

@@ -10,7 +10,11 @@ use crate::{
     node::Node,
 };
 use fairhold_raft::error::NotProposed;
-use fairhold_types::{Revision, failpoint, limits::BOOKMARK_EVERY};
+use fairhold_types::{
+    Revision, failpoint,
+    limits::BOOKMARK_EVERY,
+    planted::{self, Bug},
+};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 use tokio::task::yield_now;
@@ -225,7 +229,7 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
         }
         let item = match self.next_item().await {
             // Decided after the changes are taken: the access data is never older than they are.
-            Ok(item) => self.node.require_watch(&self.filters).map(|()| item),
+            Ok(item) => self.require_right().map(|()| item),
             Err(error) => Err(error),
         };
         let item = item.unwrap_or_else(|error| WatchItem::Failed(self.node.revision(), error));
@@ -250,6 +254,11 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
         Some(item)
     }
 
+    /// Refuses the caller if it may not watch this any more.
+    fn require_right(&self) -> Result<(), CallError> {
+        if planted::has(Bug::WatchDecidedOnce) { Ok(()) } else { self.node.require_watch(&self.filters) }
+    }
+
     async fn next_item(&mut self) -> Result<WatchItem, CallError> {
         if let Some(initial) = &mut self.initial {
             while let Some(page) = initial.page()? {
@@ -264,7 +273,7 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
             return Ok(WatchItem::Bookmark(revision));
         }
         loop {
-            self.node.require_watch(&self.filters)?;
+            self.require_right()?;
             if self.node.is_shutting_down() {
                 return Ok(WatchItem::GoAway(self.reported));
             }

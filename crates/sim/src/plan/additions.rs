@@ -33,6 +33,9 @@ const CHANGES: u64 = 0x6d65_6d62_6572_7321;
 const CHANGES_ONE_IN: u32 = 4;
 /// Their round trips, in milliseconds.
 const ROUND_TRIPS_MS: [u64; 4] = [5, 40, 60, 150];
+/// The seed of whether an administrator changes rights: in one of this many scenarios.
+const ACCESS_CHANGES: u64 = 0x7269_6768_7473_2121;
+const ACCESS_CHANGES_ONE_IN: u32 = 6;
 
 /// Gives all machines new addresses, in one of sixteen scenarios.
 pub(super) fn moved(seed: u64) -> Option<Fault> {
@@ -83,6 +86,17 @@ pub(super) fn changes(seed: u64) -> Option<(Vec<Fault>, Vec<ClientPlan>)> {
     };
     let crashes = (0..count).map(crash).collect();
     Some((crashes, vec![operator, upgrader]))
+}
+
+/// Adds an administrator who changes the rights of two users while they work, in one of six scenarios. All other clients
+/// are administrators there.
+pub(super) fn access_changes(seed: u64) -> Option<ClientPlan> {
+    let mut rng = SmallRng::seed_from_u64(seed ^ ACCESS_CHANGES);
+    if rng.random_range(0..ACCESS_CHANGES_ONE_IN) > 0 {
+        return None;
+    }
+    let rounds = rng.random_range(2..7);
+    Some(ClientPlan { kind: ClientKind::AccessAdministrator, name: "a1".to_owned(), seed: rng.random(), rounds })
 }
 
 /// Adds some clients of a few kinds, in half of the scenarios.

@@ -115,8 +115,11 @@ impl State {
         }
         let is_current = |guard: AccessGuard| {
             let mark = self.access.narrowed_for(guard.principal);
-            guard.access > mark || (guard.access == mark && !planted::has(Bug::MarkRefusesItself))
+            guard.access > mark
+                || (guard.access == mark && !planted::has(Bug::MarkRefusesItself))
+                || planted::has(Bug::OutdatedGuardPasses)
         };
-        if guard.is_some_and(is_current) { Ok(()) } else { Err(Rejection::AccessChanged) }
+        let passes = guard.map_or_else(|| planted::has(Bug::MissingGuardPasses), is_current);
+        if passes { Ok(()) } else { Err(Rejection::AccessChanged) }
     }
 }
