@@ -9,7 +9,7 @@ mod token_file;
 mod upgrade;
 
 use crate::{
-    probe::ClusterProbe,
+    probe,
     remote::{
         self, Api, ApiRequest, Failure, ReadArgs, RemoteArgs,
         format::{self, OutputFormat, Table, cell},
@@ -210,7 +210,7 @@ async fn print(api: &Api, request: &ApiRequest, args: &ClusterArgs) -> Result<()
     if matches!(args.command, ClusterCommand::Status { .. }) && OutputFormat::resolve(requested) == OutputFormat::Table {
         let connect = &args.remote.connect;
         let client = crate::local_http::probe_client(connect, PROBE_TIMEOUT.min(api.timeout()))?;
-        let seen = ClusterProbe::brief(&client, &connect.endpoint).await;
+        let seen = probe::brief(&client, &connect.endpoint).await;
         format::write(&format!("{}\n\n", seen.summary()))?;
     }
     let mut table = Table::new(&["FIELD", "VALUE"]);

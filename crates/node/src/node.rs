@@ -3,7 +3,7 @@
 use crate::{
     access::{Caller, RightsCache, TenantDoor},
     api::{At, CallError, ClusterView, Freshness, MemberFacts, ReadOptions},
-    base::{memory::MemoryShortage, stop::Stop, tasks::Tasks, walks::WalkSlots},
+    base::{alarms::NodeAlarms, memory::MemoryShortage, stop::Stop, tasks::Tasks, walks::WalkSlots},
     clock::wall_now,
     hub::Hub,
     leader::{
@@ -116,6 +116,8 @@ pub(crate) struct NodeInner<RT: AsyncRuntime> {
     pub(crate) proven_at: Mutex<Option<RT::Instant>>,
     /// The current warnings, by topic.
     warnings: Mutex<BTreeMap<Concern, String>>,
+    /// The current alarms.
+    pub(crate) alarms: NodeAlarms<RT::Instant>,
 }
 
 impl<RT: AsyncRuntime> Clone for Node<RT> {
@@ -182,6 +184,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             tenant_door: TenantDoor::new(),
             proven_at: Mutex::default(),
             warnings: Mutex::default(),
+            alarms: NodeAlarms::default(),
         };
         (Node(Arc::new(inner), None), ticking)
     }

@@ -1,7 +1,7 @@
 //! The running node: starts its services in the order of their dependencies, and stops them in order.
 
 use super::{
-    admin_token, allocator, audit, certificate_alarm,
+    admin_token, alarms, allocator, audit, certificate_alarm,
     certificates::Certificates,
     directory,
     error::ServeError,
@@ -37,8 +37,8 @@ pub(super) struct Server {
     http: ListenerTask,
     /// The status listener, if one is configured.
     status: Option<ListenerTask>,
-    /// Reload the administrators' token and the peer key when their files change, and warn before certificates expire and
-    /// while the audit log cannot be written.
+    /// Reload the administrators' token and the peer key when their files change, warn before certificates expire and
+    /// while the audit log cannot be written, and look for alarms.
     watches: Vec<JoinHandle<()>>,
     /// Follows the files of the certificates.
     certificates: Certificates,
@@ -77,6 +77,7 @@ impl Server {
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
         storage.register_metrics(&mut registry);
+        let syncs = storage.sync_times();
         let starting = NodeServices::start(
             config.clone(),
             node.clone(),
@@ -92,6 +93,15 @@ impl Server {
         own.register_metrics(&mut registry);
         audit.register_metrics(&mut registry);
         host::set(&config.data, &config.exposures, own.clone(), audit.clone());
+        let sources = alarms::MachineSources {
+            data: config.data.clone(),
+            syncs,
+            memory_limit: memory::limit(),
+            certificates: own.clone(),
+            audit: audit.clone(),
+            configured_members: (node.source == MemberSource::List).then(|| node.members.keys().copied().collect()),
+        };
+        let looking = tokio::spawn(alarms::watch(sources, services.node.clone(), services.replica.clone()));
         let exposition = Exposition::new(registry);
         let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::read, insecure: host::exposures };
         let (stop, stopped) = oneshot::channel();
@@ -109,7 +119,8 @@ impl Server {
         let audit_watch = audit.log().map(|log| tokio::spawn(audit::watch(log.clone(), services.node.clone())));
         let authenticator = Authenticator::new(admin).with_providers(providers);
         let watches =
-            token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).chain(alarm).chain(audit_watch).collect();
+            token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).chain(alarm).chain(audit_watch);
+        let watches = watches.chain([looking]).collect();
         let api = router(services.node.clone(), info, authenticator, exposition, audit);
         let serving = listener.serve(api, stop_requested(stopped));
         let http = ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) };

@@ -2,7 +2,7 @@
 
 use crate::{
     doctor::finding::{Finding, ok, warn},
-    probe::ClusterProbe,
+    cluster_probe::ClusterProbe,
 };
 use fairhold_types::{duration, time::WallMillis};
 use std::time::Duration;
