@@ -1,5 +1,6 @@
 //! `fairhold cluster`: the state of a node, the members and their changes, and other calls for administrators.
 
+mod alarms;
 mod join_tokens;
 mod members;
 mod older_program;
@@ -134,6 +135,12 @@ The timing profiles are lan, metro, wan and global. A node uses another profile 
     #[command(after_help = "Example:
   fairhold cluster timing")]
     Timing,
+    /// Show the alarms that the nodes raise now: exit with 0 if there is none, 1 if there is one
+    #[command(after_help = "Example:
+  fairhold cluster alarms -o json
+
+Each node knows only a part, so this asks every member. An alarm is gone when its cause is: docs/alarms.md says what to do.")]
+    Alarms,
     /// Check whether the node can serve: exit with 0 if it can, 69 if it cannot
     #[command(after_help = "Example:
   fairhold cluster ready -e http://n2:7171 --timeout 1s")]
@@ -191,6 +198,7 @@ async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
         ClusterCommand::Settings { read } => return settings::show(api, read, remote).await,
         ClusterCommand::Set { setting } => return settings::set(api, *setting, remote).await,
         ClusterCommand::Timing => return settings::timing(api, remote).await,
+        ClusterCommand::Alarms => return alarms::show(api, remote).await,
         ClusterCommand::Upgrade(command) => return upgrade::run(api, command, remote).await,
     };
     print(api, &request, args).await

@@ -4,8 +4,8 @@
 //! off, and none survives a restart.
 
 mod name;
-mod rules;
 pub mod readings;
+mod rules;
 mod trackers;
 
 pub use name::AlarmName;
@@ -14,8 +14,8 @@ use fairhold_types::{
     dto::{Alarm, AlarmSeverity},
     time::WallMillis,
 };
-use rules::{Objection, RuleInput, judge};
 use readings::NodeReading;
+use rules::{Objection, RuleInput, judge};
 use std::{collections::BTreeMap, time::Duration};
 use trackers::{AuditLosses, JoinProgress, Leading, SyncWindow};
 

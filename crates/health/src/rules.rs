@@ -1,6 +1,5 @@
 //! The rules: pure functions from the result of a probe to findings, tested on invented clusters.
 
-
 mod links;
 mod membership;
 mod room;
@@ -13,7 +12,11 @@ use crate::{
     finding::{Finding, fail, ok, warn},
     text::joined,
 };
-use fairhold_types::{NodeId, dto::{Alarm, AlarmSeverity}, duration};
+use fairhold_types::{
+    NodeId,
+    dto::{Alarm, AlarmSeverity},
+    duration,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,

@@ -8,8 +8,8 @@ use crate::{
 use fairhold_types::{
     ClusterVersion, MemberRole, Revision, Timing,
     dto::{
-        Alarms, Cluster, ClusterTiming, ClusterUpgrade, Defect, Host, Join, JoinPhase, Member, MemberEntry, MemberTiming, Members,
-        Readiness,
+        Alarms, Cluster, ClusterTiming, ClusterUpgrade, Defect, Host, Join, JoinPhase, Member, MemberEntry, MemberTiming,
+        Members, Readiness,
     },
     time::WallMillis,
 };

@@ -2,8 +2,7 @@
 
 use super::older_program;
 use crate::{
-    output,
-    probe,
+    output, probe,
     remote::{
         Api, ApiRequest, Failure, RemoteArgs,
         format::{self, OutputFormat, Table, rounded},

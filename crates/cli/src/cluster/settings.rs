@@ -3,8 +3,7 @@
 
 use super::older_program;
 use crate::{
-    output,
-    probe,
+    output, probe,
     remote::{
         Api, ApiRequest, Failure, ReadArgs, RemoteArgs,
         format::{self, OutputFormat, Table, cell, rounded},

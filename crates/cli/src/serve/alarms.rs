@@ -1,6 +1,10 @@
 //! Looks once a second for what is wrong with this node and its machine, beside everything that serves requests.
 
 use super::{audit, certificate_alarm::OwnCertificates, memory};
+use crate::config::{
+    ServeConfig,
+    start::{MemberSource, StartingNode},
+};
 use fairhold_health::alarms::readings::{DiskReading, MachineReading, MemoryReading, SyncReading};
 use fairhold_http::Audit;
 use fairhold_metrics::Histogram;
@@ -22,13 +26,32 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Where the node finds what it knows of its machine.
 #[derive(Debug)]
 pub(super) struct MachineSources {
-    pub(super) data: PathBuf,
-    pub(super) syncs: Histogram,
-    pub(super) memory_limit: Option<u64>,
-    pub(super) certificates: OwnCertificates,
-    pub(super) audit: Audit,
+    data: PathBuf,
+    syncs: Histogram,
+    memory_limit: Option<u64>,
+    certificates: OwnCertificates,
+    audit: Audit,
     /// The members in the configuration, if it has a list.
-    pub(super) configured_members: Option<BTreeSet<NodeId>>,
+    configured_members: Option<BTreeSet<NodeId>>,
+}
+
+impl MachineSources {
+    pub(super) fn new(
+        config: &ServeConfig,
+        node: &StartingNode,
+        syncs: Histogram,
+        (certificates, audit): (OwnCertificates, Audit),
+    ) -> MachineSources {
+        let is_listed = node.source == MemberSource::List;
+        MachineSources {
+            data: config.data.clone(),
+            syncs,
+            memory_limit: memory::limit(),
+            certificates,
+            audit,
+            configured_members: is_listed.then(|| node.members.keys().copied().collect()),
+        }
+    }
 }
 
 /// Looks until it is dropped.

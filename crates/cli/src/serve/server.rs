@@ -1,7 +1,9 @@
 //! The running node: starts its services in the order of their dependencies, and stops them in order.
 
 use super::{
-    admin_token, alarms, allocator, audit, certificate_alarm,
+    admin_token,
+    alarms::{self, MachineSources},
+    allocator, audit, certificate_alarm,
     certificates::Certificates,
     directory,
     error::ServeError,
@@ -93,14 +95,7 @@ impl Server {
         own.register_metrics(&mut registry);
         audit.register_metrics(&mut registry);
         host::set(&config.data, &config.exposures, own.clone(), audit.clone());
-        let sources = alarms::MachineSources {
-            data: config.data.clone(),
-            syncs,
-            memory_limit: memory::limit(),
-            certificates: own.clone(),
-            audit: audit.clone(),
-            configured_members: (node.source == MemberSource::List).then(|| node.members.keys().copied().collect()),
-        };
+        let sources = MachineSources::new(config, node, syncs, (own.clone(), audit.clone()));
         let looking = tokio::spawn(alarms::watch(sources, services.node.clone(), services.replica.clone()));
         let exposition = Exposition::new(registry);
         let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::read, insecure: host::exposures };
@@ -118,8 +113,7 @@ impl Server {
         let alarm = config.follows_files().then(|| tokio::spawn(watching));
         let audit_watch = audit.log().map(|log| tokio::spawn(audit::watch(log.clone(), services.node.clone())));
         let authenticator = Authenticator::new(admin).with_providers(providers);
-        let watches =
-            token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).chain(alarm).chain(audit_watch);
+        let watches = token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).chain(alarm).chain(audit_watch);
         let watches = watches.chain([looking]).collect();
         let api = router(services.node.clone(), info, authenticator, exposition, audit);
         let serving = listener.serve(api, stop_requested(stopped));

@@ -1,9 +1,7 @@
 //! The screen of `fairhold top`: nodes at the top, locks in the middle, the queue of the selected lock at the bottom.
 
 use super::poller::TopFrame;
-use crate::{
-    remote::format::{cell, rounded, terminal_safe},
-};
+use crate::remote::format::{cell, rounded, terminal_safe};
 use fairhold_health::cluster_probe::ProbedMember;
 use fairhold_types::duration;
 use ratatui::{

@@ -27,7 +27,7 @@ pub enum AlarmName {
     JoinStuck,
     /// The timing profile does not suit the round trips.
     Timing,
-    /// The configured list of members is not the one of the cluster.
+    /// The configuration lists a node that is no member.
     MembersDiffer,
     /// An upgrade was not finalized.
     UpgradeOpen,

@@ -165,7 +165,10 @@ fn majority_at_risk(input: &RuleInput<'_>) -> Option<Objection> {
     }
     let ids = joined(&silent);
     critical(
-        format!("node {ids} does not answer, and {} of {voters} voters do: one more failure stops the service", voters - silent.len()),
+        format!(
+            "node {ids} does not answer, and {} of {voters} voters do: one more failure stops the service",
+            voters - silent.len()
+        ),
         format!("start node {ids}, or repair the network to it; if its machine is lost: fairhold cluster replace N"),
     )
 }
@@ -240,7 +243,9 @@ fn timing(input: &RuleInput<'_>) -> Option<Objection> {
     let took = took.as_micros().div_ceil(1_000);
     let seen = format!("the timing profile is {timing}, for round trips up to {max} ms, and node {id} needs up to {took} ms");
     match fits {
-        Some(fits) => warning(seen, format!("choose the profile that suits it, then restart each node: fairhold cluster set timing={fits}")),
+        Some(fits) => {
+            warning(seen, format!("choose the profile that suits it, then restart each node: fairhold cluster set timing={fits}"))
+        }
         None => warning(seen, format!("no profile suits that: repair the network to node {id}, or move the node closer")),
     }
 }
@@ -248,14 +253,15 @@ fn timing(input: &RuleInput<'_>) -> Option<Objection> {
 fn members_differ(input: &RuleInput<'_>) -> Option<Objection> {
     let configured = input.machine.configured_members.as_ref()?;
     let members = &input.cluster.members;
-    if members.is_empty() || members.len() == configured.len() && members.iter().all(|member| configured.contains(&member.id)) {
+    // A list from before the cluster has grown does no harm.
+    let strangers = configured.iter().copied().filter(|id| members.iter().all(|member| member.id != *id));
+    let strangers: Vec<NodeId> = strangers.collect();
+    if members.is_empty() || strangers.is_empty() {
         return None;
     }
-    let members: Vec<NodeId> = members.iter().map(|member| member.id).collect();
-    let configured: Vec<NodeId> = configured.iter().copied().collect();
     warning(
-        format!("the configuration lists node {} as members, and the cluster has node {}", joined(&configured), joined(&members)),
-        "correct the list of members in the node's configuration, or leave it out: a node that is a member needs no list",
+        format!("the configuration lists node {}, which is no member of the cluster", joined(&strangers)),
+        "correct the list of members in the node's configuration, or leave it out: the data directory knows the members",
     )
 }
 
@@ -268,7 +274,8 @@ fn upgrade_open(input: &RuleInput<'_>) -> Option<Objection> {
 }
 
 fn certificate(input: &RuleInput<'_>) -> Option<Objection> {
-    let needs_attention = |urgency: CertificateUrgency, fault: &Option<String>| urgency > CertificateUrgency::Valid || fault.is_some();
+    let needs_attention =
+        |urgency: CertificateUrgency, fault: &Option<String>| urgency > CertificateUrgency::Valid || fault.is_some();
     let bad = input.machine.certificates.iter().filter(|status| needs_attention(status.urgency, &status.fault));
     let worst = bad.clone().map(|status| status.urgency).max()?;
     let say = |status: &fairhold_types::dto::CertificateStatus| {

@@ -1,8 +1,8 @@
 //! Rules about the network between the nodes: addresses, round trips and the timing profile.
 
 use crate::{
-    doctor::finding::{Finding, ok, warn},
     cluster_probe::ClusterProbe,
+    finding::{Finding, ok, warn},
     round_trips::longest,
     text::joined,
 };
@@ -39,9 +39,8 @@ pub(super) fn timing(seen: &ClusterProbe) -> Option<Finding> {
     const CHECK: &str = "timing";
     let known = seen.details.timing.as_ref()?;
     let voters = known.members.iter().filter(|member| member.voter);
-    let round_trips = |member: &MemberTiming| {
-        (member.id, parsed(member.round_trip_p50.as_deref()), parsed(member.round_trip_p99.as_deref()))
-    };
+    let round_trips =
+        |member: &MemberTiming| (member.id, parsed(member.round_trip_p50.as_deref()), parsed(member.round_trip_p99.as_deref()));
     let (took, id) = longest(voters.map(round_trips))?;
     let timing = known.timing;
     let max = timing.round_trip_max().as_millis();

@@ -1,9 +1,9 @@
 //! Rules about changes of the members, and about the places of the voters.
 
 use crate::{
-    text::joined,
-    doctor::finding::{Finding, ok, warn},
     cluster_probe::{ClusterProbe, majority},
+    finding::{Finding, ok, warn},
+    text::joined,
 };
 use fairhold_types::{
     NodeId,

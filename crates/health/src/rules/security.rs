@@ -1,8 +1,8 @@
 //! Rules about what protects the ports of a node.
 
 use crate::{
-    doctor::finding::{Finding, fail, ok, warn},
     answer::ProbedNode,
+    finding::{Finding, fail, ok, warn},
 };
 use fairhold_types::{
     NodeId,

@@ -11,8 +11,20 @@ use serde_json::json;
 
 const TAG: &str = "cluster";
 
-pub(super) const CALLS: &[DescribeCall] =
-    &[cluster, alarms, hand_over, take_snapshot, show_upgrade, finalize_upgrade, live, ready, version, metrics, openapi, front_page];
+pub(super) const CALLS: &[DescribeCall] = &[
+    cluster,
+    alarms,
+    hand_over,
+    take_snapshot,
+    show_upgrade,
+    finalize_upgrade,
+    live,
+    ready,
+    version,
+    metrics,
+    openapi,
+    front_page,
+];
 
 fn cluster(api: &mut Describer) -> Operation<'_> {
     api.call(Here, "/v1/cluster", "getCluster", TAG, "Show the cluster as this server sees it.")
