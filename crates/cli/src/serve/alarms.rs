@@ -18,10 +18,15 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use tokio::{task::spawn_blocking, time::sleep};
+use tokio::{
+    task::{JoinHandle, spawn_blocking},
+    time::{sleep, timeout},
+};
 
 /// How often the node looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a look waits for the disk.
+const READ_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Where the node finds what it knows of its machine.
 #[derive(Debug)]
@@ -56,11 +61,9 @@ impl MachineSources {
 
 /// Looks until it is dropped.
 pub(super) async fn watch(sources: MachineSources, node: Node<TokioRuntime>, replica: Replica<TokioRuntime>) {
+    let mut files = FileReader::new(sources.data.clone(), sources.memory_limit);
     loop {
-        let data = sources.data.clone();
-        let limit = sources.memory_limit;
-        let files = spawn_blocking(move || (read_disk(&data), limit.and_then(read_memory))).await;
-        let (disk, memory) = files.unwrap_or_default();
+        let (disk, memory) = files.read().await;
         let syncs = sources.syncs.larger_than(replica.timing().heartbeat());
         node.look_for_alarms(MachineReading {
             disk,
@@ -71,6 +74,37 @@ pub(super) async fn watch(sources: MachineSources, node: Node<TokioRuntime>, rep
             configured_members: sources.configured_members.clone(),
         });
         sleep(LOOK_EVERY).await;
+    }
+}
+
+type FileReadings = (Option<DiskReading>, Option<MemoryReading>);
+
+/// Reads files that may be on a disk that does not answer. Such a disk must not hold up the other alarms.
+#[derive(Debug)]
+struct FileReader {
+    data: PathBuf,
+    memory_limit: Option<u64>,
+    /// What was read last.
+    last: FileReadings,
+    /// A reading that takes too long. There is one at most.
+    pending: Option<JoinHandle<FileReadings>>,
+}
+
+impl FileReader {
+    fn new(data: PathBuf, memory_limit: Option<u64>) -> FileReader {
+        FileReader { data, memory_limit, last: (None, None), pending: None }
+    }
+
+    /// Reads them, or returns what was read last if that takes too long.
+    async fn read(&mut self) -> FileReadings {
+        let (data, limit) = (self.data.clone(), self.memory_limit);
+        let start = || spawn_blocking(move || (read_disk(&data), limit.and_then(read_memory)));
+        let mut reading = self.pending.take().unwrap_or_else(start);
+        match timeout(READ_TIMEOUT, &mut reading).await {
+            Ok(read) => self.last = read.unwrap_or_default(),
+            Err(_) => self.pending = Some(reading),
+        }
+        self.last
     }
 }
 
@@ -94,5 +128,19 @@ mod tests {
         assert_eq!(read_disk(Path::new("/missing/folder")), None);
         let memory = read_memory(7).unwrap();
         assert!(memory.resident_bytes > 0 && memory.limit_bytes == 7, "{memory:?}");
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_does_not_answer_holds_up_no_look() {
+        let mut files = FileReader::new(PathBuf::from("/"), Some(7));
+        let first = files.read().await;
+        assert!(first.0.is_some() && first.1.is_some(), "{first:?}");
+        let (answer, answered) = tokio::sync::oneshot::channel::<FileReadings>();
+        files.pending = Some(tokio::spawn(async move { answered.await.unwrap() }));
+        assert_eq!(files.read().await, first, "what was read last");
+        assert!(files.pending.is_some(), "no second reading is started");
+        answer.send((None, None)).unwrap();
+        assert_eq!(files.read().await, (None, None));
+        assert!(files.pending.is_none());
     }
 }
