@@ -174,8 +174,8 @@ fn majority_at_risk(input: &RuleInput<'_>) -> Option<Objection> {
 }
 
 fn no_quorum(input: &RuleInput<'_>) -> Option<Objection> {
-    const ADVICE: &str = "start the other nodes, and check that they reach each other's peer ports: until then the cluster grants \
-                          no locks and accepts no writes";
+    const ADVICE: &str = "start the other nodes, and check that they reach each other's peer ports: until then the cluster \
+                          grants no locks and accepts no writes";
     let cluster = input.cluster;
     if cluster.members.is_empty() {
         return None;
