@@ -114,8 +114,8 @@ impl AlarmName {
     }
 }
 
-/// A member that has acknowledged nothing for longer does not reach the leader, and a node that knows no leader for
-/// longer has missed several elections.
+/// A member that has acknowledged nothing for longer does not reach the leader, and a node that hears from
+/// no leader for longer has missed several elections.
 pub(crate) fn silence_max(timing: Timing) -> Duration {
     let (_, longer) = timing.election_timeouts();
     (longer * 4).max(SECOND * 2)

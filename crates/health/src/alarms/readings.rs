@@ -71,7 +71,7 @@ pub struct MemoryReading {
 pub struct ClusterReading {
     /// This node.
     pub id: NodeId,
-    /// The leader, if it knows one.
+    /// The leader: this node, or one that it has just heard from.
     pub leader: Option<NodeId>,
     /// The timing profile.
     pub timing: Timing,

@@ -181,7 +181,7 @@ fn no_quorum(input: &RuleInput<'_>) -> Option<Objection> {
         return None;
     }
     if cluster.leader.is_none() {
-        return critical("this node knows no leader", ADVICE);
+        return critical("this node hears from no leader", ADVICE);
     }
     if !cluster.leads() {
         return None;
