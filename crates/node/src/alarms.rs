@@ -28,12 +28,11 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     fn cluster_reading(&self) -> ClusterReading {
         let raft = self.0.replica.status();
-        let is_heard = self.0.replica.hears_from_leader();
         self.0.replica.read(|state| {
             let next = state.cluster_version().next();
             ClusterReading {
                 id: raft.id,
-                leader: raft.leader.filter(|leader| *leader == raft.id || is_heard),
+                leader: raft.leader.filter(|leader| *leader == raft.id || raft.hears_from_leader),
                 timing: state.membership().timing(),
                 next_version: Some(next).filter(|next| SupportedVersions::OWN.includes(*next)),
                 state_bytes: state.bytes(),

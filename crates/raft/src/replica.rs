@@ -271,13 +271,6 @@ impl<RT: AsyncRuntime> Replica<RT> {
         self.core.leader()
     }
 
-    /// Whether another node has led within its lease, as far as this node has heard. A node that is cut off may name its
-    /// last leader for as long as it stays cut off.
-    #[must_use]
-    pub fn hears_from_leader(&self) -> bool {
-        self.core.contact.has_live_leader(self.core.lease, RT::Instant::now())
-    }
-
     /// Passes the leader's URL for clients to `read`, if this node knows a leader. Be quick: it holds a lock.
     pub fn with_leader_url<T>(&self, read: impl FnOnce(&str) -> T) -> Option<T> {
         self.core.with_server_metrics(|metrics| {
