@@ -48,7 +48,10 @@ pub(super) async fn show(api: &Api, args: &RemoteArgs) -> Result<(), Failure> {
         api.call(&ApiRequest::get("/v1/cluster")).await?;
         seen = probe::brief(&client, &args.connect.endpoint).await;
     }
-    let ask = async |url: String| api.at(vec![url]).call(&ApiRequest::get(PATH)).await?.read::<Alarms>();
+    let ask = |url: String| {
+        let api = api.at(vec![url]);
+        async move { api.call(&ApiRequest::get(PATH)).await?.read::<Alarms>() }
+    };
     let urls = seen.nodes().into_values().map(|(endpoint, _)| endpoint.url.clone());
     let mut told = Vec::new();
     for answer in join_all(urls.map(ask)).await {
