@@ -32,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-codec", &["fairhold-types"]),
     ("fairhold-metrics", &[]),
     ("fairhold-access", &["fairhold-types"]),
+    ("fairhold-health", &["fairhold-types"]),
     ("fairhold-trust", &["fairhold-types"]),
     ("fairhold-state", &["fairhold-access", "fairhold-codec", "fairhold-types"]),
     ("fairhold-raft", &["fairhold-codec", "fairhold-metrics", "fairhold-state", "fairhold-types"]),
@@ -39,7 +40,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-peer", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-trust", "fairhold-types"]),
     (
         "fairhold-node",
-        &["fairhold-access", "fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-state", "fairhold-types"],
+        &[
+            "fairhold-access",
+            "fairhold-codec",
+            "fairhold-health",
+            "fairhold-metrics",
+            "fairhold-raft",
+            "fairhold-state",
+            "fairhold-types",
+        ],
     ),
     // Its listener takes the transport of trust, and names no library of TLS.
     (
@@ -74,6 +83,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "fairhold-access",
             "fairhold-client",
+            "fairhold-health",
             "fairhold-http",
             "fairhold-metrics",
             "fairhold-node",
@@ -111,7 +121,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that are pure functions of their input: no runtime, no randomness, no logging.
-const PURE: &[&str] = &["fairhold-types", "fairhold-codec", "fairhold-access", "fairhold-state"];
+const PURE: &[&str] = &["fairhold-types", "fairhold-codec", "fairhold-access", "fairhold-health", "fairhold-state"];
 const IMPURE_DEPENDENCIES: &[&str] = &["tokio", "tokio-util", "rand", "tracing", "futures-util", "openraft-rt"];
 
 /// The crates that also run under a simulator.

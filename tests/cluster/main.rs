@@ -22,6 +22,7 @@ mod acts_once;
 mod addresses;
 mod admin;
 mod administration;
+mod alarms;
 mod all_killed;
 mod attacked;
 mod audit;

@@ -1,5 +1,6 @@
 //! `fairhold cluster`: the state of a node, the members and their changes, and other calls for administrators.
 
+mod alarms;
 mod join_tokens;
 mod members;
 mod older_program;
@@ -9,7 +10,7 @@ mod token_file;
 mod upgrade;
 
 use crate::{
-    probe::ClusterProbe,
+    probe,
     remote::{
         self, Api, ApiRequest, Failure, ReadArgs, RemoteArgs,
         format::{self, OutputFormat, Table, cell},
@@ -134,6 +135,12 @@ The timing profiles are lan, metro, wan and global. A node uses another profile 
     #[command(after_help = "Example:
   fairhold cluster timing")]
     Timing,
+    /// Show the alarms that the nodes raise now: exit with 0 if there is none, 1 if there is one
+    #[command(after_help = "Example:
+  fairhold cluster alarms -o json
+
+Each node knows only a part, so this asks every member. An alarm is gone when its cause is: docs/alarms.md says what to do.")]
+    Alarms,
     /// Check whether the node can serve: exit with 0 if it can, 69 if it cannot
     #[command(after_help = "Example:
   fairhold cluster ready -e http://n2:7171 --timeout 1s")]
@@ -191,6 +198,7 @@ async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
         ClusterCommand::Settings { read } => return settings::show(api, read, remote).await,
         ClusterCommand::Set { setting } => return settings::set(api, *setting, remote).await,
         ClusterCommand::Timing => return settings::timing(api, remote).await,
+        ClusterCommand::Alarms => return alarms::show(api, remote).await,
         ClusterCommand::Upgrade(command) => return upgrade::run(api, command, remote).await,
     };
     print(api, &request, args).await
@@ -210,7 +218,7 @@ async fn print(api: &Api, request: &ApiRequest, args: &ClusterArgs) -> Result<()
     if matches!(args.command, ClusterCommand::Status { .. }) && OutputFormat::resolve(requested) == OutputFormat::Table {
         let connect = &args.remote.connect;
         let client = crate::local_http::probe_client(connect, PROBE_TIMEOUT.min(api.timeout()))?;
-        let seen = ClusterProbe::brief(&client, &connect.endpoint).await;
+        let seen = probe::brief(&client, &connect.endpoint).await;
         format::write(&format!("{}\n\n", seen.summary()))?;
     }
     let mut table = Table::new(&["FIELD", "VALUE"]);

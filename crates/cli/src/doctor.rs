@@ -1,21 +1,22 @@
 //! `fairhold doctor`: checks a cluster from outside, and suggests a fix for each problem. It changes nothing, and needs
 //! no quorum.
 //!
-//! `crate::probe` collects the facts, `rules` evaluates them without any I/O, and `report` prints the findings.
+//! `crate::probe` collects the facts, `fairhold_health` evaluates them, and `report` prints the findings.
 
 pub(crate) mod args;
-mod finding;
 mod report;
-mod rules;
 
 use crate::{
     doctor::args::{DoctorArgs, DoctorOutput},
     exit,
     local_http::client_for,
-    probe::ClusterProbe,
+    probe,
     remote::read_token,
 };
-use finding::{Grade, worst};
+use fairhold_health::{
+    finding::{Grade, worst},
+    rules,
+};
 use std::process::ExitCode;
 
 /// Runs the command. Warnings alone are not a failure: they are for people, and must not trigger an alert.
@@ -32,7 +33,7 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
         Ok(client) => client,
         Err(failure) => return failure.exit(false),
     };
-    let seen = runtime.block_on(ClusterProbe::full(&client, &args.endpoint, args.timeout));
+    let seen = runtime.block_on(probe::full(&client, &args.endpoint, args.timeout));
     runtime.shutdown_background();
     let findings = rules::evaluate(&seen);
     let text = match args.output {

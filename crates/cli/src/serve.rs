@@ -4,6 +4,7 @@
 //! flood of requests nor a scan of a million sessions can delay a heartbeat.
 
 mod admin_token;
+mod alarms;
 mod allocator;
 pub(crate) mod args;
 mod audit;

@@ -32,6 +32,17 @@ struct HistogramInner {
 
 const NANOS: f64 = 1e9;
 
+/// How many observations of a histogram were large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LargeObservations {
+    /// All observations.
+    pub all: u64,
+    /// Those that were larger than the bound.
+    pub larger: u64,
+    /// The bound.
+    pub bound: Duration,
+}
+
 impl Histogram {
     /// A histogram of durations. The upper bounds are in seconds, in ascending order.
     #[must_use]
@@ -58,6 +69,17 @@ impl Histogram {
     /// Counts a size.
     pub fn observe_size(&self, size: usize) {
         self.note(size as f64, size as u64);
+    }
+
+    /// How many observations there were, and how many of them were larger than the smallest bound that is not below
+    /// `limit`. If no bound is that large, nothing counts as larger.
+    #[must_use]
+    pub fn larger_than(&self, limit: Duration) -> LargeObservations {
+        let inner = &self.0;
+        let first = inner.bounds.partition_point(|bound| *bound < limit.as_secs_f64());
+        let counts: Vec<u64> = inner.counts.iter().map(|count| count.load(Relaxed)).collect();
+        let bound = inner.bounds.get(first).copied().map_or(Duration::MAX, Duration::from_secs_f64);
+        LargeObservations { all: counts.iter().sum(), larger: counts.iter().skip(first + 1).sum(), bound }
     }
 
     fn note(&self, value: f64, addend: u64) {
@@ -96,6 +118,23 @@ impl EncodeMetric for Histogram {
 mod tests {
     use super::*;
     use crate::{Format, registry, text};
+
+    #[test]
+    fn large_observations_are_counted_from_a_bound_on() {
+        let histogram = Histogram::of_seconds(&[0.05, 0.1, 0.25]);
+        for millis in [10, 50, 51, 100, 101, 300] {
+            histogram.observe(Duration::from_millis(millis));
+        }
+        let larger = |limit| {
+            let found = histogram.larger_than(Duration::from_millis(limit));
+            assert_eq!(found.all, 6);
+            (found.larger, found.bound)
+        };
+        assert_eq!(larger(50), (4, Duration::from_millis(50)));
+        assert_eq!(larger(51), (2, Duration::from_millis(100)), "the next bound");
+        assert_eq!(larger(250), (1, Duration::from_millis(250)));
+        assert_eq!(larger(251), (0, Duration::MAX), "there is no such bound");
+    }
 
     #[test]
     fn an_observation_counts_in_the_first_bucket_that_fits() {

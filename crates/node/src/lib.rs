@@ -5,6 +5,7 @@
 //! - `hub`: receives every applied event, and wakes the requests that wait at this node.
 //! - `feed`: the newest events, and the watchers that they concern.
 //! - `leader`: the leader's clock, keepalives, and everything that ends by itself.
+//! - `alarms`: what the node sees of its cluster, for the rules of its alarms.
 //! - `base`: tasks, shutdown, metrics, memory, and long walks over the state.
 //! - `node`: the parts of a node, started and stopped together. `scrape`: its metrics. `capacity`: how large a state it
 //!   can hold.
@@ -13,6 +14,7 @@
 //! The crate is generic over the runtime: time and tasks come only from it, so that a simulator can run a node.
 
 pub mod access;
+mod alarms;
 pub mod api;
 mod base;
 pub mod bench_support;

@@ -3,7 +3,7 @@
 use crate::{
     access::{Caller, RightsCache, TenantDoor},
     api::{At, CallError, ClusterView, Freshness, MemberFacts, ReadOptions},
-    base::{memory::MemoryShortage, pulse::Pulse, stop::Stop, tasks::Tasks, walks::WalkSlots},
+    base::{alarms::NodeAlarms, memory::MemoryShortage, pulse::Pulse, stop::Stop, tasks::Tasks, walks::WalkSlots},
     clock::wall_now,
     hub::Hub,
     leader::{
@@ -118,6 +118,8 @@ pub(crate) struct NodeInner<RT: AsyncRuntime> {
     warnings: Mutex<BTreeMap<Concern, String>>,
     /// Shows that the task of the leader's clock runs.
     clock_pulse: Arc<Pulse>,
+    /// The current alarms.
+    pub(crate) alarms: NodeAlarms<RT::Instant>,
 }
 
 impl<RT: AsyncRuntime> Clone for Node<RT> {
@@ -189,6 +191,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             proven_at: Mutex::default(),
             warnings: Mutex::default(),
             clock_pulse,
+            alarms: NodeAlarms::default(),
         };
         (Node(Arc::new(inner), None), ticking)
     }

@@ -24,6 +24,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             scrape.gauge("state_bytes_max", help, max.unwrap_or(0))?;
             write_totals(scrape, &totals)?;
             scrape.gauge("waiters_parked", "Requests that wait at this node", Hub::waiting(&inner.hub))?;
+            inner.alarms.write(scrape)?;
             write_watches(scrape, &inner.hub.dispatcher)
         });
     }

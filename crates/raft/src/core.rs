@@ -248,7 +248,9 @@ impl<RT: AsyncRuntime> Core<RT> {
             (state.cluster(), state.revision())
         };
         let metrics = self.metrics_with_current_role();
-        status(&metrics, (&self.links.losses, &self.addresses, &self.links.round_trips), cluster, revision)
+        let hears_from_leader = self.contact.has_live_leader(self.lease, RT::Instant::now());
+        let links = (&self.links.losses, &self.addresses, &self.links.round_trips);
+        status(&metrics, links, cluster, revision, hears_from_leader)
     }
 
     /// openraft publishes the leader and the members before the metrics that contain everything. Tasks that wait for

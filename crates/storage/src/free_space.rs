@@ -22,7 +22,7 @@ pub fn free_bytes(directory: &Path) -> io::Result<u64> {
 }
 
 /// The bytes that this process may still write to the file system of an existing directory, and its total size.
-pub(crate) fn of(directory: &Path) -> io::Result<(u64, u64)> {
+pub fn of(directory: &Path) -> io::Result<(u64, u64)> {
     let system = rustix::fs::statvfs(directory).map_err(|error| durable::with_path(directory, error.into()))?;
     Ok((system.f_bavail.saturating_mul(system.f_frsize), system.f_blocks.saturating_mul(system.f_frsize)))
 }

@@ -49,7 +49,7 @@ use crate::{
     log_store::LogStore,
     snapshot_files::SnapshotFiles,
 };
-use fairhold_metrics::Registry;
+use fairhold_metrics::{Histogram, Registry};
 use fairhold_types::NodeId;
 use std::{io, path::Path};
 
@@ -114,6 +114,12 @@ impl StorageError {
 }
 
 impl Storage {
+    /// How long the syncs of the log took since the start.
+    #[must_use]
+    pub fn sync_times(&self) -> Histogram {
+        self.log.metrics().sync_times()
+    }
+
     /// Registers the metrics of the storage.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.log.metrics().register(registry, self.data_dir.log_path(), self.data_dir.snapshot_path());

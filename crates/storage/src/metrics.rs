@@ -31,6 +31,11 @@ impl StorageMetrics {
         synced_within.into_iter().for_each(|took| self.sync.observe(took));
     }
 
+    /// How long the syncs took.
+    pub(crate) fn sync_times(&self) -> Histogram {
+        self.sync.clone()
+    }
+
     /// Registers the metrics, and the sizes of these directories, which are read at a scrape.
     pub(crate) fn register(&self, registry: &mut Registry, log: PathBuf, snapshots: PathBuf) {
         let help = "Time to write a batch of the log and sync it to the disk";

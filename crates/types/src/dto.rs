@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 mod access;
+mod alarms;
 mod audit;
 mod cluster;
 mod history;
@@ -17,6 +18,7 @@ pub use access::{
     AccessCheck, AccessMode, AccessStatus, AccessTokenEntry, BindingEntry, BindingList, CreatedAccessToken, RoleEntry, RoleList,
     UserEntry, UserList, WhoAmI,
 };
+pub use alarms::{Alarm, AlarmSeverity, Alarms};
 pub use audit::{AuditChainHead, AuditedAct};
 pub use cluster::{
     AuditStatus, CertificateStatus, CertificateUrgency, Cluster, ClusterUpgrade, Defect, Host, Leader, Member, Readiness,

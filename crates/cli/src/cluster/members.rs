@@ -2,8 +2,7 @@
 
 use super::older_program;
 use crate::{
-    output,
-    probe::{ClusterProbe, Row},
+    output, probe,
     remote::{
         Api, ApiRequest, Failure, RemoteArgs,
         format::{self, OutputFormat, Table, rounded},
@@ -11,6 +10,7 @@ use crate::{
 };
 use clap::{ArgGroup, value_parser};
 use fairhold_client::Method;
+use fairhold_health::cluster_probe::ProbedMember;
 use fairhold_types::{
     NodeId,
     dto::{Join, JoinPhase, MemberEntry, RemovedMember},
@@ -57,12 +57,12 @@ pub(super) async fn view(api: &Api) -> Result<MembersView, Failure> {
 pub(super) async fn list(api: &Api, with_removed: bool, args: &RemoteArgs) -> Result<(), Failure> {
     let requested = args.output;
     let client = crate::local_http::probe_client(&args.connect, PROBE_TIMEOUT.min(api.timeout()))?;
-    let probe = async || ClusterProbe::brief(&client, &args.connect.endpoint).await;
-    let mut seen = probe().await;
+    let ask = async || probe::brief(&client, &args.connect.endpoint).await;
+    let mut seen = ask().await;
     if seen.nodes().is_empty() {
         // Waits until a node answers, or fails with the reason.
         api.call(&ApiRequest::get("/v1/cluster")).await?;
-        seen = probe().await;
+        seen = ask().await;
     }
     let best = seen.best_urls();
     let api = if best.is_empty() { api.clone() } else { api.at(best) };
@@ -95,9 +95,9 @@ pub(super) async fn list(api: &Api, with_removed: bool, args: &RemoteArgs) -> Re
     Ok(())
 }
 
-fn member_table(rows: Vec<Row>, format: OutputFormat) -> String {
+fn member_table(rows: Vec<ProbedMember>, format: OutputFormat) -> String {
     let mut table = Table::new(&["ID", "ROLE", "URL", "PEER", "LAG", "SILENT FOR", "ANSWERS", "PRIORITY", "ZONE"]);
-    for Row { id, url, peer, role, lag, silent_for, priority, zone } in rows {
+    for ProbedMember { id, url, peer, role, lag, silent_for, priority, zone } in rows {
         let (role, answers) = role.map_or_else(|why| (dash(), format!("no: {why}")), |role| (role, "yes".to_owned()));
         let silent_for = silent_for.map_or_else(dash, |time| rounded(&time));
         table.row(vec![
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_member_shows_its_priority_and_zone_after_what_it_has_always_shown() {
-        let row = Row {
+        let row = ProbedMember {
             id: 3,
             url: "http://c:7171".to_owned(),
             peer: "c:7271".to_owned(),

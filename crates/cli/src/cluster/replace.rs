@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{
     output,
-    probe::normalize,
     remote::{Api, Failure, RemoteArgs},
     signals::StopSignals,
 };
+use fairhold_health::cluster_probe::normalized_url;
 use fairhold_types::{
     JoinTokenNumber, MemberRole, NodeId,
     dto::{Join, JoinPhase, JoinToken, MemberEntry},
@@ -193,7 +193,7 @@ async fn follow(
 /// The same cluster through the given nodes and the current members: the given ones may all be replaced.
 fn reaching(api: &Api, remote: &RemoteArgs, view: &MembersView) -> Result<Api, Failure> {
     let mut urls = remote.connect.urls()?;
-    for url in view.members.iter().map(|member| normalize(&member.url)) {
+    for url in view.members.iter().map(|member| normalized_url(&member.url)) {
         if !urls.contains(&url) {
             urls.push(url);
         }

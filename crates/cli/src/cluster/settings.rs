@@ -3,8 +3,7 @@
 
 use super::older_program;
 use crate::{
-    output,
-    probe::ClusterProbe,
+    output, probe,
     remote::{
         Api, ApiRequest, Failure, ReadArgs, RemoteArgs,
         format::{self, OutputFormat, Table, cell, rounded},
@@ -59,7 +58,7 @@ pub(super) async fn set(api: &Api, setting: Setting, args: &RemoteArgs) -> Resul
 pub(super) async fn timing(api: &Api, args: &RemoteArgs) -> Result<(), Failure> {
     // Only the leader knows the round trips.
     let client = crate::local_http::probe_client(&args.connect, PROBE_TIMEOUT.min(api.timeout()))?;
-    let seen = ClusterProbe::brief(&client, &args.connect.endpoint).await;
+    let seen = probe::brief(&client, &args.connect.endpoint).await;
     let best = seen.best_urls();
     let api = if best.is_empty() { api.clone() } else { api.at(best) };
     let reply = api.call(&ApiRequest::get("/v1/cluster/timing")).await.map_err(explain)?;

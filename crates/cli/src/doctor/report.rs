@@ -1,6 +1,6 @@
 //! The report: lines for people, without colours, or one JSON object.
 
-use super::finding::{Finding, Grade, worst};
+use fairhold_health::finding::{Finding, Grade, worst};
 use serde::Serialize;
 
 #[derive(Serialize)]

@@ -5,14 +5,15 @@ use super::{
     *,
 };
 use crate::local_http::http_client;
-use std::time::Duration;
+use fairhold_types::NodeId;
+use std::{collections::BTreeSet, time::Duration};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_url_may_omit_the_scheme() {
     for url in ["http://a:7171", "http://a:7171/", "a:7171", " a:7171"] {
-        assert_eq!(normalize(url), "http://a:7171", "{url}");
+        assert_eq!(normalized_url(url), "http://a:7171", "{url}");
     }
 }
 
@@ -23,7 +24,7 @@ async fn members_that_replaced_all_given_ones_are_found_through_an_outdated_list
     one.answers(Some(view(1, 1, 3, &[(1, &one), (2, &two)])));
     two.answers(Some(view(2, 2, 4, &[(2, &two), (3, &three)])));
     three.answers(Some(view(3, 3, 5, &[(3, &three)])));
-    let seen = ClusterProbe::brief(&http_client(LIMIT), std::slice::from_ref(&one.url)).await;
+    let seen = brief(&http_client(LIMIT), std::slice::from_ref(&one.url)).await;
     assert_eq!(seen.members().into_keys().collect::<Vec<_>>(), [3]);
     assert_eq!(seen.summary(), "1 of 1 nodes answer, node 3 leads in term 5, 0 more may fail");
     assert_eq!(seen.best_urls()[0], three.url);
@@ -39,7 +40,7 @@ async fn learners_do_not_count_towards_the_failures_that_the_cluster_survives() 
         node.answers(Some(view));
     }
     nodes[2].answers(None);
-    let seen = ClusterProbe::brief(&http_client(LIMIT), std::slice::from_ref(&nodes[0].url)).await;
+    let seen = brief(&http_client(LIMIT), std::slice::from_ref(&nodes[0].url)).await;
     assert_eq!(seen.voters(), BTreeSet::from([1, 2, 3]));
     assert_eq!(seen.summary(), "3 of 4 nodes answer, node 1 leads in term 3, 0 more may fail");
     let rows = seen.member_rows();

@@ -1,9 +1,9 @@
 //! The requests of a probe. None of them takes longer than the limit of the client.
 
-use super::answer::{Clock, ClusterDetails, Endpoint, NodeAnswer};
 use crate::local_http::cause;
+use fairhold_health::answer::{ClockOffset, ClusterDetails, ProbedEndpoint, ProbedNode};
 use fairhold_types::{
-    dto::{Cluster, Readiness},
+    dto::{Alarms, Cluster, Readiness},
     duration,
     time::WallMillis,
 };
@@ -27,18 +27,18 @@ pub(super) enum Depth {
 }
 
 /// Asks these nodes concurrently.
-pub(super) async fn nodes(client: &Client, urls: &[String], given: bool, depth: Depth) -> Vec<Endpoint> {
+pub(super) async fn nodes(client: &Client, urls: &[String], given: bool, depth: Depth) -> Vec<ProbedEndpoint> {
     let ask = |url: &String| {
         let url = url.clone();
-        async move { Endpoint { answer: node(client, &url, depth).await, url, given } }
+        async move { ProbedEndpoint { answer: node(client, &url, depth).await, url, given } }
     };
     join_all(urls.iter().map(ask)).await
 }
 
-async fn node(client: &Client, url: &str, depth: Depth) -> Result<NodeAnswer, String> {
+async fn node(client: &Client, url: &str, depth: Depth) -> Result<ProbedNode, String> {
     let cluster: Cluster = get(client, format!("{url}/v1/cluster")).await?;
     if depth == Depth::Cluster {
-        return Ok(NodeAnswer { cluster, readiness: None, clock: None, started_at: None });
+        return Ok(ProbedNode { cluster, readiness: None, alarms: None, clock: None, started_at: None });
     }
     // The connection is open now, so the times around this request cover one round trip and the readiness check.
     let before = now();
@@ -46,9 +46,10 @@ async fn node(client: &Client, url: &str, depth: Depth) -> Result<NodeAnswer, St
     let readiness: Option<Readiness> = get(client, format!("{url}/readyz?verbose")).await.ok();
     let after = WallMillis(before.0.saturating_add(duration::millis(started.elapsed())));
     let shown = readiness.as_ref().and_then(|readiness| WallMillis::from_rfc3339(readiness.host.time.as_deref()?));
-    let clock = shown.map(|shown| Clock::between(before, shown, after));
+    let clock = shown.map(|shown| ClockOffset::between(before, shown, after));
+    let alarms: Option<Alarms> = get(client, format!("{url}/v1/cluster/alarms")).await.ok();
     let metrics = text(client, format!("{url}/metrics")).await;
-    Ok(NodeAnswer { cluster, readiness, clock, started_at: metrics.as_deref().and_then(started_at) })
+    Ok(ProbedNode { cluster, readiness, alarms, clock, started_at: metrics.as_deref().and_then(started_at) })
 }
 
 /// Asks one node about the whole cluster.

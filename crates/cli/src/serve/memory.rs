@@ -60,7 +60,7 @@ pub(super) async fn watch(node: Node<TokioRuntime>, limit: u64) {
 }
 
 /// The resident memory of this process, in bytes.
-fn resident() -> Option<u64> {
+pub(super) fn resident() -> Option<u64> {
     let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
 }

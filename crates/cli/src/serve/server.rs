@@ -1,7 +1,9 @@
 //! The running node: starts its services in the order of their dependencies, and stops them in order.
 
 use super::{
-    admin_token, allocator, audit, certificate_alarm,
+    admin_token,
+    alarms::{self, MachineSources},
+    allocator, audit, certificate_alarm,
     certificates::Certificates,
     directory,
     error::ServeError,
@@ -37,8 +39,8 @@ pub(super) struct Server {
     http: ListenerTask,
     /// The status listener, if one is configured.
     status: Option<ListenerTask>,
-    /// Reload the administrators' token and the peer key when their files change, and warn before certificates expire and
-    /// while the audit log cannot be written. Tell the service manager how the node is.
+    /// Reload the administrators' token and the peer key when their files change, warn before certificates expire and
+    /// while the audit log cannot be written, look for alarms, and tell the service manager how the node is.
     watches: Vec<JoinHandle<()>>,
     /// Follows the files of the certificates.
     certificates: Certificates,
@@ -77,6 +79,7 @@ impl Server {
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
         storage.register_metrics(&mut registry);
+        let syncs = storage.sync_times();
         let starting = NodeServices::start(
             config.clone(),
             node.clone(),
@@ -92,6 +95,8 @@ impl Server {
         own.register_metrics(&mut registry);
         audit.register_metrics(&mut registry);
         host::set(&config.data, &config.exposures, own.clone(), audit.clone());
+        let sources = MachineSources::new(config, node, syncs, (own.clone(), audit.clone()));
+        let looking = tokio::spawn(alarms::watch(sources, services.node.clone(), services.replica.clone()));
         let exposition = Exposition::new(registry);
         let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::read, insecure: host::exposures };
         let (stop, stopped) = oneshot::channel();
@@ -110,8 +115,8 @@ impl Server {
         let ready = tokio::spawn(service_manager::tell_ready(services.node.clone()));
         let signs_of_life = service_manager::signs_of_life(services.node.clone()).map(tokio::spawn);
         let authenticator = Authenticator::new(admin).with_providers(providers);
-        let watches = [token_watch, peer_key::watch(&config.peers, keys), alarm, audit_watch, Some(ready), signs_of_life];
-        let watches = watches.into_iter().flatten().collect();
+        let watches = [token_watch, peer_key::watch(&config.peers, keys), alarm, audit_watch, signs_of_life];
+        let watches = watches.into_iter().flatten().chain([ready, looking]).collect();
         let api = router(services.node.clone(), info, authenticator, exposition, audit);
         let serving = listener.serve(api, stop_requested(stopped));
         let http = ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) };

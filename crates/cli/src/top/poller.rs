@@ -6,9 +6,10 @@
 
 use crate::{
     local_http::probe_client,
-    probe::{ClusterProbe, Row, normalize},
+    probe,
     remote::{Api, ApiRequest, ConnectArgs, Failure, request::encode},
 };
+use fairhold_health::cluster_probe::{ProbedMember, normalized_url};
 use fairhold_types::dto::{Join, JoinPhase, Members};
 use reqwest::Client;
 use serde_json::Value;
@@ -33,7 +34,7 @@ pub(super) struct TopFrame {
     /// The cluster in one sentence; empty before the first result.
     pub(super) summary: String,
     /// The members, with their own answers, then the nodes that are joining.
-    pub(super) nodes: Vec<Row>,
+    pub(super) nodes: Vec<ProbedMember>,
     /// The locks with the longest waits.
     pub(super) locks: Vec<Value>,
     /// The lock whose queue is shown.
@@ -68,7 +69,7 @@ impl Poller {
             token_written: written(connect),
             client: probe_client(connect, ANSWER_WITHIN)?,
             connect: connect.clone(),
-            given: connect.endpoint.iter().map(|url| normalize(url)).collect(),
+            given: connect.endpoint.iter().map(|url| normalized_url(url)).collect(),
             learned: Vec::new(),
             frame: TopFrame::default(),
         })
@@ -103,17 +104,17 @@ impl Poller {
     }
 
     async fn poll_nodes(&mut self) {
-        let seen = ClusterProbe::brief(&self.client, &[self.given.as_slice(), &self.learned].concat()).await;
+        let seen = probe::brief(&self.client, &[self.given.as_slice(), &self.learned].concat()).await;
         let best = seen.best_urls();
         if best.is_empty() {
-            let why = |row: &mut Row| row.role = Err("no answer".to_owned());
+            let why = |row: &mut ProbedMember| row.role = Err("no answer".to_owned());
             self.frame.nodes.iter_mut().for_each(why);
             self.frame.summary = "no node answers".to_owned();
             return;
         }
         self.frame.summary = seen.summary();
         let mut rows = seen.member_rows();
-        self.learned = rows.iter().map(|row| normalize(&row.url)).collect();
+        self.learned = rows.iter().map(|row| normalized_url(&row.url)).collect();
         self.api = self.api.at(best);
         // A program without this call has no joins, and a node that does not answer it in time is asked again soon.
         let listed = self.api.call(&ApiRequest::get("/v1/cluster/members")).await;
@@ -152,7 +153,7 @@ fn written(connect: &ConnectArgs) -> Option<SystemTime> {
 }
 
 /// Adds the nodes that are joining, and says so of the members that are not done with it.
-fn show_joins(rows: &mut Vec<Row>, joins: &[Join]) {
+fn show_joins(rows: &mut Vec<ProbedMember>, joins: &[Join]) {
     for join in joins {
         let step = match (join.phase, &join.waits_for) {
             (_, Some(why)) => format!("joining: {why}"),
@@ -163,7 +164,7 @@ fn show_joins(rows: &mut Vec<Row>, joins: &[Join]) {
         match rows.iter_mut().find(|row| row.id == join.id) {
             // A member that does not answer is shown as such.
             Some(row) => row.role = row.role.clone().map(|_| step),
-            None => rows.push(Row {
+            None => rows.push(ProbedMember {
                 id: join.id,
                 url: join.url.clone(),
                 peer: join.peer.clone(),

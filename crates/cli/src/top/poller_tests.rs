@@ -58,7 +58,7 @@ fn a_node_that_joins_is_shown_before_and_after_it_is_a_member() {
     };
     let mut rows = Vec::new();
     show_joins(&mut rows, &[join(4, JoinPhase::Pending), join(5, JoinPhase::CatchingUp)]);
-    let roles = |rows: &[Row]| rows.iter().map(|row| row.role.clone()).collect::<Vec<_>>();
+    let roles = |rows: &[ProbedMember]| rows.iter().map(|row| row.role.clone()).collect::<Vec<_>>();
     assert_eq!(roles(&rows), [Ok("joining".to_owned()), Ok("joining: it has almost caught up".to_owned())]);
     rows[1].role = Err("no answer".to_owned());
     show_joins(&mut rows, &[join(4, JoinPhase::Promoting), join(5, JoinPhase::CatchingUp)]);

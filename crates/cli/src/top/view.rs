@@ -1,10 +1,8 @@
 //! The screen of `fairhold top`: nodes at the top, locks in the middle, the queue of the selected lock at the bottom.
 
 use super::poller::TopFrame;
-use crate::{
-    probe,
-    remote::format::{cell, rounded, terminal_safe},
-};
+use crate::remote::format::{cell, rounded, terminal_safe};
+use fairhold_health::cluster_probe::ProbedMember;
 use fairhold_types::duration;
 use ratatui::{
     Frame,
@@ -49,9 +47,9 @@ fn heading(content: &TopFrame, age: Option<Duration>) -> Line<'static> {
     }
 }
 
-fn draw_nodes(frame: &mut Frame<'_>, area: Rect, nodes: &[probe::Row]) {
+fn draw_nodes(frame: &mut Frame<'_>, area: Rect, nodes: &[ProbedMember]) {
     let dash = || "-".to_owned();
-    let row = |node: &probe::Row| {
+    let row = |node: &ProbedMember| {
         let (role, is_silent) = match &node.role {
             Ok(role) => (role.clone(), false),
             Err(why) => (format!("NO ANSWER: {}", terminal_safe(why)), true),
@@ -125,10 +123,10 @@ mod tests {
         terminal.backend().to_string()
     }
 
-    fn node(id: u64, role: Result<&str, &str>) -> probe::Row {
+    fn node(id: u64, role: Result<&str, &str>) -> ProbedMember {
         let role = role.map(str::to_owned).map_err(str::to_owned);
         let (url, peer) = (format!("http://10.0.0.{id}:7171"), format!("10.0.0.{id}:7271"));
-        probe::Row { id, url, peer, role, lag: Some(0), silent_for: None, priority: None, zone: None }
+        ProbedMember { id, url, peer, role, lag: Some(0), silent_for: None, priority: None, zone: None }
     }
 
     fn content() -> TopFrame {

@@ -79,6 +79,15 @@ impl Cluster {
         self.of(url, if digest { "/v1/cluster?digest" } else { "/v1/cluster" }).await
     }
 
+    /// Reads the alarms that one server raises now. Each server tells only what it knows itself: ask all of them. It also
+    /// works without a quorum.
+    ///
+    /// # Errors
+    /// The errors of [`status_of`](Cluster::status_of).
+    pub async fn alarms(&self, url: &str) -> Result<dto::Alarms, Error> {
+        self.of(url, "/v1/cluster/alarms").await
+    }
+
     /// Reads the readiness report of one server, with its view of its machine.
     ///
     /// # Errors

@@ -171,6 +171,13 @@ fn upgrade_member(MemberProgram { id, program, silent }: MemberProgram) -> dto::
     dto::UpgradeMember { id, version, supports, silent_for: silent.map(duration::format) }
 }
 
+/// `GET /v1/cluster/alarms`
+pub(crate) async fn alarms<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    let call::Empty {} = received.query()?;
+    answer::json(StatusCode::OK, node.revision(), &node.alarms())
+}
+
 /// `GET /livez`: the process runs.
 pub(crate) async fn live() -> Response {
     text("ok\n")

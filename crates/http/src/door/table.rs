@@ -71,6 +71,7 @@ pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
     ("/v1/txn", "POST", RouteRule::Decided(&[Verb::Read, Verb::Write, Verb::Inspect, Verb::Fence, Verb::Status])),
     ("/v1/watch", "GET", RouteRule::Decided(&[Verb::Read, Verb::Inspect, Verb::Status])),
     ("/v1/cluster", "GET", RouteRule::Cluster(Verb::Status)),
+    ("/v1/cluster/alarms", "GET", RouteRule::Cluster(Verb::Status)),
     ("/v1/cluster/leader", "POST", RouteRule::Cluster(Verb::Operate)),
     ("/v1/cluster/snapshot", "POST", RouteRule::Cluster(Verb::Operate)),
     ("/v1/cluster/upgrade", "GET", RouteRule::Cluster(Verb::Status)),

@@ -11,8 +11,20 @@ use serde_json::json;
 
 const TAG: &str = "cluster";
 
-pub(super) const CALLS: &[DescribeCall] =
-    &[cluster, hand_over, take_snapshot, show_upgrade, finalize_upgrade, live, ready, version, metrics, openapi, front_page];
+pub(super) const CALLS: &[DescribeCall] = &[
+    cluster,
+    alarms,
+    hand_over,
+    take_snapshot,
+    show_upgrade,
+    finalize_upgrade,
+    live,
+    ready,
+    version,
+    metrics,
+    openapi,
+    front_page,
+];
 
 fn cluster(api: &mut Describer) -> Operation<'_> {
     api.call(Here, "/v1/cluster", "getCluster", TAG, "Show the cluster as this server sees it.")
@@ -20,6 +32,19 @@ fn cluster(api: &mut Describer) -> Operation<'_> {
         .query::<call::ShowCluster>()
         .json::<dto::Cluster>("The cluster.", examples::cluster())
         .codes(&[Code::BadRequest])
+}
+
+fn alarms(api: &mut Describer) -> Operation<'_> {
+    let example = json!({ "alarm": "majority_at_risk", "severity": "critical", "since": "2026-01-01T12:00:00.000Z",
+        "seen": "node 3 does not answer, and 2 of 3 voters do: one more failure stops the service",
+        "do": "start node 3, or repair the network to it; if its machine is lost: fairhold cluster replace N" });
+    api.call(Here, "/v1/cluster/alarms", "getAlarms", TAG, "Show the alarms that this server raises now.")
+        .about(
+            "Every server answers this itself, even without a quorum, and tells only what it knows itself. The leader knows the \
+             other members. An alarm is gone when its cause is.",
+        )
+        .json::<dto::Alarms>("The alarms.", json!({ "id": 1, "alarms": [example] }))
+        .codes(&[Code::BadRequest, Code::WrongCluster])
 }
 
 fn hand_over(api: &mut Describer) -> Operation<'_> {

@@ -182,6 +182,7 @@ fn round_trip_of(schema: &str) -> Option<RoundTrip> {
         "AccessTokenEntryPage" => round_trip::<dto::Page<dto::AccessTokenEntry>>,
         "Cluster" => round_trip::<dto::Cluster>,
         "ClusterTiming" => round_trip::<dto::ClusterTiming>,
+        "Alarms" => round_trip::<dto::Alarms>,
         "ClusterUpgrade" => round_trip::<dto::ClusterUpgrade>,
         "CreatedJoinToken" => round_trip::<dto::CreatedJoinToken>,
         "Election" => round_trip::<election::Election>,

@@ -42,8 +42,10 @@ pub struct ReplicaStatus {
     pub cluster: Option<ClusterId>,
     /// Its term.
     pub term: u64,
-    /// The leader, if this node knows one.
+    /// The leader, if this node knows one. A node that is cut off names its last one.
     pub leader: Option<NodeId>,
+    /// Whether another node, as the leader, has sent a message within its lease.
+    pub hears_from_leader: bool,
     /// Its role.
     pub role: Role,
     /// The last entry of its log.
@@ -92,6 +94,7 @@ pub(crate) fn status<RT: AsyncRuntime>(
     (losses, addresses, round_trips): (&Losses, &MemberAddresses, &RoundTrips),
     cluster: Option<ClusterId>,
     revision: Revision,
+    hears_from_leader: bool,
 ) -> ReplicaStatus {
     let index = |id: &Option<LogId>| id.map(|id| id.index);
     let membership = &metrics.membership_config;
@@ -124,6 +127,7 @@ pub(crate) fn status<RT: AsyncRuntime>(
         cluster,
         term: metrics.current_term,
         leader,
+        hears_from_leader,
         role,
         last_log_index: metrics.last_log_index,
         applied: index(&metrics.last_applied),

@@ -1,8 +1,8 @@
 //! Rules about what protects the ports of a node.
 
 use crate::{
-    doctor::finding::{Finding, fail, ok, warn},
-    probe::NodeAnswer,
+    answer::ProbedNode,
+    finding::{Finding, fail, ok, warn},
 };
 use fairhold_types::{
     NodeId,
@@ -10,7 +10,7 @@ use fairhold_types::{
 };
 
 /// Whether other machines can reach a port of a node that is not protected.
-pub(super) fn exposed(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
+pub(super) fn exposed(id: NodeId, answer: &ProbedNode) -> Option<Finding> {
     let exposures = &answer.cluster.insecure;
     if exposures.is_empty() {
         return None;
@@ -34,7 +34,7 @@ fn meaning(exposure: &str) -> &str {
 }
 
 /// Whether the audit log of a node is complete.
-pub(super) fn audit(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
+pub(super) fn audit(id: NodeId, answer: &ProbedNode) -> Option<Finding> {
     const CHECK: &str = "audit";
     let status = answer.readiness.as_ref()?.host.audit.as_ref()?;
     let lost = match status.entries_lost {
@@ -57,7 +57,7 @@ pub(super) fn audit(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
 }
 
 /// Whether the certificates of a node are to be renewed.
-pub(super) fn certificates(id: NodeId, answer: &NodeAnswer) -> Vec<Finding> {
+pub(super) fn certificates(id: NodeId, answer: &ProbedNode) -> Vec<Finding> {
     let certificates = answer.readiness.as_ref().map_or(&[][..], |readiness| &readiness.host.certificates);
     certificates.iter().map(|certificate| expiry(id, certificate)).collect()
 }

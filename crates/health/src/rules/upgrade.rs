@@ -1,8 +1,8 @@
 //! A rule about an upgrade that nobody finishes.
 
 use crate::{
-    doctor::finding::{Finding, ok, warn},
-    probe::ClusterProbe,
+    cluster_probe::ClusterProbe,
+    finding::{Finding, ok, warn},
 };
 use fairhold_types::{duration, time::WallMillis};
 use std::time::Duration;

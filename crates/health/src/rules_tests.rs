@@ -1,13 +1,15 @@
 //! Tests of the rules, each on an invented cluster.
 
 use super::*;
-use crate::doctor::finding::{Grade, worst};
-use crate::probe::Clock;
+use crate::{
+    answer::ClockOffset,
+    finding::{Grade, worst},
+};
 use fairhold_types::{
     ClusterVersion, MemberRole, Revision, Timing,
     dto::{
-        Cluster, ClusterTiming, ClusterUpgrade, Defect, Host, Join, JoinPhase, Member, MemberEntry, MemberTiming, Members,
-        Readiness,
+        Alarms, Cluster, ClusterTiming, ClusterUpgrade, Defect, Host, Join, JoinPhase, Member, MemberEntry, MemberTiming,
+        Members, Readiness,
     },
     time::WallMillis,
 };
@@ -15,7 +17,7 @@ use fairhold_types::{
 const START: WallMillis = WallMillis(1_763_700_000_000);
 const DAY: u64 = 24 * 3_600 * 1_000;
 
-fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
+fn node(id: NodeId, leader: Option<NodeId>) -> ProbedEndpoint {
     let member = |other: NodeId| Member {
         id: other,
         url: format!("http://n{other}:7171"),
@@ -63,16 +65,16 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
     };
     let readiness =
         Readiness { ready: true, reason: None, shutting_down: false, leader: None, revision: Revision(9), warning: None, host };
-    let clock = Some(Clock { offset: 5, uncertainty: 2 });
-    let answer = NodeAnswer { cluster, readiness: Some(readiness), clock, started_at: Some(START) };
-    Endpoint { url: format!("http://n{id}:7171"), given: true, answer: Ok(answer) }
+    let clock = Some(ClockOffset { offset: 5, uncertainty: 2 });
+    let answer = ProbedNode { cluster, readiness: Some(readiness), alarms: None, clock, started_at: Some(START) };
+    ProbedEndpoint { url: format!("http://n{id}:7171"), given: true, answer: Ok(answer) }
 }
 
 fn three() -> ClusterProbe {
     ClusterProbe { endpoints: (1..=3).map(|id| node(id, Some(2))).collect(), ..ClusterProbe::default() }
 }
 
-fn answer(seen: &mut ClusterProbe, index: usize) -> &mut NodeAnswer {
+fn answer(seen: &mut ClusterProbe, index: usize) -> &mut ProbedNode {
     seen.endpoints[index].answer.as_mut().unwrap()
 }
 
@@ -164,8 +166,8 @@ fn disks_open_files_clocks_and_versions_are_checked() {
     assert_bad(&host(|host| host.open_files_max = Some(1_024)), "open_files", Grade::Warn, "100 of 1024");
     assert_bad(&host(|host| host.open_files = Some(60_000)), "open_files", Grade::Fail, "LimitNOFILE");
     let mut seen = three();
-    answer(&mut seen, 0).clock = Some(Clock { offset: -1_200, uncertainty: 199 });
-    answer(&mut seen, 1).clock = Some(Clock { offset: 1_200, uncertainty: 201 });
+    answer(&mut seen, 0).clock = Some(ClockOffset { offset: -1_200, uncertainty: 199 });
+    answer(&mut seen, 1).clock = Some(ClockOffset { offset: 1_200, uncertainty: 201 });
     answer(&mut seen, 2).cluster.version = "0.2.0".into();
     assert_eq!(bad(&seen, "clock").len(), 1, "network delay may explain the other difference");
     assert_bad(
@@ -192,7 +194,7 @@ fn a_node_that_cannot_serve_is_reported_with_its_reason() {
 
 #[test]
 fn if_nothing_answers_that_is_the_only_finding() {
-    let endpoint = Endpoint { url: "http://x:1".to_owned(), given: true, answer: Err("Connection refused".to_owned()) };
+    let endpoint = ProbedEndpoint { url: "http://x:1".to_owned(), given: true, answer: Err("Connection refused".to_owned()) };
     let seen = ClusterProbe { endpoints: vec![endpoint], ..ClusterProbe::default() };
     assert_eq!(evaluate(&seen).len(), 1);
     assert_bad(&seen, "endpoint", Grade::Fail, "correct the URL");
@@ -228,7 +230,7 @@ fn nodes_with_different_addresses_for_a_member_are_named() {
 #[test]
 fn a_given_url_of_a_replaced_machine_is_only_a_warning() {
     let mut seen = three();
-    let gone = Endpoint { url: "http://old:7171".to_owned(), given: true, answer: Err("Connection refused".to_owned()) };
+    let gone = ProbedEndpoint { url: "http://old:7171".to_owned(), given: true, answer: Err("Connection refused".to_owned()) };
     seen.endpoints.push(gone);
     assert_bad(&seen, "endpoint", Grade::Warn, "http://old:7171 cannot be reached: Connection refused; no member has this URL");
     assert_eq!(worst(&evaluate(&seen)), Grade::Warn);
@@ -455,4 +457,23 @@ fn a_nearly_full_state_is_a_warning_that_names_the_smallest_node() {
     assert!(found.advice.unwrap().ends_with("to node 3, which has the smallest budget"), "{}", found.seen);
     answer(&mut seen, 0).cluster.state_bytes = 79 << 20;
     assert_eq!(state(&seen).grade, Grade::Ok);
+}
+
+#[test]
+fn the_alarms_of_a_node_are_shown_with_what_to_do() {
+    let alarm = |name: &str, severity| Alarm {
+        alarm: name.to_owned(),
+        severity,
+        since: "2027-01-01T00:00:00.000Z".to_owned(),
+        seen: "what was seen".to_owned(),
+        advice: "what to do".to_owned(),
+    };
+    let mut seen = three();
+    answer(&mut seen, 1).alarms = Some(Alarms { id: 2, alarms: Vec::new() });
+    assert_eq!(bad(&seen, "alarm"), []);
+    let alarms = vec![alarm("disk_slow", AlarmSeverity::Warning), alarm("no_quorum", AlarmSeverity::Critical)];
+    answer(&mut seen, 1).alarms = Some(Alarms { id: 2, alarms });
+    let text = "node 2 raises the alarm disk_slow since 2027-01-01T00:00:00.000Z: what was seen -> what to do";
+    assert_bad(&seen, "alarm", Grade::Warn, text);
+    assert_bad(&seen, "alarm", Grade::Fail, "the alarm no_quorum");
 }

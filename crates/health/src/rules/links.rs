@@ -1,14 +1,13 @@
 //! Rules about the network between the nodes: addresses, round trips and the timing profile.
 
 use crate::{
-    doctor::finding::{Finding, ok, warn},
-    probe::ClusterProbe,
+    cluster_probe::ClusterProbe,
+    finding::{Finding, ok, warn},
+    round_trips::longest,
+    text::joined,
 };
 use fairhold_types::{NodeId, Timing, dto::MemberTiming, duration};
 use std::{collections::BTreeMap, time::Duration};
-
-/// Round trips that are longer than this many times the usual one are rare.
-const SLOWEST_TIMES: u32 = 4;
 
 /// How long a majority takes to answer the leader.
 pub(super) fn round_trip(seen: &ClusterProbe) -> Option<Finding> {
@@ -39,13 +38,10 @@ fn parsed(text: Option<&str>) -> Option<Duration> {
 pub(super) fn timing(seen: &ClusterProbe) -> Option<Finding> {
     const CHECK: &str = "timing";
     let known = seen.details.timing.as_ref()?;
-    // A few slow heartbeats do no harm, such as those during the start of a node: the slowest count if all are slow.
-    let longest = |member: &MemberTiming| {
-        let slowest = parsed(member.round_trip_p99.as_deref())?;
-        let usual = parsed(member.round_trip_p50.as_deref()).unwrap_or(slowest);
-        Some((slowest.min(usual * SLOWEST_TIMES), member.id))
-    };
-    let (took, id) = known.members.iter().filter(|member| member.voter).filter_map(longest).max()?;
+    let voters = known.members.iter().filter(|member| member.voter);
+    let round_trips =
+        |member: &MemberTiming| (member.id, parsed(member.round_trip_p50.as_deref()), parsed(member.round_trip_p99.as_deref()));
+    let (took, id) = longest(voters.map(round_trips))?;
     let timing = known.timing;
     let max = timing.round_trip_max().as_millis();
     let took_ms = took.as_micros().div_ceil(1_000);
@@ -82,9 +78,4 @@ pub(super) fn addresses(seen: &ClusterProbe) -> Vec<Finding> {
         )
     });
     differing.collect()
-}
-
-/// The ids of nodes as text.
-pub(super) fn joined(ids: &[NodeId]) -> String {
-    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -1,8 +1,9 @@
 //! Rules about changes of the members, and about the places of the voters.
 
 use crate::{
-    doctor::finding::{Finding, ok, warn},
-    probe::{ClusterProbe, majority},
+    cluster_probe::{ClusterProbe, majority},
+    finding::{Finding, ok, warn},
+    text::joined,
 };
 use fairhold_types::{
     NodeId,
@@ -88,7 +89,7 @@ pub(super) fn zones(seen: &ClusterProbe) -> Vec<Finding> {
     let critical = by_zone.into_iter().filter(|(_, ids)| count - ids.len() < majority(count)).map(|(zone, ids)| {
         warn(
             CHECK,
-            format!("{} of {count} voters are in zone {zone} (node {})", ids.len(), super::links::joined(&ids)),
+            format!("{} of {count} voters are in zone {zone} (node {})", ids.len(), joined(&ids)),
             format!("move voters to other zones: if zone {zone} fails, the cluster has no majority"),
         )
     });

@@ -1,14 +1,22 @@
 //! The rules: pure functions from the result of a probe to findings, tested on invented clusters.
 
-use super::finding::{Finding, fail, ok, warn};
-
 mod links;
 mod membership;
+mod room;
 mod security;
 mod upgrade;
 
-use crate::probe::{ClusterProbe, Endpoint, NodeAnswer, majority};
-use fairhold_types::{NodeId, duration};
+use crate::{
+    answer::{ProbedEndpoint, ProbedNode},
+    cluster_probe::{ClusterProbe, majority},
+    finding::{Finding, fail, ok, warn},
+    text::joined,
+};
+use fairhold_types::{
+    NodeId,
+    dto::{Alarm, AlarmSeverity},
+    duration,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -20,23 +28,9 @@ const LAG_MAX: u64 = 1_000;
 const SILENT_MAX: Duration = Duration::from_secs(2);
 /// The most by which clocks may differ before they mislead people, in milliseconds.
 const CLOCK_DIFFERENCE_MAX: u64 = 1_000;
-/// With fewer free bytes, a disk may be full at any moment.
-const DISK_FULL: u64 = 256 << 20;
-/// With fewer free bytes, a disk will be full soon.
-const DISK_LOW: u64 = 2 << 30;
-/// With a lower percentage of free space, a disk will be full soon, unless it has `DISK_PLENTY`.
-const DISK_LOW_PERCENT: u64 = 10;
-/// With this many free bytes, the percentage does not matter.
-const DISK_PLENTY: u64 = 20 << 30;
-/// The open files that a node needs: ten thousand client connections, and its own files.
-const OPEN_FILES_WANTED: u64 = 12_000;
-/// The highest percentage of its limit on open files that a node should use.
-const OPEN_FILES_USED_MAX: u64 = 80;
-/// From this percentage of the state budget on, `doctor` warns.
-const STATE_USED_MAX: u64 = 80;
 
 /// Evaluates all rules, in the order of the report.
-pub(super) fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
+pub fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
     let mut findings: Vec<Finding> = seen.endpoints.iter().map(|endpoint| reachable(seen, endpoint)).collect();
     if seen.answering().next().is_none() {
         return findings;
@@ -56,10 +50,11 @@ pub(super) fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
     for (id, (_, answer)) in seen.nodes().into_iter().filter(|(id, _)| members.is_empty() || members.contains_key(id)) {
         findings.push(ready(id, answer));
         findings.extend(clock(id, answer));
-        findings.extend(disk(id, answer));
-        findings.extend(open_files(id, answer));
-        findings.extend(state(id, answer));
+        findings.extend(room::disk(id, answer));
+        findings.extend(room::open_files(id, answer));
+        findings.extend(room::state(id, answer));
         findings.extend(defects(id, answer));
+        findings.extend(alarms(id, answer));
         findings.extend(security::exposed(id, answer));
         findings.extend(security::certificates(id, answer).into_iter().chain(security::audit(id, answer)));
     }
@@ -68,7 +63,7 @@ pub(super) fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
     findings
 }
 
-fn reachable(seen: &ClusterProbe, endpoint: &Endpoint) -> Finding {
+fn reachable(seen: &ClusterProbe, endpoint: &ProbedEndpoint) -> Finding {
     const CHECK: &str = "endpoint";
     let url = &endpoint.url;
     let members = seen.members();
@@ -184,7 +179,7 @@ fn leader(seen: &ClusterProbe) -> Finding {
     let leads: Vec<NodeId> = nodes.iter().filter(|(_, (_, answer))| answer.cluster.role == "leader").map(|(id, _)| *id).collect();
     let named: BTreeSet<Option<NodeId>> = nodes.values().map(|(_, answer)| answer.cluster.leader).collect();
     let views = || {
-        let say = |(id, (_, answer)): (&NodeId, &(&Endpoint, &NodeAnswer))| match answer.cluster.leader {
+        let say = |(id, (_, answer)): (&NodeId, &(&ProbedEndpoint, &ProbedNode))| match answer.cluster.leader {
             Some(leader) => format!("node {id} says {leader}"),
             None => format!("node {id} says none"),
         };
@@ -268,7 +263,7 @@ fn lost_entries(id: NodeId, count: u64) -> Finding {
     )
 }
 
-fn ready(id: NodeId, answer: &NodeAnswer) -> Finding {
+fn ready(id: NodeId, answer: &ProbedNode) -> Finding {
     match &answer.readiness {
         Some(readiness) if readiness.ready => ok("ready", format!("node {id} can serve")),
         Some(readiness) if readiness.shutting_down => {
@@ -287,7 +282,7 @@ fn ready(id: NodeId, answer: &NodeAnswer) -> Finding {
     }
 }
 
-fn clock(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
+fn clock(id: NodeId, answer: &ProbedNode) -> Option<Finding> {
     let clock = answer.clock?;
     let seen = format!(
         "node {id}'s clock is {} ms {} this machine's (±{} ms)",
@@ -306,61 +301,7 @@ fn side(offset: i64) -> &'static str {
     if offset < 0 { "behind" } else { "ahead of" }
 }
 
-fn disk(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
-    let host = &answer.readiness.as_ref()?.host;
-    let free = host.disk_free_bytes?;
-    let all = host.disk_bytes?;
-    let percent = free.saturating_mul(100).checked_div(all).unwrap_or(0);
-    let seen = format!("node {id} has {} free for its data, {percent} % of the disk", size(free));
-    let advice = "free space on the disk of its data directory: a node that cannot write stops";
-    Some(match () {
-        () if free < DISK_FULL => fail("disk", seen, advice),
-        () if free < DISK_LOW || percent < DISK_LOW_PERCENT && free < DISK_PLENTY => warn("disk", seen, advice),
-        () => ok("disk", seen),
-    })
-}
-
-fn state(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
-    let bytes = answer.cluster.state_bytes;
-    let max = answer.cluster.state_bytes_max?;
-    let percent = bytes.saturating_mul(100).checked_div(max).unwrap_or(0);
-    let seen = format!("node {id} has a state of {}, {percent} % of its budget of {}", size(bytes), size(max));
-    Some(if percent >= STATE_USED_MAX {
-        let smallest = answer.cluster.members.iter().filter(|member| member.state_bytes_max == Some(max)).map(|member| member.id);
-        let smallest: Vec<String> = smallest.map(|id| format!("node {id}")).collect();
-        let advice = "remove nodes of the tree or end sessions: when the state is full, the cluster refuses requests that create \
-                      something; or give more memory, or a larger --state-bytes-max, to";
-        warn("state", seen, format!("{advice} {}, which has the smallest budget", smallest.join(" and ")))
-    } else {
-        ok("state", seen)
-    })
-}
-
-fn size(bytes: u64) -> String {
-    let mib = bytes >> 20;
-    if mib < 10_240 { format!("{mib} MiB") } else { format!("{} GiB", mib >> 10) }
-}
-
-fn open_files(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
-    let host = &answer.readiness.as_ref()?.host;
-    let open = host.open_files?;
-    let max = host.open_files_max?;
-    let seen = format!("node {id} has {open} of {max} files and sockets open");
-    Some(if open.saturating_mul(100) > max.saturating_mul(OPEN_FILES_USED_MAX) {
-        fail(
-            "open_files",
-            seen,
-            "raise its limit (ulimit -n, LimitNOFILE=65536 in its unit) and restart it: at the limit it refuses connections",
-        )
-    } else if max < OPEN_FILES_WANTED {
-        let advice = "raise its limit (ulimit -n, LimitNOFILE=65536 in its unit): a node accepts up to 10000 connections";
-        warn("open_files", seen, advice)
-    } else {
-        ok("open_files", seen)
-    })
-}
-
-fn defects(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
+fn defects(id: NodeId, answer: &ProbedNode) -> Option<Finding> {
     let newest = answer.cluster.defects.last()?;
     let kind = &newest.kind;
     let fingerprint = &newest.fingerprint;
@@ -381,6 +322,19 @@ fn defects(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     })
 }
 
+/// The alarms that a node raises itself.
+fn alarms(id: NodeId, answer: &ProbedNode) -> Vec<Finding> {
+    let raised = answer.alarms.iter().flat_map(|known| &known.alarms);
+    let finding = |alarm: &Alarm| {
+        let seen = format!("node {id} raises the alarm {} since {}: {}", alarm.alarm, alarm.since, alarm.seen);
+        match alarm.severity {
+            AlarmSeverity::Warning => warn("alarm", seen, &*alarm.advice),
+            AlarmSeverity::Critical => fail("alarm", seen, &*alarm.advice),
+        }
+    };
+    raised.map(finding).collect()
+}
+
 fn versions(seen: &ClusterProbe) -> Finding {
     let nodes = seen.nodes();
     let mut by_version: BTreeMap<&str, Vec<NodeId>> = BTreeMap::new();
@@ -393,7 +347,7 @@ fn versions(seen: &ClusterProbe) -> Finding {
         let of_cluster = of_cluster.map_or_else(String::new, |known| format!("; the cluster has version {known}"));
         return ok("version", format!("all nodes that answer run fairhold {version}{of_cluster}"));
     }
-    let say = |(version, ids): (&&str, &Vec<NodeId>)| format!("{version} on node {}", links::joined(ids));
+    let say = |(version, ids): (&&str, &Vec<NodeId>)| format!("{version} on node {}", joined(ids));
     let text = by_version.iter().map(say).collect::<Vec<_>>().join("; ");
     warn("version", format!("nodes run different versions: {text}"), "finish the upgrade node by node")
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Grade {
+pub enum Grade {
     /// No problem.
     Ok,
     /// It works, but may fail later, or misleads people.
@@ -16,30 +16,32 @@ pub(super) enum Grade {
 
 /// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
-    pub(super) grade: Grade,
+pub struct Finding {
+    /// How bad it is.
+    pub grade: Grade,
     /// The stable name of the check.
-    pub(super) check: &'static str,
+    pub check: &'static str,
     /// What was seen.
-    pub(super) seen: String,
+    pub seen: String,
     /// What to do.
     #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
-    pub(super) advice: Option<String>,
+    pub advice: Option<String>,
 }
 
-pub(super) fn ok(check: &'static str, seen: impl Into<String>) -> Finding {
+pub(crate) fn ok(check: &'static str, seen: impl Into<String>) -> Finding {
     Finding { grade: Grade::Ok, check, seen: seen.into(), advice: None }
 }
 
-pub(super) fn warn(check: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Finding {
+pub(crate) fn warn(check: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Finding {
     Finding { grade: Grade::Warn, check, seen: seen.into(), advice: Some(advice.into()) }
 }
 
-pub(super) fn fail(check: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Finding {
+pub(crate) fn fail(check: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Finding {
     Finding { grade: Grade::Fail, check, seen: seen.into(), advice: Some(advice.into()) }
 }
 
 /// The worst grade.
-pub(super) fn worst(findings: &[Finding]) -> Grade {
+#[must_use]
+pub fn worst(findings: &[Finding]) -> Grade {
     findings.iter().map(|finding| finding.grade).max().unwrap_or(Grade::Ok)
 }
