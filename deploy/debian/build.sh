@@ -70,7 +70,7 @@ for tree in "$main" "$symbols"; do
     chmod 644 "$tree/DEBIAN/md5sums" "$tree/DEBIAN/control"
     find "$tree" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 done
-# xz would save a fifth of the size, and take ten times as long.
+# xz would save a third of the size, and takes much longer: 11.7 MB instead of 17.1 MB.
 dpkg-deb --root-owner-group -Zgzip --build "$main" "$out/fairhold_${version}_$arch.deb" >&2
 dpkg-deb --root-owner-group -Zgzip --build "$symbols" "$out/fairhold-dbgsym_${version}_$arch.deb" >&2
 printf '%s\n' "$out/fairhold_${version}_$arch.deb"
