@@ -159,11 +159,10 @@ make_image() {
 }
 
 in_image() {
-    limits=()
-    for kind in nofile:-Hn nproc:-Hu; do
-        hard=$(ulimit "${kind#*:}")
-        [ "$hard" = unlimited ] || limits+=(--ulimit "${kind%:*}=$hard:$hard")
-    done
+    # Without the right to raise limits, podman must not ask for more than it has.
+    limits=(--ulimit nproc=4096:4096)
+    hard=$(ulimit -Hn)
+    [ "$hard" = unlimited ] || limits+=(--ulimit "nofile=$hard:$hard")
     podman --root "$out/image/containers" --runroot /run/fairhold-packages --storage-driver "${STORAGE_DRIVER:-overlay}" \
         --cgroup-manager cgroupfs --runtime runc run --rm --network none --read-only --cap-drop all "${limits[@]}" "$@"
 }
