@@ -10,7 +10,7 @@ out=$(realpath -- "$2")
 name=${3:-localhost/fairhold}
 here=$(realpath -- "$(dirname -- "${BASH_SOURCE[0]}")")
 # The image has no files of the host's storage of containers, and leaves none there.
-store=(--root "$out/containers" --runroot "$out/containers-run" --storage-driver "${STORAGE_DRIVER:-overlay}")
+store=(--root "$out/containers" --runroot /run/fairhold-packages --storage-driver "${STORAGE_DRIVER:-overlay}")
 work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT
 base=$work/base

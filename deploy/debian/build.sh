@@ -70,6 +70,7 @@ for tree in "$main" "$symbols"; do
     chmod 644 "$tree/DEBIAN/md5sums" "$tree/DEBIAN/control"
     find "$tree" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 done
-dpkg-deb --root-owner-group -Zxz -z3 --build "$main" "$out/fairhold_${version}_$arch.deb" >&2
-dpkg-deb --root-owner-group -Zxz -z3 --build "$symbols" "$out/fairhold-dbgsym_${version}_$arch.deb" >&2
+# xz would save a third of the size, and takes much longer: 11.7 MB instead of 17.1 MB.
+dpkg-deb --root-owner-group -Zgzip --build "$main" "$out/fairhold_${version}_$arch.deb" >&2
+dpkg-deb --root-owner-group -Zgzip --build "$symbols" "$out/fairhold-dbgsym_${version}_$arch.deb" >&2
 printf '%s\n' "$out/fairhold_${version}_$arch.deb"

@@ -61,7 +61,7 @@ class Machine:
     """The switch to which all containers are connected, and podman."""
 
     def __init__(self, store, image, work):
-        self.podman = ["podman", "--root", f"{store}/containers", "--runroot", f"{store}/containers-run", "--cgroup-manager", "cgroupfs"]
+        self.podman = ["podman", "--root", f"{store}/containers", "--runroot", "/run/fairhold-packages", "--cgroup-manager", "cgroupfs"]
         self.podman += ["--runtime", "runc", "--storage-driver", os.environ.get("STORAGE_DRIVER", "overlay")]
         self.image = image
         self.work = Path(work)
