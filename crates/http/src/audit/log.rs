@@ -5,7 +5,7 @@ use super::{entry, refusals::RefusalLimiter, scope::AuditScope};
 use fairhold_metrics::{Counter, Gauge, Registry};
 use fairhold_types::{limits::AUDIT_QUEUE_BYTES_MAX, time::WallMillis};
 use parking_lot::{Condvar, Mutex};
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// The writer is woken early when this much of the queue is in use.
 const WAKE_AT: usize = AUDIT_QUEUE_BYTES_MAX / 2;
@@ -17,13 +17,19 @@ const COLLECT_FOR: Duration = Duration::from_millis(100);
 /// The audit log between the requests and its writer.
 #[derive(Debug)]
 pub struct AuditLog {
-    scope: AuditScope,
-    is_required: bool,
+    rule: Mutex<AuditRule>,
     queue: Mutex<AuditQueue>,
     /// Wakes the writer.
     wake: Condvar,
     refusals: Mutex<RefusalLimiter>,
     metrics: AuditMetrics,
+}
+
+/// Which requests it has, and whether calls are refused that it must have, but cannot have now.
+#[derive(Debug, Clone, Copy)]
+struct AuditRule {
+    scope: AuditScope,
+    is_required: bool,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +38,8 @@ struct AuditQueue {
     entries: u64,
     fault: Option<String>,
     is_reopening: bool,
+    /// The file that it has from now on, if that has changed.
+    moved_to: Option<PathBuf>,
     is_stopping: bool,
     /// Nobody takes lines any more.
     is_closed: bool,
@@ -46,6 +54,8 @@ pub struct AuditBatch {
     pub entries: u64,
     /// The file must be opened again.
     pub reopen: bool,
+    /// The entries belong into this file from now on.
+    pub move_to: Option<PathBuf>,
     /// It is the last batch.
     pub is_last: bool,
 }
@@ -75,6 +85,7 @@ impl AuditQueue {
             lines: std::mem::take(&mut self.lines),
             entries: std::mem::take(&mut self.entries),
             reopen: std::mem::take(&mut self.is_reopening),
+            move_to: self.moved_to.take(),
             is_last: self.is_stopping,
         }
     }
@@ -83,8 +94,7 @@ impl AuditQueue {
 impl AuditLog {
     pub(super) fn new(scope: AuditScope, is_required: bool) -> AuditLog {
         AuditLog {
-            scope,
-            is_required,
+            rule: Mutex::new(AuditRule { scope, is_required }),
             queue: Mutex::default(),
             wake: Condvar::new(),
             refusals: Mutex::default(),
@@ -94,12 +104,17 @@ impl AuditLog {
 
     /// Which requests it has.
     pub(crate) fn scope(&self) -> AuditScope {
-        self.scope
+        self.rule.lock().scope
+    }
+
+    /// Changes what it has, from the next request on.
+    pub fn set_rule(&self, scope: AuditScope, is_required: bool) {
+        *self.rule.lock() = AuditRule { scope, is_required };
     }
 
     /// Whether calls are refused that it must have, but cannot have now.
     pub(crate) fn refuses_calls(&self) -> bool {
-        self.is_required && {
+        self.rule.lock().is_required && {
             let queue = self.queue.lock();
             queue.fault.is_some() || queue.lines.len() >= FULL_AT
         }
@@ -154,7 +169,7 @@ impl AuditLog {
         let is_idle = |queue: &mut AuditQueue| !queue.is_reopening && !queue.is_stopping;
         self.wake.wait_while_for(&mut queue, is_idle, wait);
         let reopen = std::mem::take(&mut queue.is_reopening);
-        AuditBatch { reopen, is_last: queue.is_stopping, ..AuditBatch::default() }
+        AuditBatch { reopen, move_to: queue.moved_to.take(), is_last: queue.is_stopping, ..AuditBatch::default() }
     }
 
     /// Takes the last lines. Whatever is appended later is lost.
@@ -205,6 +220,15 @@ impl AuditLog {
     /// Asks the writer to open its file again.
     pub fn reopen(&self) {
         self.queue.lock().is_reopening = true;
+        self.wake.notify_one();
+    }
+
+    /// Asks the writer to go on in another file.
+    pub fn move_to(&self, file: PathBuf) {
+        let mut queue = self.queue.lock();
+        queue.moved_to = Some(file);
+        queue.is_reopening = true;
+        drop(queue);
         self.wake.notify_one();
     }
 
