@@ -1,5 +1,5 @@
-//! SIGHUP makes a node read its configuration again: what changes at once, what needs a restart, and a configuration with
-//! errors.
+//! SIGHUP makes a node read its configuration again: what changes at once, what needs a restart, and a configuration
+//! with errors.
 
 use crate::{
     client::Call,
@@ -138,7 +138,8 @@ fn a_refused_reload_changes_nothing_and_tells_every_finding() {
             "log = \"debug\"\nlisen = \"a:1\"\n".to_owned(),
             format!("log = \"debug\"\n[audit]\nfile = {:?}\nwhat = \"all\"\n", missing.join("a.log").display().to_string()),
             format!(
-                "log = \"debug\"\n[jwt.ci]\nissuer = \"i\"\naudience = \"a\"\njwks = {0:?}\n[audit]\nfile = {1:?}\nwhat = \"all\"\n",
+                "log = \"debug\"\n[jwt.ci]\nissuer = \"i\"\naudience = \"a\"\njwks = {0:?}\n\
+                 [audit]\nfile = {1:?}\nwhat = \"all\"\n",
                 missing.join("jwks.json").display().to_string(),
                 folder.join("c.log").display().to_string()
             ),

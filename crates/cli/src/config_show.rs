@@ -110,11 +110,10 @@ fn summary(config: &ServeConfig) -> String {
     format!("ok: {node}, clients at {listen} ({clients}), nodes at {peer_listen} ({peers})\n")
 }
 
-/// The effective configuration of a node whose settings are in this file, with the sources: for people, without secrets.
-pub(crate) fn with_sources(file: &Path) -> Result<String, ConfigError> {
+/// The resolved configuration of a node whose settings are all in this file, without secrets.
+pub(crate) fn resolved(file: &Path) -> Result<String, ConfigError> {
     let config = ServeConfig::resolve(ServeArgs { config: Some(file.to_owned()), ..ServeArgs::default() })?;
-    let origins = Origins::new(&config, Some(file.to_owned()), Vec::new());
-    Ok(text(&config, Some(&origins)))
+    Ok(text(&config, None))
 }
 
 /// The sources of values that are not defaults.

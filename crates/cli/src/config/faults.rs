@@ -38,7 +38,7 @@ impl Faults {
         self.of_file.is_empty() && self.of_values.is_empty()
     }
 
-    /// What was resolved, if there is no reason against it. What a person solves by correcting the file is not told twice.
+    /// What was resolved, if there is no reason against it. A reason that may follow from one in the file is left out.
     pub(super) fn into_result<T>(self, resolved: Option<T>) -> Result<T, ConfigError> {
         let Faults { of_file: mut all, of_values } = self;
         let has_wrong_file = !all.is_empty();

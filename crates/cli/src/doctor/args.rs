@@ -33,8 +33,8 @@ pub(crate) struct DoctorArgs {
 
     /// Also write what was seen into this tar archive, for somebody who helps you
     ///
-    /// It has the findings, what each node answers about itself, its metrics, and the log of the unit on this machine. It has no
-    /// values, tokens, or ids of sessions and grants. Read it before you send it.
+    /// It has the findings, what each node answers about itself, its metrics, and the log of the unit on this machine.
+    /// It has no values, tokens, or ids of sessions and grants. Read it before you send it.
     #[arg(long, value_name = "FILE.tar")]
     pub(crate) bundle: Option<std::path::PathBuf>,
 

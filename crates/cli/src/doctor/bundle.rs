@@ -1,7 +1,7 @@
 //! The archive of `doctor --bundle`: what somebody needs who helps, and no secret.
 //!
-//! Every text passes `redaction`, although none of its sources has secrets. The archive appears under its name when it is
-//! complete, and only its owner can read it.
+//! Every text passes `redaction`, although none of its sources has secrets. The archive appears under its name when it
+//! is complete, and only its owner can read it.
 
 use super::{
     args::DoctorArgs,
@@ -71,7 +71,7 @@ pub(super) async fn write(
         }
     }
     if let Some(config) = &args.config {
-        let text = config_show::with_sources(config).unwrap_or_else(|error| format!("# {error}\n"));
+        let text = config_show::resolved(config).unwrap_or_else(|error| format!("# {error}\n"));
         files.push(BundleFile { name: "configuration.toml".to_owned(), text });
     }
     files.extend(journal(&args.unit).map(|text| BundleFile { name: "journal.txt".to_owned(), text }));

@@ -115,7 +115,7 @@ fn words(text: &str, is_between: impl Fn(char) -> bool, replace: impl Fn(&str) -
             Some(other) => result.push_str(&other),
             None => result.push_str(word),
         }
-        let next = after.find(|c| !is_between(c)).unwrap_or(after.len());
+        let next = after.find(|c: char| !is_between(c)).unwrap_or(after.len());
         let (between, further) = after.split_at(next);
         result.push_str(between);
         rest = further;

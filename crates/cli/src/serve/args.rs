@@ -35,8 +35,8 @@ pub(crate) struct ServeArgs {
     /// The audit log of requests is configured only there, in the table audit: its file, what it has, and whether it is
     /// required.
     ///
-    /// SIGHUP makes the node read the file again, and does not stop it. A file with an error changes nothing. The log says
-    /// which changes need a restart.
+    /// SIGHUP makes the node read the file again, and does not stop it. A file with an error changes nothing. The log
+    /// says which changes need a restart.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 

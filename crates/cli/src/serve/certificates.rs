@@ -82,8 +82,8 @@ impl FollowedFiles {
 }
 
 impl Certificates {
-    /// Loads the certificates and follows their files: every 2 s, and when a reload asks for it. The certificate for the other nodes must
-    /// name this node if its number is known. Needs a runtime.
+    /// Loads the certificates and follows their files: every 2 s, and when a reload asks for it. The certificate for
+    /// the other nodes must name this node if its number is known. Needs a runtime.
     pub(super) fn load(config: &ServeConfig) -> Result<Certificates, ServeError> {
         let clients = config.client_tls.as_ref().map(load_for_clients).transpose()?;
         let followed = FollowedFiles::new(JwtProviders::load(config.jwt.clone())?);

@@ -80,7 +80,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let missing = |name: &str| Some(folder.path().join(name));
         let config = folder.path().join("fairhold.toml");
-        let file = "[audit]\nfile = \"/nowhere/audit.log\"\n[jwt.a]\nissuer = \"i\"\naudience = \"a\"\njwks = \"/nowhere/a.json\"\n\
+        let file = "[audit]\nfile = \"/nowhere/audit.log\"\n\
+                    [jwt.a]\nissuer = \"i\"\naudience = \"a\"\njwks = \"/nowhere/a.json\"\n\
                     [jwt.b]\nissuer = \"j\"\naudience = \"a\"\njwks = \"/nowhere/b.json\"\n";
         fs::write(&config, file).unwrap();
         fs::write(folder.path().join("file"), "").unwrap();
