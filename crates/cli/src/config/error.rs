@@ -180,10 +180,10 @@ fn other_way(name: &str) -> &'static str {
 impl ConfigError {
     /// Each reason alone.
     pub(crate) fn findings(self) -> Vec<String> {
-        match self {
-            ConfigError::Several(errors) => errors.into_iter().flat_map(ConfigError::findings).collect(),
-            error => vec![error.to_string()],
+        if let ConfigError::Several(errors) = self {
+            return errors.into_iter().flat_map(ConfigError::findings).collect();
         }
+        vec![self.to_string()]
     }
 
     /// Whether the reason may only be that a key of the file is misspelt, or has a value of a wrong type.

@@ -129,11 +129,8 @@ impl WriterThread {
 
     /// Writes a batch. Returns whether it is the last one.
     fn step(&mut self, batch: AuditBatch) -> bool {
-        let AuditBatch { lines, entries, reopen, move_to, is_last } = batch;
+        let AuditBatch { lines, entries, move_to, is_last } = batch;
         self.pending.add(lines, entries);
-        if reopen {
-            self.file.close();
-        }
         if let Some(path) = move_to {
             self.file.move_to(path);
         }

@@ -37,9 +37,8 @@ struct AuditQueue {
     lines: Vec<u8>,
     entries: u64,
     fault: Option<String>,
-    is_reopening: bool,
-    /// The file that it has from now on, if that has changed.
-    moved_to: Option<PathBuf>,
+    /// The file that must be opened, also if it is the same as before.
+    move_to: Option<PathBuf>,
     is_stopping: bool,
     /// Nobody takes lines any more.
     is_closed: bool,
@@ -52,9 +51,7 @@ pub struct AuditBatch {
     pub lines: Vec<u8>,
     /// How many they are.
     pub entries: u64,
-    /// The file must be opened again.
-    pub reopen: bool,
-    /// The entries belong into this file from now on.
+    /// The entries belong into this file from now on. It must be opened again, also if it is the same as before.
     pub move_to: Option<PathBuf>,
     /// It is the last batch.
     pub is_last: bool,
@@ -84,8 +81,7 @@ impl AuditQueue {
         AuditBatch {
             lines: std::mem::take(&mut self.lines),
             entries: std::mem::take(&mut self.entries),
-            reopen: std::mem::take(&mut self.is_reopening),
-            move_to: self.moved_to.take(),
+            move_to: self.move_to.take(),
             is_last: self.is_stopping,
         }
     }
@@ -154,9 +150,9 @@ impl AuditLog {
     /// Waits up to this time for lines, and takes them. Only the writer calls it. It blocks the thread.
     pub fn take(&self, wait: Duration) -> AuditBatch {
         let mut queue = self.queue.lock();
-        let is_idle = |queue: &mut AuditQueue| queue.lines.is_empty() && !queue.is_reopening && !queue.is_stopping;
+        let is_idle = |queue: &mut AuditQueue| queue.lines.is_empty() && queue.move_to.is_none() && !queue.is_stopping;
         self.wake.wait_while_for(&mut queue, is_idle, wait);
-        let collects = |queue: &mut AuditQueue| queue.lines.len() < WAKE_AT && !queue.is_reopening && !queue.is_stopping;
+        let collects = |queue: &mut AuditQueue| queue.lines.len() < WAKE_AT && queue.move_to.is_none() && !queue.is_stopping;
         if !queue.lines.is_empty() {
             self.wake.wait_while_for(&mut queue, collects, COLLECT_FOR);
         }
@@ -166,10 +162,9 @@ impl AuditLog {
     /// The same without lines, for a writer that still has some.
     pub fn take_signals(&self, wait: Duration) -> AuditBatch {
         let mut queue = self.queue.lock();
-        let is_idle = |queue: &mut AuditQueue| !queue.is_reopening && !queue.is_stopping;
+        let is_idle = |queue: &mut AuditQueue| queue.move_to.is_none() && !queue.is_stopping;
         self.wake.wait_while_for(&mut queue, is_idle, wait);
-        let reopen = std::mem::take(&mut queue.is_reopening);
-        AuditBatch { reopen, move_to: queue.moved_to.take(), is_last: queue.is_stopping, ..AuditBatch::default() }
+        AuditBatch { move_to: queue.move_to.take(), is_last: queue.is_stopping, ..AuditBatch::default() }
     }
 
     /// Takes the last lines. Whatever is appended later is lost.
@@ -217,18 +212,9 @@ impl AuditLog {
         self.metrics.lost.get()
     }
 
-    /// Asks the writer to open its file again.
-    pub fn reopen(&self) {
-        self.queue.lock().is_reopening = true;
-        self.wake.notify_one();
-    }
-
-    /// Asks the writer to go on in another file.
+    /// Asks the writer to open this file, and to go on there. It may be the one that it has.
     pub fn move_to(&self, file: PathBuf) {
-        let mut queue = self.queue.lock();
-        queue.moved_to = Some(file);
-        queue.is_reopening = true;
-        drop(queue);
+        self.queue.lock().move_to = Some(file);
         self.wake.notify_one();
     }
 
