@@ -111,7 +111,7 @@ fn words(text: &str, is_between: impl Fn(char) -> bool, replace: impl Fn(&str) -
     while !rest.is_empty() {
         let end = rest.find(&is_between).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
-        match replace(word) {
+        match replace(word).filter(|_| !word.is_empty()) {
             Some(other) => result.push_str(&other),
             None => result.push_str(word),
         }
@@ -163,5 +163,7 @@ mod tests {
         assert_eq!(names.hide(text), hidden);
         assert_eq!(names.hide("lock= owner=\"open"), "lock= owner=name-4");
         assert_eq!(names.hide("é=ü lock=ü\n"), "é=ü lock=name-5\n");
+        names.number("");
+        assert_eq!(names.hide(" \"\" a\n"), " \"\" a\n", "a lock without an owner hides nothing");
     }
 }
