@@ -364,3 +364,15 @@ fn a_file_of_keys_says_what_is_wrong_with_it() {
         assert!(error.contains(says) && error.contains("jwks.json"), "{says}: {error}");
     }
 }
+
+#[test]
+fn replaced_providers_count_at_once_in_every_clone() {
+    let (first, second) = (Setup::new(), Setup::new());
+    let clone = first.providers.clone();
+    let (old, new) = (first.issuer.sign(&claims(NOW)), second.issuer.sign(&claims(NOW)));
+    assert!(clone.verify(&old, NOW).is_ok() && clone.verify(&new, NOW).is_err());
+    first.providers.replace(&second.providers);
+    assert!(clone.verify(&old, NOW).is_err() && clone.verify(&new, NOW).is_ok());
+    first.providers.replace(&JwtProviders::default());
+    assert!(clone.verify(&new, NOW).is_err());
+}

@@ -278,4 +278,17 @@ mod tests {
             assert!(!log.refuses_calls() && log.fault().is_none());
         }
     }
+
+    #[test]
+    fn a_changed_rule_and_another_file_count_at_once() {
+        let log = log(false);
+        log.set_fault(Some("the disk is full".to_owned()));
+        assert!(!log.refuses_calls() && log.scope() == AuditScope::All);
+        log.set_rule(AuditScope::Writes, true);
+        assert!(log.refuses_calls() && log.scope() == AuditScope::Writes);
+        log.move_to("a".into());
+        log.move_to("b".into());
+        assert_eq!(log.take_signals(Duration::ZERO).move_to, Some("b".into()), "the last one counts");
+        assert_eq!(log.take_signals(Duration::ZERO).move_to, None);
+    }
 }
