@@ -348,7 +348,8 @@ async fn drive(environment: &[(String, OsString)]) -> Planted {
 /// Shows that a secret would be found in each kind of place: in the log, the audit log, the data, an answer, and the output of a
 /// command.
 fn assert_each_place_is_searched(planted: &Planted) {
-    for place in ["the log of node 1", "audit-1.log", "/node-1/", "the answer of node index 0", "fairhold locks ls"] {
+    for place in ["the log of node 1", "audit-1.log", "/node-1/", "the answer of node index 0", "fairhold locks ls", "bundle.tar"]
+    {
         assert!(planted.said_in(place) > 0, "nothing was said in {place}");
         let first = planted.evidence.iter().find(|said| said.place.contains(place)).expect("it is there");
         for canary in planted.canaries.iter().filter(|canary| !canary.may_be_data()) {

@@ -79,6 +79,7 @@ mod permits;
 mod power_cut;
 mod queue;
 mod quorum;
+mod reload;
 mod replace;
 #[cfg(feature = "failpoints")]
 mod replace_failpoints;

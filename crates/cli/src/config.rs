@@ -4,11 +4,13 @@ pub(crate) mod audit;
 pub(crate) mod client_tls;
 pub(crate) mod error;
 pub(crate) mod exposure;
+mod faults;
 mod file;
 mod jwt;
 pub(crate) mod peer_tls;
 pub(crate) mod peer_trust;
 mod ports;
+pub(crate) mod source;
 pub(crate) mod start;
 
 use crate::{
@@ -27,7 +29,8 @@ use fairhold_types::{
     limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
     memory_plan::MemoryPlan,
 };
-use file::{FileConfig, read_file};
+use faults::Faults;
+use file::{FileConfig, FileRead, UpgradeTable, read_file};
 use peer_tls::{PeerTlsConfig, PeerTlsInput};
 use peer_trust::PeerTrust;
 use ports::Ports;
@@ -94,22 +97,56 @@ pub(crate) struct ServeConfig {
     pub(crate) jwt: Vec<JwtProviderConfig>,
     /// Whether it stops when standard input closes.
     pub(crate) exit_with_parent: bool,
+    /// The file with settings, if there is one.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// A configuration, and the values of its file as they are written.
+#[derive(Debug)]
+pub(crate) struct LoadedConfig {
+    /// The configuration.
+    pub(crate) config: ServeConfig,
+    /// The values of the file.
+    pub(crate) values: toml::Table,
 }
 
 impl ServeConfig {
     /// Reads the file, if there is one, and resolves every value. `args` already has the flags and the environment.
     pub(crate) fn resolve(args: ServeArgs) -> Result<ServeConfig, ConfigError> {
-        ServeConfig::resolve_within(memory::plan(), args)
+        ServeConfig::load(args).map(|loaded| loaded.config)
     }
 
-    /// The same with these memory budgets.
-    fn resolve_within(plan: MemoryPlan, mut args: ServeArgs) -> Result<ServeConfig, ConfigError> {
-        let mut file = args.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
-        let cluster = cluster_name(args.cluster_name.take().or(file.cluster_name.take()))?;
-        let client_tls = client_tls_input(&mut args, &mut file, cluster.clone())?.resolve()?;
-        let peer_tls = peer_tls_input(&mut args, &mut file, cluster).resolve(client_tls.as_ref().map(|tls| &tls.files))?;
+    /// The same, with the values of the file.
+    pub(crate) fn load(args: ServeArgs) -> Result<LoadedConfig, ConfigError> {
+        ServeConfig::load_within(memory::plan(), args)
+    }
+
+    /// The same with these memory budgets. An error has every reason that was found.
+    fn load_within(plan: MemoryPlan, args: ServeArgs) -> Result<LoadedConfig, ConfigError> {
+        let FileRead { config: file, values, faults } = args.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
+        let mut faults = Faults::of_file(faults);
+        let config = ServeConfig::from_both(plan, args, file, &mut faults);
+        faults.into_result(config).map(|config| LoadedConfig { config, values })
+    }
+
+    /// Resolves what the flags, the environment and the file say.
+    fn from_both(plan: MemoryPlan, mut args: ServeArgs, mut file: FileConfig, faults: &mut Faults) -> Option<ServeConfig> {
+        let (client_tls, peer_tls) = tls(&mut args, &mut file, faults);
+        let audit = faults.or_default(file.audit.take().map(AuditTable::resolve).transpose());
+        let jwt = faults.or_default(jwt::providers(std::mem::take(&mut file.jwt)));
+        let finalize_after = faults.or_default(finalize_after(args.finalize_after, std::mem::take(&mut file.upgrade)));
+        let listen = faults.or_default(given_address("listen", args.listen.or(file.listen)));
+        let peer_listen = faults.or_default(given_address("peer-listen", args.peer_listen.or(file.peer_listen)));
+        let listen_status = faults.or_default(given_address("listen-status", args.listen_status.or(file.listen_status)));
+        let allowed_hosts = if args.allowed_host.is_empty() { file.allowed_host } else { args.allowed_host };
+        let allowed_hosts = faults.or_default(hosts(allowed_hosts));
+        let event_ring_bytes = faults.or_default(event_ring_bytes(plan, args.event_ring_bytes.or(file.event_ring_bytes)));
+        let state_bytes_max = faults.or_default(state_bytes_max(plan, args.state_bytes_max.or(file.state_bytes_max)));
+        let log = faults.or_default(log_filter(args.log.or(file.log)));
+        let per_address = args.connections_per_address_max.or(file.connections_per_address_max);
+        let limits = faults.keep(limits(plan, args.connections_max.or(file.connections_max), per_address));
         let no_data = ConfigError::Missing { name: "data", form: "DIR", variable: "FAIRHOLD_DATA" };
-        let data = args.data.or(file.data).ok_or(no_data)?;
+        let data = faults.keep(args.data.or(file.data).ok_or(no_data))?;
         let input = StartInput {
             id: args.id.or(file.id),
             members: if args.member.is_empty() { file.member } else { args.member },
@@ -117,36 +154,16 @@ impl ServeConfig {
             advertise: args.advertise.or(file.advertise),
             timing: args.timing.or(file.timing),
         };
-        let ResolvedStart { start, own, timing, notes, from_directory } = input.resolve(&data)?;
-        let listen = address("listen", args.listen.or(file.listen), client_address(&own))?;
-        let peer_listen = address("peer-listen", args.peer_listen.or(file.peer_listen), &own.peer)?;
-        let listen_status = args.listen_status.or(file.listen_status);
-        let listen_status = listen_status.map(|given| address("listen-status", Some(given), "")).transpose()?;
-        let allowed_hosts = hosts(if args.allowed_host.is_empty() { file.allowed_host } else { args.allowed_host })?;
-        let event_ring_bytes = event_ring_bytes(plan, args.event_ring_bytes.or(file.event_ring_bytes))?;
-        let state_bytes_max = state_bytes_max(plan, args.state_bytes_max.or(file.state_bytes_max))?;
-        let finalize_after = args.finalize_after.or(file.upgrade.finalize_after()?);
-        if let Some(given) = finalize_after.filter(|given| *given < FINALIZE_AFTER_MIN) {
-            return Err(ConfigError::FinalizeTooSoon { given: duration::format(given) });
-        }
-        let log = log_filter(args.log.or(file.log))?;
-        let limits = limits(
-            plan,
-            args.connections_max.or(file.connections_max),
-            args.connections_per_address_max.or(file.connections_per_address_max),
-        )?;
+        let ResolvedStart { start, own, timing, notes, from_directory } = faults.keep(input.resolve(&data))?;
+        let listen = faults.keep(address("listen", listen, client_address(&own)))?;
+        let peer_listen = faults.keep(address("peer-listen", peer_listen, &own.peer))?;
         let insecure = args.insecure || file.insecure;
         let peers = PeerTrust::new(args.peer_key_file.or(file.peer_key_file), peer_tls.as_ref());
-        let ports = Ports {
-            listen: &listen,
-            client_tls: client_tls.as_ref(),
-            peer_listen: &peer_listen,
-            peers: &peers,
-            peer_tls: peer_tls.as_ref(),
-        };
-        let exposures = ports.exposures(insecure)?;
-        let admin_token_file = args.admin_token_file.or(file.admin_token_file);
-        Ok(ServeConfig {
+        let (client, peer) = (client_tls.as_ref(), peer_tls.as_ref());
+        let ports = Ports { listen: &listen, client_tls: client, peer_listen: &peer_listen, peers: &peers, peer_tls: peer };
+        // What is missing above may be what protects a port.
+        let exposures = if faults.is_empty() { faults.keep(ports.exposures(insecure))? } else { Vec::new() };
+        Some(ServeConfig {
             start,
             own,
             timing,
@@ -162,16 +179,17 @@ impl ServeConfig {
             peer_tls,
             insecure,
             exposures,
-            limits,
+            limits: limits?,
             event_ring_bytes,
             state_bytes_max,
             proposal_bytes: plan.proposal_bytes,
             finalize_after,
             log,
-            admin_token_file,
-            audit: file.audit.map(AuditTable::resolve).transpose()?,
-            jwt: jwt::providers(file.jwt)?,
+            admin_token_file: args.admin_token_file.or(file.admin_token_file),
+            audit,
+            jwt,
             exit_with_parent: args.exit_with_parent,
+            file: args.config,
         })
     }
 }
@@ -187,9 +205,26 @@ impl ServeConfig {
         self.has_certificate() || !self.jwt.is_empty()
     }
 
-    /// Whether SIGHUP makes this node read or open files again, and does not stop it.
+    /// Whether SIGHUP makes this node read its configuration and other files again, and does not stop it.
     pub(crate) fn reloads_at_hangup(&self) -> bool {
-        self.follows_files() || self.audit.is_some()
+        self.follows_files() || self.audit.is_some() || self.file.is_some()
+    }
+}
+
+/// TLS of the ports for clients and for the other nodes.
+fn tls(args: &mut ServeArgs, file: &mut FileConfig, faults: &mut Faults) -> (Option<ClientTlsConfig>, Option<PeerTlsConfig>) {
+    let cluster = faults.or_default(cluster_name(args.cluster_name.take().or(file.cluster_name.take())));
+    let client = client_tls_input(args, file, cluster.clone()).and_then(ClientTlsInput::resolve);
+    let client = faults.or_default(client);
+    let peer = peer_tls_input(args, file, cluster).resolve(client.as_ref().map(|tls| &tls.files));
+    (client, faults.or_default(peer))
+}
+
+/// How long every member must support the next cluster version.
+fn finalize_after(given: Option<Duration>, table: UpgradeTable) -> Result<Option<Duration>, ConfigError> {
+    match given.or(table.finalize_after()?) {
+        Some(given) if given < FINALIZE_AFTER_MIN => Err(ConfigError::FinalizeTooSoon { given: duration::format(given) }),
+        given => Ok(given),
     }
 }
 
@@ -253,7 +288,7 @@ fn client_tls_input(
         client_ca: args.client_ca.take().or(file.client_ca.take()),
         tls_min: args.tls_min.or(in_file),
         cluster,
-        listen_plain: listen_plain.map(|given| address("listen-plain", Some(given), "")).transpose()?,
+        listen_plain: given_address("listen-plain", listen_plain)?,
     })
 }
 
@@ -276,6 +311,11 @@ fn limits(plan: MemoryPlan, all: Option<u32>, per_address: Option<u32>) -> Resul
         return Err(ConfigError::Connections { connections, per_address });
     }
     Ok(Limits { connections, per_address, body_bytes: plan.body_bytes, answer_bytes: plan.answer_bytes })
+}
+
+/// Checks an address that is given.
+fn given_address(name: &'static str, given: Option<String>) -> Result<Option<String>, ConfigError> {
+    given.map(|given| address(name, Some(given), "")).transpose()
 }
 
 fn address(name: &'static str, given: Option<String>, default: &str) -> Result<String, ConfigError> {

@@ -5,10 +5,11 @@ use crate::{
         ServeConfig,
         error::ConfigError,
         peer_trust::PeerTrust,
+        source::outside_the_file,
         start::{MemberSource, Start},
     },
     exit, output,
-    serve::{args::ServeArgs, certificates, join_token},
+    serve::{args::ServeArgs, check},
 };
 use clap::Subcommand;
 use fairhold_trust::jwt::JwtProviderConfig;
@@ -16,6 +17,7 @@ use fairhold_types::duration;
 use std::{
     collections::BTreeSet,
     env, fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -29,49 +31,89 @@ pub(crate) enum ConfigCommand {
         /// Add the source of each value
         #[arg(long)]
         origin: bool,
+        /// Print in this format; json always has the sources
+        #[arg(short, long, value_enum, default_value_t = ConfigFormat::Toml)]
+        output: ConfigFormat,
         #[command(flatten)]
         serve: Box<ServeArgs>,
     },
-    /// Check the configuration: print nothing if `serve` accepts it, otherwise the error
-    #[command(after_help = "Example:
-  fairhold config check --config fairhold.toml     exit code 2 and the reason, if it is invalid")]
+    /// Check the configuration and every file that it names, and print all that is wrong
+    #[command(after_help = "It changes and creates nothing. Exit codes: 0 `serve` accepts it, 2 it does not.
+
+Example:
+  fairhold config check --config fairhold.toml")]
     Check {
         #[command(flatten)]
         serve: Box<ServeArgs>,
     },
 }
 
+/// The output formats of `config show`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ConfigFormat {
+    /// The format of a --config file
+    Toml,
+    /// One JSON object: for each key its value and its source
+    Json,
+}
+
 /// Runs the command.
 pub(crate) fn main(command: ConfigCommand) -> ExitCode {
-    let (serve, shown) = match command {
-        ConfigCommand::Show { origin, serve } => (serve, Some(origin)),
-        ConfigCommand::Check { serve } => (serve, None),
-    };
-    let file = serve.config.clone();
-    match (ServeConfig::resolve(*serve), shown) {
-        (Ok(config), None) => checked(&config),
-        (Ok(config), Some(origin)) => {
-            let origins = origin.then(|| Origins::new(&config, file, env::args().collect()));
-            exit::from_result(output::unless_closed(output::write_stdout(&text(&config, origins.as_ref()))))
+    match command {
+        ConfigCommand::Show { origin, output, serve } => {
+            let file = serve.config.clone();
+            let config = match ServeConfig::resolve(*serve) {
+                Ok(config) => config,
+                Err(error) => return fail(&error),
+            };
+            let origins = Origins::new(&config, file, env::args().collect());
+            print(&match output {
+                ConfigFormat::Toml => text(&config, origin.then_some(&origins)),
+                ConfigFormat::Json => json(&config, &origins),
+            })
         }
-        (Err(error), _) => fail(&error),
+        ConfigCommand::Check { serve } => match ServeConfig::resolve(*serve) {
+            Ok(config) => checked(&config),
+            Err(error) => fail(&error),
+        },
     }
+}
+
+fn print(text: &str) -> ExitCode {
+    exit::from_result(output::unless_closed(output::write_stdout(text)))
 }
 
 fn fail(error: &ConfigError) -> ExitCode {
     exit::with_error(error.exit_code(), error)
 }
 
-/// Checks the certificates, and the file that only the first start of a node that joins reads.
+/// Checks everything that the configuration names.
 fn checked(config: &ServeConfig) -> ExitCode {
-    if let Err(error) = certificates::check(config) {
-        return exit::with_error(exit::USAGE, &error);
+    let findings = check::findings(config);
+    if findings.is_empty() {
+        return print(&summary(config));
     }
-    let Start::Join { token_file } = &config.start else { return ExitCode::SUCCESS };
-    match join_token::read(token_file) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => exit::with_error(exit::USAGE, &error),
-    }
+    // Stderr may be a file on a full disk; the exit code still shows the outcome.
+    writeln!(io::stderr(), "fairhold: {}", findings.join("\nfairhold: ")).ok();
+    ExitCode::from(exit::USAGE)
+}
+
+/// One line about a configuration that a start accepts.
+fn summary(config: &ServeConfig) -> String {
+    let node = match &config.start {
+        Start::Known(node) => format!("node {}", node.id),
+        Start::Join { .. } => "a node that joins".to_owned(),
+    };
+    let tls = |is_on: bool| if is_on { "TLS" } else { "plain text" };
+    let (clients, peers) = (tls(config.client_tls.is_some()), tls(config.peer_tls.is_some()));
+    let (listen, peer_listen) = (&config.listen, &config.peer_listen);
+    format!("ok: {node}, clients at {listen} ({clients}), nodes at {peer_listen} ({peers})\n")
+}
+
+/// The resolved configuration of a node whose settings are all in this file, without secrets.
+pub(crate) fn resolved(file: &Path) -> Result<String, ConfigError> {
+    let config = ServeConfig::resolve(ServeArgs { config: Some(file.to_owned()), ..ServeArgs::default() })?;
+    Ok(text(&config, None))
 }
 
 /// The sources of values that are not defaults.
@@ -97,14 +139,8 @@ impl Origins {
         if self.in_directory.contains(&name) {
             return "data directory".to_owned();
         }
-        let flag = format!("--{name}");
-        let variable = format!("FAIRHOLD_{}", name.replace('-', "_").to_uppercase());
-        let is_typed = |word: &String| *word == flag || word.starts_with(&format!("{flag}="));
-        if self.typed.iter().any(is_typed) {
-            return format!("flag {flag}");
-        }
-        if env::var_os(&variable).is_some() {
-            return format!("environment {variable}");
+        if let Some(source) = outside_the_file(name, &self.typed) {
+            return source;
         }
         match &self.file {
             Some(file) if self.in_file.contains(name) => format!("file {}", file.display()),
@@ -158,6 +194,32 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
     let audit: String = audit_lines(config).into_iter().map(line).collect();
     let audit = if audit.is_empty() { audit } else { format!("\n[audit]\n{audit}") };
     lines + &known_members(config) + &audit + &upgrade + &jwt_tables(config)
+}
+
+/// Each key, with its value and its source.
+fn json(config: &ServeConfig, origins: &Origins) -> String {
+    let mut keys = serde_json::Map::new();
+    // The text is valid: a test reads it as a file.
+    let table: toml::Table = text(config, None).parse().unwrap_or_default();
+    for (name, value) in &table {
+        match value.as_table() {
+            // Their only source is the file.
+            Some(inner) if name != "upgrade" => {
+                let file = origins.file.as_deref().map(Path::display);
+                let source = file.map_or_else(|| "default".to_owned(), |file| format!("file {file}"));
+                keys.insert(name.clone(), serde_json::json!({ "value": inner, "source": source }));
+            }
+            Some(inner) => {
+                keys.extend(inner.iter().map(|(key, value)| {
+                    (format!("{name}.{key}"), serde_json::json!({ "value": value, "source": origins.of(key) }))
+                }))
+            }
+            None => {
+                keys.insert(name.clone(), serde_json::json!({ "value": value, "source": origins.of(name) }));
+            }
+        }
+    }
+    format!("{}\n", serde_json::Value::Object(keys))
 }
 
 /// The lines of the table of the audit log.
@@ -287,6 +349,13 @@ mod tests {
         assert_eq!(config.jwt.len(), 2);
         let audit = AuditConfig { file: "audit.log".into(), scope: AuditScope::Writes, is_required: true };
         assert_eq!(config.audit, Some(audit));
+        let shown: serde_json::Value =
+            serde_json::from_str(&json(&config, &Origins::new(&config, Some(file.clone()), vec!["--id=1".to_owned()]))).unwrap();
+        let in_file = format!("file {}", file.display());
+        assert_eq!(shown["id"], serde_json::json!({ "value": 1, "source": "flag --id" }));
+        assert_eq!(shown["log"]["source"], "default");
+        let audit = (&shown["audit"]["value"]["what"], &shown["audit"]["source"]);
+        assert_eq!(audit, (&"writes".into(), &in_file.as_str().into()));
         fs::write(&file, text(&config, None)).unwrap();
         let again = ServeConfig::resolve(ServeArgs { config: Some(file.clone()), ..ServeArgs::default() }).unwrap();
         assert_eq!(again, config);

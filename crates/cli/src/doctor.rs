@@ -4,6 +4,8 @@
 //! `crate::probe` collects the facts, `fairhold_health` evaluates them, and `report` prints the findings.
 
 pub(crate) mod args;
+mod bundle;
+mod redaction;
 mod report;
 
 use crate::{
@@ -34,13 +36,17 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
         Err(failure) => return failure.exit(false),
     };
     let seen = runtime.block_on(probe::full(&client, &args.endpoint, args.timeout));
-    runtime.shutdown_background();
     let findings = rules::evaluate(&seen);
+    let written = args.bundle.as_deref().map(|file| runtime.block_on(bundle::write(file, args, &client, (&seen, &findings))));
+    runtime.shutdown_background();
     let text = match args.output {
         DoctorOutput::Table => report::table(&findings),
         DoctorOutput::Json => report::json(&findings),
     };
     if let Err(error) = crate::output::unless_closed(crate::output::write_stdout(&text)) {
+        return exit::with_error(exit::FAILURE, &error);
+    }
+    if let Some(Err(error)) = written {
         return exit::with_error(exit::FAILURE, &error);
     }
     if seen.answering().next().is_none() {

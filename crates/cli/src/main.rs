@@ -38,10 +38,7 @@ mod txn;
 mod version;
 mod watch;
 
-use crate::{
-    args::{Args, Command},
-    config::ServeConfig,
-};
+use crate::args::{Args, Command};
 use clap::{CommandFactory as _, Parser};
 use std::process::ExitCode;
 
@@ -54,10 +51,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let args = Args::try_parse().unwrap_or_else(|error| advice::with_tip(error, &words).exit());
     match args.command {
-        Command::Serve(args) => match ServeConfig::resolve(*args) {
-            Ok(config) => serve::main(config),
-            Err(error) => exit::with_error(error.exit_code(), &error),
-        },
+        Command::Serve(args) => serve::main(*args),
         Command::Dev(args) => match dev::DevPlan::new(args.nodes, args.port) {
             Ok(plan) => exit::from_result(dev::run(if args.secure { plan.with_tls() } else { plan }, args)),
             Err(error) => exit::with_error(exit::USAGE, &error),

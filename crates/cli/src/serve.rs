@@ -10,6 +10,7 @@ pub(crate) mod args;
 mod audit;
 mod certificate_alarm;
 pub(crate) mod certificates;
+pub(crate) mod check;
 mod directory;
 mod error;
 mod exit_code;
@@ -24,6 +25,7 @@ mod open_files;
 mod parent;
 mod peer_key;
 mod process;
+mod reload;
 mod restart;
 mod secret_file;
 mod server;
@@ -33,18 +35,24 @@ mod waiting;
 
 use crate::{
     config::{
-        ServeConfig,
+        LoadedConfig, ServeConfig,
         start::{MemberSource, Start, StartNote},
     },
     exit,
     signals::StopSignals,
     telemetry,
 };
+use args::ServeArgs;
 use certificates::Certificates;
 use error::ServeError;
-use server::Server;
+use reload::{LiveParts, Reload};
+use server::{Prepared, Server};
 use std::{io, process::ExitCode, time::Duration};
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    signal::unix::{Signal, SignalKind, signal},
+    task::JoinHandle,
+};
 
 /// Threads of Raft and the peer connections. A log entry passes through about twenty tasks, each of which wakes the
 /// next. With a second thread, waking it would cost more than it gains.
@@ -59,28 +67,40 @@ const EXIT_AT_ONCE: i32 = 1;
 /// How long blocking work, such as a write to the disk, may take at the very end.
 const RUNTIME_END_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// A task that ends with its owner.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// Runs the node until it receives a stop signal or fails.
-pub(crate) fn main(config: ServeConfig) -> ExitCode {
-    match run(config) {
+pub(crate) fn main(args: ServeArgs) -> ExitCode {
+    let loaded = match ServeConfig::load(args.clone()) {
+        Ok(loaded) => loaded,
+        Err(error) => return exit::with_error(error.exit_code(), &error),
+    };
+    match run(args, loaded) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::with_error(error.exit_code(), &error),
     }
 }
 
-fn run(mut config: ServeConfig) -> Result<(), ServeError> {
+fn run(args: ServeArgs, loaded: LoadedConfig) -> Result<(), ServeError> {
+    let LoadedConfig { mut config, values } = loaded;
     let filter = telemetry::filter(&config.log).map_err(ServeError::Telemetry)?;
-    telemetry::start(filter).map_err(|error| ServeError::Telemetry(error.to_string()))?;
+    let log = telemetry::start(filter).map_err(|error| ServeError::Telemetry(error.to_string()))?;
     telemetry::abort_on_panic();
     let parent_gone = config.exit_with_parent.then(parent::watch).transpose().map_err(ServeError::Runtime)?;
 
     let raft = runtime("fairhold-raft", Some(RAFT_THREADS)).map_err(ServeError::Runtime)?;
     let clock = runtime("fairhold-clock", Some(CLOCK_THREADS)).map_err(ServeError::Runtime)?;
     let http = runtime("fairhold-http", None).map_err(ServeError::Runtime)?;
-    let mut signals = {
+    let (mut signals, hangups) = {
         let _context = http.enter();
-        // With files to read or open again, SIGHUP does that, as in other servers.
-        if config.reloads_at_hangup() { StopSignals::without_hangup() } else { StopSignals::new() }
-            .map_err(ServeError::Runtime)?
+        stop_and_reload_signals(&config).map_err(ServeError::Runtime)?
     };
     tracing::info!(node = config.start.id(), version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
     hardening::harden(config.exit_with_parent);
@@ -91,8 +111,13 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     let (audit, audit_writer) = audit::start(config.audit.as_ref())?;
 
     let result = http.block_on(async {
-        let _reopening = audit::reopen_at_hangup(&audit)?.map(tokio::spawn);
         let mut certificates = Certificates::load(&config)?;
+        let connections = config.limits.of_connections();
+        let live =
+            LiveParts { log, connections: connections.clone(), audit: audit.clone(), followed: certificates.followed().clone() };
+        let reload = Reload::new(args, &values, live);
+        let reloads = reload.counters();
+        let _reloading = hangups.map(|hangups| AbortOnDrop(tokio::spawn(reload.at_each(hangups))));
         let starting = async {
             let node = join::starting_node(&mut config, &keys, &certificates).await?;
             if config.start.id().is_none() {
@@ -100,7 +125,8 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
                 certificates.load_for_peers(&config, Some(node.id))?;
             }
             let storage = free_space::open_storage(&config, &node, &certificates).await?;
-            Server::start(&config, &node, storage, (admin, keys, certificates, audit), raft.handle(), clock.handle()).await
+            let prepared = Prepared { admin, keys, certificates, audit, connections, reloads };
+            Server::start(&config, &node, storage, prepared, raft.handle(), clock.handle()).await
         };
         let mut server = tokio::select! {
             biased;
@@ -135,6 +161,16 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
         tracing::info!("stopped");
     }
     result
+}
+
+/// The signals that stop the node, and those at which it reads its configuration again, if it has files to read.
+/// Without any, SIGHUP stops it, as the end of its terminal should.
+fn stop_and_reload_signals(config: &ServeConfig) -> io::Result<(StopSignals, Option<Signal>)> {
+    if config.reloads_at_hangup() {
+        Ok((StopSignals::without_hangup()?, Some(signal(SignalKind::hangup())?)))
+    } else {
+        Ok((StopSignals::new()?, None))
+    }
 }
 
 /// Logs what is remarkable about the configuration.

@@ -39,13 +39,3 @@ impl StopSignals {
         }
     }
 }
-
-/// Installs the handler of SIGHUP, and returns a task that calls `reload` at each one. Needs a runtime.
-pub(crate) fn on_hangup(reload: impl Fn()) -> io::Result<impl Future<Output = ()>> {
-    let mut hangup = signal(SignalKind::hangup())?;
-    Ok(async move {
-        while hangup.recv().await.is_some() {
-            reload();
-        }
-    })
-}

@@ -19,15 +19,28 @@ pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     }
 }
 
+/// The filter of the log, which can be replaced while the process runs.
+pub(crate) struct LogFilter(Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>);
+
+impl LogFilter {
+    /// Uses another filter from now on.
+    pub(crate) fn replace(&self, with: EnvFilter) -> Result<(), String> {
+        (self.0)(with)
+    }
+}
+
 /// Starts logging.
-pub(crate) fn start(filter: EnvFilter) -> Result<(), TryInitError> {
+pub(crate) fn start(filter: EnvFilter) -> Result<LogFilter, TryInitError> {
     use tracing_subscriber::util::SubscriberInitExt;
 
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colour);
     // A line that cannot be written, for example to a full disk, is lost. An error message in the same place would
     // panic.
-    lines.log_internal_errors(false).finish().try_init()
+    let lines = lines.log_internal_errors(false).with_filter_reloading();
+    let handle = lines.reload_handle();
+    lines.finish().try_init()?;
+    Ok(LogFilter(Box::new(move |filter| handle.reload(filter).map_err(|error| error.to_string()))))
 }
 
 /// Makes a panic in any thread abort the process: a node that has lost a thread must not continue to vote and

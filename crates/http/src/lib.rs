@@ -37,4 +37,5 @@ pub use edge::origin::Hosts;
 pub use edge::request::HttpPeer;
 pub use edge::server_info::ServerInfo;
 pub use router::{router, status_router};
+pub use server::connection_limits::ConnectionLimits;
 pub use server::listener::{Limits, Listener};

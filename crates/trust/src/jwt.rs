@@ -11,6 +11,7 @@ pub mod key_set;
 pub mod live_keys;
 pub mod parts;
 
+use arc_swap::ArcSwap;
 use fairhold_types::{limits::JWT_BYTES_MAX, time::WallMillis};
 use fault::JwtFault;
 use key_set::JwksError;
@@ -59,9 +60,9 @@ struct JwtProvider {
     keys: Arc<LiveKeySet>,
 }
 
-/// The providers whose JWTs count at this node. Clones share them.
+/// The providers whose JWTs count at this node. Clones share them, also after a change.
 #[derive(Debug, Clone, Default)]
-pub struct JwtProviders(Arc<[JwtProvider]>);
+pub struct JwtProviders(Arc<ArcSwap<Vec<JwtProvider>>>);
 
 impl JwtProviders {
     /// Loads the keys of all providers. Their issuers differ.
@@ -70,28 +71,39 @@ impl JwtProviders {
             let keys = LiveKeySet::load(&config.name, &config.jwks)?;
             Ok(JwtProvider { config, keys })
         };
-        configs.into_iter().map(load).collect::<Result<Vec<_>, _>>().map(|providers| JwtProviders(providers.into()))
+        configs
+            .into_iter()
+            .map(load)
+            .collect::<Result<Vec<_>, _>>()
+            .map(|providers| JwtProviders(Arc::new(ArcSwap::from_pointee(providers))))
+    }
+
+    /// Takes over the providers of the other one. Those that it has now do not count any more.
+    pub fn replace(&self, with: &JwtProviders) {
+        self.0.store(with.0.load_full());
     }
 
     /// The keys of each provider.
-    pub fn key_sets(&self) -> impl Iterator<Item = &Arc<LiveKeySet>> {
-        self.0.iter().map(|provider| &provider.keys)
+    #[must_use]
+    pub fn key_sets(&self) -> Vec<Arc<LiveKeySet>> {
+        self.0.load().iter().map(|provider| Arc::clone(&provider.keys)).collect()
     }
 
     /// Whether a provider gives its callers this attribute.
     #[must_use]
     pub fn have_attribute(&self, name: &str) -> bool {
-        self.0.iter().any(|provider| provider.config.attributes.iter().any(|(own, _)| own == name))
+        self.0.load().iter().any(|provider| provider.config.attributes.iter().any(|(own, _)| own == name))
     }
 
     /// Verifies a token.
     pub fn verify(&self, token: &str, now: WallMillis) -> Result<VerifiedJwt, JwtFault> {
-        if self.0.is_empty() || token.len() > JWT_BYTES_MAX {
+        let providers = self.0.load();
+        if providers.is_empty() || token.len() > JWT_BYTES_MAX {
             return Err(JwtFault::Unknown);
         }
         let parts = JwtParts::parse(token)?;
         let issuer = claims::issuer(&parts.claims).ok_or(JwtFault::Unknown)?;
-        let provider = self.0.iter().find(|provider| provider.config.issuer == issuer).ok_or(JwtFault::Unknown)?;
+        let provider = providers.iter().find(|provider| provider.config.issuer == issuer).ok_or(JwtFault::Unknown)?;
         provider.verify_signature(&parts)?;
         let expires_at = claims::check(&parts.claims, &provider.config.audience, now)?;
         let subject = claims::text(&parts.claims, &provider.config.user_claim).ok_or(JwtFault::Unknown)?;

@@ -114,7 +114,7 @@ fn a_key_verifies_only_by_its_own_algorithm() {
     let mut restricted = rsa.jwk();
     restricted["alg"] = "PS256".into();
     fs::write(folder.path().join("jwks.json"), json!({ "keys": [restricted] }).to_string()).unwrap();
-    providers.key_sets().for_each(|keys| assert_eq!(keys.check(), FileCheck::Replaced));
+    providers.key_sets().iter().for_each(|keys| assert_eq!(keys.check(), FileCheck::Replaced));
     assert_eq!(providers.verify(&rsa.sign(&claims(NOW)), NOW), Err(JwtFault::Unknown), "the key is for PS256 alone");
 }
 
@@ -304,7 +304,7 @@ fn a_provider_names_its_callers_and_adds_attributes() {
 #[test]
 fn new_keys_count_at_once_and_a_file_that_cannot_be_used_changes_nothing() {
     let setup = Setup::new();
-    let keys = setup.providers.key_sets().next().unwrap().clone();
+    let keys = setup.providers.key_sets()[0].clone();
     let file = setup.folder.path().join("jwks.json");
     let (first, second) = (setup.issuer.sign(&claims(NOW)), TestIssuer::new("RS256", "2"));
     assert_eq!(keys.check(), FileCheck::Unchanged);
@@ -333,7 +333,7 @@ fn a_file_of_keys_says_what_is_wrong_with_it() {
     let file = folder.path().join("jwks.json");
     let load = |keys: Value| {
         fs::write(&file, json!({ "keys": keys }).to_string()).unwrap();
-        JwtProviders::load(vec![config(&file)]).map(|providers| providers.key_sets().next().unwrap().current().key_count())
+        JwtProviders::load(vec![config(&file)]).map(|providers| providers.key_sets()[0].current().key_count())
     };
     let (rsa, ec, ed) = (TestIssuer::new("RS256", "r"), TestIssuer::new("ES256", "e"), TestIssuer::new("EdDSA", "d"));
     let with = |issuer: &TestIssuer, changes: &Value| changed(issuer.jwk(), changes);
@@ -363,4 +363,16 @@ fn a_file_of_keys_says_what_is_wrong_with_it() {
         let error = load(keys).unwrap_err().to_string();
         assert!(error.contains(says) && error.contains("jwks.json"), "{says}: {error}");
     }
+}
+
+#[test]
+fn replaced_providers_count_at_once_in_every_clone() {
+    let (first, second) = (Setup::new(), Setup::new());
+    let clone = first.providers.clone();
+    let (old, new) = (first.issuer.sign(&claims(NOW)), second.issuer.sign(&claims(NOW)));
+    assert!(clone.verify(&old, NOW).is_ok() && clone.verify(&new, NOW).is_err());
+    first.providers.replace(&second.providers);
+    assert!(clone.verify(&old, NOW).is_err() && clone.verify(&new, NOW).is_ok());
+    first.providers.replace(&JwtProviders::default());
+    assert!(clone.verify(&new, NOW).is_err());
 }

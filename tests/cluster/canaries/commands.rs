@@ -97,6 +97,7 @@ impl Planted {
             assert!(String::from_utf8_lossy(&said.bytes).contains("user:ci"), "{said:?}");
             self.evidence.push(said);
         }
+        self.bundle().await;
         self.configurations(&key, &token).await;
         self.watch().await;
         self.lock().await;
@@ -136,6 +137,21 @@ impl Planted {
         let output = timeout(SOON, self.started(arguments).output()).await;
         let output = output.unwrap_or_else(|_| panic!("fairhold {line} does not end")).expect("it runs");
         Evidence::new(format!("fairhold {line}"), [output.stdout, output.stderr].concat())
+    }
+
+    /// The archive of `doctor`, with and without names.
+    async fn bundle(&mut self) {
+        for (name, options) in [("bundle.tar", vec![]), ("hidden.tar", vec!["--hide-names"])] {
+            let command = ["doctor", "--bundle", name, "--config", "1.toml"];
+            let command: Vec<&str> = command.into_iter().chain(options).collect();
+            let said = self.said(&self.administrating(&command), "doctor --bundle").await;
+            self.evidence.push(said);
+            let archive = fs::read(self.file(name)).expect("an archive");
+            for part in ["MANIFEST", "node-1/metrics.txt", "node-3/readyz.json", "findings.json", "configuration.toml"] {
+                assert!(String::from_utf8_lossy(&archive).contains(part), "{part} is not in {name}");
+            }
+            self.evidence.push(Evidence::new(format!("the archive {name}"), archive));
+        }
     }
 
     /// What the program says of right and wrong configurations.

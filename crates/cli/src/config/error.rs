@@ -16,6 +16,9 @@ use std::io;
 /// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
+    /// Several reasons.
+    #[error("{}", lines(.0))]
+    Several(Vec<ConfigError>),
     /// The file cannot be read.
     #[error("the configuration file {path} cannot be read: {error}")]
     Unreadable { path: String, error: io::Error },
@@ -164,12 +167,44 @@ pub(crate) enum ConfigError {
     Log { filter: String, reason: String },
 }
 
+/// One line for each reason.
+fn lines(errors: &[ConfigError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nfairhold: ")
+}
+
 /// What else a node can be started with.
 fn other_way(name: &str) -> &'static str {
     if name == "id" { ". To join a running cluster, pass --join-file FILE and --advertise instead" } else { "" }
 }
 
 impl ConfigError {
+    /// Each reason alone.
+    pub(crate) fn findings(self) -> Vec<String> {
+        if let ConfigError::Several(errors) = self {
+            return errors.into_iter().flat_map(ConfigError::findings).collect();
+        }
+        vec![self.to_string()]
+    }
+
+    /// Whether the reason may only be that a key of the file is misspelt, or has a value of a wrong type.
+    pub(super) fn may_follow_from_the_file(&self) -> bool {
+        if let ConfigError::Several(errors) = self {
+            return errors.iter().all(ConfigError::may_follow_from_the_file);
+        }
+        matches!(
+            self,
+            ConfigError::Missing { .. }
+                | ConfigError::Members(_)
+                | ConfigError::CertOrKey { .. }
+                | ConfigError::NeedsCert { .. }
+                | ConfigError::PeerTlsIncomplete { .. }
+                | ConfigError::Exposed { .. }
+                | ConfigError::AuditWithoutFile
+                | ConfigError::Jwt { .. }
+                | ConfigError::DataDir(_)
+        )
+    }
+
     /// The exit code of a command that fails for this reason.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
@@ -186,6 +221,8 @@ impl ConfigError {
                 | DataDirError::LostEntries { .. }
                 | DataDirError::NoIdentity { .. },
             )
+            // One reason of several is the configuration.
+            | ConfigError::Several(_)
             | ConfigError::Unreadable { .. }
             | ConfigError::File { .. }
             | ConfigError::UnknownKey { .. }

@@ -29,19 +29,24 @@ pub(super) struct JwtTable {
 
 /// Checks the tables.
 pub(super) fn providers(tables: BTreeMap<String, JwtTable>) -> Result<Vec<JwtProviderConfig>, ConfigError> {
-    let wrong = |name: &str, fault: String| ConfigError::Jwt { name: name.to_owned(), fault };
     let mut providers: Vec<JwtProviderConfig> = Vec::new();
+    let mut faults = Vec::new();
     for (name, table) in tables {
-        if providers.len() >= PROVIDERS_MAX {
-            return Err(wrong(&name, format!("there are at most {PROVIDERS_MAX} providers")));
+        let checked = if providers.len() < PROVIDERS_MAX {
+            provider(&name, table)
+        } else {
+            Err(format!("there are at most {PROVIDERS_MAX} providers"))
+        };
+        let checked = checked.and_then(|provider| match providers.iter().find(|other| other.issuer == provider.issuer) {
+            Some(other) => Err(format!("jwt.{} has the same issuer: the issuer decides whose keys count", other.name)),
+            None => Ok(provider),
+        });
+        match checked {
+            Ok(provider) => providers.push(provider),
+            Err(fault) => faults.push(ConfigError::Jwt { name, fault }),
         }
-        let provider = provider(&name, table).map_err(|fault| wrong(&name, fault))?;
-        if let Some(other) = providers.iter().find(|other| other.issuer == provider.issuer) {
-            return Err(wrong(&name, format!("jwt.{} has the same issuer: the issuer decides whose keys count", other.name)));
-        }
-        providers.push(provider);
     }
-    Ok(providers)
+    if faults.is_empty() { Ok(providers) } else { Err(ConfigError::Several(faults)) }
 }
 
 fn provider(name: &str, table: JwtTable) -> Result<JwtProviderConfig, String> {

@@ -262,7 +262,7 @@ fn an_allowed_host_has_no_scheme_port_or_path() {
 fn by_default_one_address_may_have_an_eighth_of_all_connections() {
     let limits = |all, per_address| {
         let args = ServeArgs { connections_max: all, connections_per_address_max: per_address, ..flags() };
-        let config = ServeConfig::resolve_within(MemoryPlan::of_a_large_node(), args);
+        let config = ServeConfig::load_within(MemoryPlan::of_a_large_node(), args).map(|loaded| loaded.config);
         config.map(|config| (config.limits.connections, config.limits.per_address))
     };
     assert_eq!(limits(None, None).unwrap(), (10_000, 1_250));
@@ -277,7 +277,7 @@ fn by_default_one_address_may_have_an_eighth_of_all_connections() {
 
 #[test]
 fn the_defaults_of_a_node_with_little_memory_are_lower() {
-    let small = ServeConfig::resolve_within(MemoryPlan::of(1 << 30), flags()).unwrap();
+    let small = ServeConfig::load_within(MemoryPlan::of(1 << 30), flags()).unwrap().config;
     assert_eq!((small.limits.connections, small.limits.per_address), (4_096, 512));
     assert_eq!((small.limits.body_bytes, small.limits.answer_bytes), (64 << 20, 64 << 20));
     assert_eq!((small.event_ring_bytes, small.proposal_bytes, small.state_bytes_max), (32 << 20, 32 << 20, 128 << 20));
@@ -472,4 +472,28 @@ fn the_configuration_file_can_name_the_certificate() {
     assert_eq!(with_file(file, newest).unwrap().client_tls.unwrap().oldest, TlsVersion::V1_3);
     let text = complaint(with_file(&file.replace("1.2", "1.1"), flags()));
     assert!(text.contains("`1.1`: expected 1.2 or 1.3"), "{text}");
+}
+
+#[test]
+fn all_findings_are_told_at_once_and_none_twice() {
+    let args = ServeArgs { id: None, peer_key_file: None, listen: Some("7171".to_owned()), ..ServeArgs::default() };
+    let text = "lgo = \"info\"\ntls-min = \"1.1\"\nallowed-host = [\"a/b\"]\nstate-bytes-max = 5\nconnections-max = 0\n\
+                [upgrade]\nfinalize-after = \"soon\"\n[audit]\nfile = \"a\"\nwhat = \"reads\"\n";
+    let error = with_file(text, args).unwrap_err();
+    assert_eq!(error.exit_code(), crate::exit::USAGE);
+    let shown = error.to_string();
+    let findings = error.findings();
+    for said in
+        ["`lgo`", "tls-min", "a/b", "--state-bytes-max 5", "connections-max is 0", "`soon`", "`reads`", "--listen: `7171`"]
+    {
+        assert_eq!(findings.iter().filter(|finding| finding.contains(said)).count(), 1, "{said}: {findings:#?}");
+    }
+    assert_eq!(findings.len(), 8, "that data is missing may follow from the misspelt key: {findings:#?}");
+    assert_eq!(shown, findings.join("\nfairhold: "), "each is a line of standard error");
+}
+
+#[test]
+fn a_file_makes_sighup_a_reload() {
+    assert!(with_file("", flags()).unwrap().reloads_at_hangup());
+    assert!(!ServeConfig::resolve(flags()).unwrap().reloads_at_hangup());
 }

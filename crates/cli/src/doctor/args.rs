@@ -6,7 +6,8 @@ use crate::remote::TlsArgs;
 #[command(after_help = "Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 69 nothing answered.
 
 Example:
-  fairhold doctor -e http://n1:7171,http://n2:7171,http://n3:7171")]
+  fairhold doctor -e http://n1:7171,http://n2:7171,http://n3:7171
+  fairhold doctor -e http://n1:7171 --bundle fairhold.tar --config /etc/fairhold/fairhold.toml")]
 pub(crate) struct DoctorArgs {
     /// Check the cluster of the node at this URL; pass all nodes to learn more about unreachable ones
     #[arg(
@@ -29,6 +30,25 @@ pub(crate) struct DoctorArgs {
     /// Read the token of a user or of administrators from this file
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_AUTH_TOKEN_FILE")]
     pub(crate) auth_token_file: Option<std::path::PathBuf>,
+
+    /// Also write what was seen into this tar archive, for somebody who helps you
+    ///
+    /// It has the findings, what each node answers about itself, its metrics, and the log of the unit on this machine.
+    /// It has no values, tokens, or ids of sessions and grants. Read it before you send it.
+    #[arg(long, value_name = "FILE.tar")]
+    pub(crate) bundle: Option<std::path::PathBuf>,
+
+    /// Add the configuration of a node from this file to the archive
+    #[arg(long, value_name = "FILE", requires = "bundle")]
+    pub(crate) config: Option<std::path::PathBuf>,
+
+    /// Take the log in the archive from this systemd unit
+    #[arg(long, value_name = "UNIT", default_value = "fairhold")]
+    pub(crate) unit: String,
+
+    /// Replace names of locks, owners and users in the archive with numbers
+    #[arg(long, requires = "bundle")]
+    pub(crate) hide_names: bool,
 
     /// Print in this format
     #[arg(short, long, value_enum, default_value_t = DoctorOutput::Table)]

@@ -56,6 +56,11 @@ pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTo
     Ok(Admin::guarded(tokens))
 }
 
+/// Reads the file as a start does, and uses nothing of it.
+pub(super) fn check(file: &Path) -> Result<(), AdminTokenError> {
+    read(file).map(drop)
+}
+
 /// A warning if other users can read the token. It is not an error, because some systems mount secrets that way.
 fn permission_warning(metadata: &Metadata) -> Option<&'static str> {
     if secret_file::is_open_to_others(metadata) {

@@ -7,7 +7,7 @@ use fairhold_types::{NodeId, Timing, duration};
 use std::{path::PathBuf, time::Duration};
 
 /// The options from flags and environment variables.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 #[command(after_help = "Precedence: flag, environment variable, --config file, default.
 
 Examples:
@@ -33,7 +33,10 @@ pub(crate) struct ServeArgs {
     /// Its tables `[jwt.NAME]` name providers of JWTs, with the keys issuer, audience, jwks, user-claim and attributes.
     ///
     /// The audit log of requests is configured only there, in the table audit: its file, what it has, and whether it is
-    /// required. SIGHUP opens it again, and does not stop a node that has one.
+    /// required.
+    ///
+    /// SIGHUP makes the node read the file again, and does not stop it. A file with an error changes nothing. The log
+    /// says which changes need a restart.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 

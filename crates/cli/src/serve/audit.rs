@@ -7,7 +7,7 @@ mod alarm;
 mod file;
 
 use super::error::ServeError;
-use crate::{config::audit::AuditConfig, signals};
+use crate::config::audit::AuditConfig;
 use alarm::AuditAlarm;
 use fairhold_http::{Audit, AuditBatch, AuditLog};
 use fairhold_node::Node;
@@ -71,14 +71,10 @@ pub(super) fn status(audit: &Audit) -> Option<AuditStatus> {
     audit.log().map(|log| AuditStatus { entries_lost: log.entries_lost(), fault: log.fault() })
 }
 
-/// A task that opens the file again at each SIGHUP. Needs a runtime.
-pub(super) fn reopen_at_hangup(audit: &Audit) -> Result<Option<impl Future<Output = ()> + use<>>, ServeError> {
-    let Some(log) = audit.log().cloned() else { return Ok(None) };
-    let reopen = move || {
-        tracing::info!("SIGHUP: opening the audit log again");
-        log.reopen();
-    };
-    signals::on_hangup(reopen).map(Some).map_err(ServeError::Runtime)
+/// Whether entries can go on in another file. It is made if it does not exist.
+pub(super) fn try_file(config: &AuditConfig) -> Result<(), ServeError> {
+    let mut file = AuditFile::new(config.file.clone(), AUDIT_FILE_BYTES_MAX, AUDIT_FILES_MAX);
+    file.open().map_err(|error| ServeError::Audit { file: config.file.display().to_string(), error })
 }
 
 /// Warns while entries are lost, or while the file cannot be written.
@@ -133,10 +129,10 @@ impl WriterThread {
 
     /// Writes a batch. Returns whether it is the last one.
     fn step(&mut self, batch: AuditBatch) -> bool {
-        let AuditBatch { lines, entries, reopen, is_last } = batch;
+        let AuditBatch { lines, entries, move_to, is_last } = batch;
         self.pending.add(lines, entries);
-        if reopen {
-            self.file.close();
+        if let Some(path) = move_to {
+            self.file.move_to(path);
         }
         let is_due = is_last || self.looked_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY);
         let before = self.pending.entries();
@@ -197,6 +193,19 @@ mod tests {
             let error = start(Some(&config(&path))).unwrap_err().to_string();
             assert!(error.contains(&path.display().to_string()), "{error}");
         }
+    }
+
+    #[test]
+    fn a_log_goes_on_in_another_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, second) = (folder.path().join("first.log"), folder.path().join("second.log"));
+        let (audit, writer) = start(Some(&config(&first))).unwrap();
+        let log = audit.log().unwrap();
+        log.move_to(second.clone());
+        log.append(b"{\"b\":2}\n");
+        drop(writer);
+        assert_eq!(fs::read_to_string(&first).unwrap(), "");
+        assert_eq!(fs::read_to_string(&second).unwrap(), "{\"b\":2}\n");
     }
 
     #[test]

@@ -93,8 +93,8 @@ pub(super) async fn watch(own: OwnCertificates, providers: JwtProviders, node: N
 }
 
 /// What to say about the keys of providers of JWTs that need attention.
-fn key_warnings(providers: &JwtProviders) -> impl Iterator<Item = String> {
-    providers.key_sets().filter_map(|keys| {
+fn key_warnings(providers: &JwtProviders) -> impl Iterator<Item = String> + use<> {
+    providers.key_sets().into_iter().filter_map(|keys| {
         let (provider, fault) = (keys.provider(), keys.rejection()?);
         Some(format!("the keys for the JWTs of {provider} cannot be read again, and the last ones that worked stay: {fault}"))
     })
@@ -191,7 +191,7 @@ mod tests {
         let providers = jwt_for_tests::provider(folder.path(), &[&TestIssuer::new("ES256", "1")]);
         assert_eq!(key_warnings(&providers).count(), 0);
         std::fs::write(folder.path().join("jwks.json"), "{").unwrap();
-        providers.key_sets().for_each(|keys| drop(keys.check()));
+        providers.key_sets().iter().for_each(|keys| drop(keys.check()));
         let warnings: Vec<String> = key_warnings(&providers).collect();
         assert!(matches!(&*warnings, [text] if text.contains("JWTs of idp") && text.contains("jwks.json")), "{warnings:?}");
     }

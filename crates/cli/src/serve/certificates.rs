@@ -2,10 +2,7 @@
 //! are loaded at the start, their files are followed, and the log says whose they are.
 
 use super::{certificate_alarm::OwnCertificates, error::ServeError};
-use crate::{
-    config::{ServeConfig, client_tls::ClientTlsConfig, peer_tls::PeerTlsConfig},
-    signals,
-};
+use crate::config::{ServeConfig, client_tls::ClientTlsConfig, peer_tls::PeerTlsConfig};
 use fairhold_peer::security::PeerSecurity;
 use fairhold_trust::{
     client_port::{ClientPortTls, UserRule},
@@ -15,6 +12,7 @@ use fairhold_trust::{
     peer::PeerTls,
 };
 use fairhold_types::NodeId;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::{
     sync::Notify,
@@ -27,43 +25,74 @@ use tokio::{
 pub(super) struct Certificates {
     clients: Option<ClientPortTls>,
     peers: PeerSecurity,
-    providers: JwtProviders,
+    followed: FollowedFiles,
     /// Follows the files of the certificate for the other nodes.
     peers_watch: Option<AbortHandle>,
-    reload_peers: Arc<Notify>,
     tasks: JoinSet<()>,
 }
 
+/// The files that are followed, and the providers of JWTs, which can change. Clones share them.
+#[derive(Debug, Clone)]
+pub(super) struct FollowedFiles {
+    providers: JwtProviders,
+    /// Makes the tasks read their files at once.
+    reload_clients: Arc<Notify>,
+    reload_peers: Arc<Notify>,
+    keys: Arc<Mutex<FollowedKeys>>,
+}
+
+/// The tasks that follow the keys of providers. Dropping it ends them.
+#[derive(Debug, Default)]
+struct FollowedKeys {
+    reloads: Vec<Arc<Notify>>,
+    tasks: JoinSet<()>,
+}
+
+impl FollowedFiles {
+    fn new(providers: JwtProviders) -> FollowedFiles {
+        let followed =
+            FollowedFiles { providers, reload_clients: Arc::default(), reload_peers: Arc::default(), keys: Arc::default() };
+        followed.follow_keys();
+        followed
+    }
+
+    /// Follows the files of the providers of this moment, and no others. Needs a runtime.
+    fn follow_keys(&self) {
+        let mut keys = self.keys.lock();
+        *keys = FollowedKeys::default();
+        for key_set in self.providers.key_sets() {
+            let reload = Arc::new(Notify::new());
+            keys.tasks.spawn(key_set.watch(reload.clone()));
+            keys.reloads.push(reload);
+        }
+    }
+
+    /// Reads all files again at once.
+    pub(super) fn read_again(&self) {
+        self.reload_clients.notify_one();
+        self.reload_peers.notify_one();
+        self.keys.lock().reloads.iter().for_each(|reload| reload.notify_one());
+    }
+
+    /// Replaces the providers, whose keys are loaded. Needs a runtime.
+    pub(super) fn replace_providers(&self, providers: &JwtProviders) {
+        self.providers.replace(providers);
+        self.follow_keys();
+    }
+}
+
 impl Certificates {
-    /// Loads the certificates and follows their files: every 2 s, and at SIGHUP. The certificate for the other nodes must
-    /// name this node if its number is known. Needs a runtime.
+    /// Loads the certificates and follows their files: every 2 s, and when a reload asks for it. The certificate for
+    /// the other nodes must name this node if its number is known. Needs a runtime.
     pub(super) fn load(config: &ServeConfig) -> Result<Certificates, ServeError> {
-        let mut certificates = Certificates {
-            clients: config.client_tls.as_ref().map(load_for_clients).transpose()?,
-            peers: PeerSecurity::plain(),
-            providers: JwtProviders::load(config.jwt.clone())?,
-            peers_watch: None,
-            reload_peers: Arc::default(),
-            tasks: JoinSet::new(),
-        };
-        let reload_clients = Arc::new(Notify::new());
-        if let Some(tls) = &certificates.clients {
-            certificates.tasks.spawn(tls.pair().clone().watch(reload_clients.clone()));
+        let clients = config.client_tls.as_ref().map(load_for_clients).transpose()?;
+        let followed = FollowedFiles::new(JwtProviders::load(config.jwt.clone())?);
+        let mut tasks = JoinSet::new();
+        if let Some(tls) = &clients {
+            tasks.spawn(tls.pair().clone().watch(followed.reload_clients.clone()));
         }
+        let mut certificates = Certificates { clients, peers: PeerSecurity::plain(), followed, peers_watch: None, tasks };
         certificates.load_for_peers(config, config.start.id())?;
-        if config.follows_files() {
-            let mut reloads = vec![reload_clients, certificates.reload_peers.clone()];
-            for keys in certificates.providers.key_sets() {
-                let reload = Arc::new(Notify::new());
-                certificates.tasks.spawn(keys.clone().watch(reload.clone()));
-                reloads.push(reload);
-            }
-            let reload = move || {
-                tracing::info!("SIGHUP: reading the certificates and keys again");
-                reloads.iter().for_each(|reload| reload.notify_one());
-            };
-            certificates.tasks.spawn(signals::on_hangup(reload).map_err(ServeError::Runtime)?);
-        }
         certificates.log(config);
         Ok(certificates)
     }
@@ -75,7 +104,7 @@ impl Certificates {
             watch.abort();
         }
         let pair = self.peers.pair().cloned();
-        self.peers_watch = pair.map(|pair| self.tasks.spawn(pair.watch(self.reload_peers.clone())));
+        self.peers_watch = pair.map(|pair| self.tasks.spawn(pair.watch(self.followed.reload_peers.clone())));
         Ok(())
     }
 
@@ -86,7 +115,12 @@ impl Certificates {
 
     /// The providers of JWTs.
     pub(super) fn providers(&self) -> &JwtProviders {
-        &self.providers
+        &self.followed.providers
+    }
+
+    /// The files that are followed.
+    pub(super) fn followed(&self) -> &FollowedFiles {
+        &self.followed
     }
 
     /// TLS of the port for clients.
@@ -110,7 +144,7 @@ impl Certificates {
                 );
             }
         }
-        for keys in self.providers.key_sets() {
+        for keys in self.providers().key_sets() {
             let (file, provider, count) = (keys.path().display(), keys.provider(), keys.current().key_count());
             tracing::info!(%file, "JWTs of {provider} prove who a caller is, with {count} keys");
         }
@@ -132,11 +166,12 @@ impl Certificates {
     }
 }
 
-/// Checks the files as a start would.
-pub(crate) fn check(config: &ServeConfig) -> Result<(), ServeError> {
-    config.client_tls.as_ref().map(load_for_clients).transpose()?;
-    JwtProviders::load(config.jwt.clone())?;
-    load_for_peers(config.peer_tls.as_ref(), config.start.id(), peer_host(config)).map(drop)
+/// Checks the files as a start would, and returns every reason why one cannot be used.
+pub(crate) fn check(config: &ServeConfig) -> Vec<ServeError> {
+    let clients = config.client_tls.as_ref().and_then(|tls| load_for_clients(tls).err());
+    let providers = config.jwt.iter().filter_map(|provider| JwtProviders::load(vec![provider.clone()]).err());
+    let peers = load_for_peers(config.peer_tls.as_ref(), config.start.id(), peer_host(config)).err();
+    clients.into_iter().chain(providers.map(ServeError::from)).chain(peers).collect()
 }
 
 fn load_for_clients(tls: &ClientTlsConfig) -> Result<ClientPortTls, ServeError> {

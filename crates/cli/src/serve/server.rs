@@ -9,7 +9,9 @@ use super::{
     error::ServeError,
     free_space, host,
     listeners::{ListenerTask, ended, hosts, listen_for_clients, listen_for_status, stop_requested},
-    memory, peer_key, process, restart, service_manager, timing_watch,
+    memory, peer_key, process,
+    reload::ReloadCounters,
+    restart, service_manager, timing_watch,
 };
 use crate::{
     config::{
@@ -18,7 +20,9 @@ use crate::{
     },
     member::ServeMember,
 };
-use fairhold_http::{Admin, Audit, Authenticator, ClusterHeader, Exposition, ServerInfo, router, status_router};
+use fairhold_http::{
+    Admin, Audit, Authenticator, ClusterHeader, ConnectionLimits, Exposition, ServerInfo, router, status_router,
+};
 use fairhold_node::{Node, NodeParts};
 use fairhold_peer::{client::TcpPeer, key::PeerKeys, security::PeerSecurity, server::PeerServer};
 use fairhold_raft::{MemberAddress, PeerService, Replica, ReplicaConfig};
@@ -32,6 +36,17 @@ use tokio::{runtime::Handle, sync::oneshot, task::JoinHandle, time::timeout};
 const HTTP_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long any other service may take to stop.
 const SERVICE_STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a start has prepared before the server runs.
+pub(super) struct Prepared {
+    pub(super) admin: Admin,
+    pub(super) keys: PeerKeys,
+    pub(super) certificates: Certificates,
+    pub(super) audit: Audit,
+    /// The limits on connections of clients, which a reload can change.
+    pub(super) connections: ConnectionLimits,
+    pub(super) reloads: ReloadCounters,
+}
 
 /// A running node.
 pub(super) struct Server {
@@ -69,15 +84,18 @@ impl Server {
         config: &ServeConfig,
         node: &StartingNode,
         storage: Storage,
-        (admin, keys, certificates, audit): (Admin, PeerKeys, Certificates, Audit),
+        prepared: Prepared,
         raft: &Handle,
         clock: &Handle,
     ) -> Result<Server, ServeError> {
+        let Prepared { admin, keys, certificates, audit, connections, reloads } = prepared;
         let listener = listen_for_clients(config, &certificates).await?;
-        let listener = listener.with_limits(config.limits).with_hosts(hosts(config, Some(node)));
+        let listener =
+            listener.with_limits(config.limits).with_connection_limits(connections).with_hosts(hosts(config, Some(node)));
         let status = listen_for_status(config, hosts(config, Some(node))).await?;
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
+        reloads.register(&mut registry);
         storage.register_metrics(&mut registry);
         let syncs = storage.sync_times();
         let starting = NodeServices::start(
@@ -110,7 +128,7 @@ impl Server {
         });
         let providers = certificates.providers().clone();
         let watching = certificate_alarm::watch(own, providers.clone(), services.node.clone());
-        let alarm = config.follows_files().then(|| tokio::spawn(watching));
+        let alarm = config.reloads_at_hangup().then(|| tokio::spawn(watching));
         let audit_watch = audit.log().map(|log| tokio::spawn(audit::watch(log.clone(), services.node.clone())));
         let ready = tokio::spawn(service_manager::tell_ready(services.node.clone()));
         let signs_of_life = service_manager::signs_of_life(services.node.clone()).map(tokio::spawn);

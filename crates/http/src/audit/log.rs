@@ -5,7 +5,7 @@ use super::{entry, refusals::RefusalLimiter, scope::AuditScope};
 use fairhold_metrics::{Counter, Gauge, Registry};
 use fairhold_types::{limits::AUDIT_QUEUE_BYTES_MAX, time::WallMillis};
 use parking_lot::{Condvar, Mutex};
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// The writer is woken early when this much of the queue is in use.
 const WAKE_AT: usize = AUDIT_QUEUE_BYTES_MAX / 2;
@@ -17,8 +17,7 @@ const COLLECT_FOR: Duration = Duration::from_millis(100);
 /// The audit log between the requests and its writer.
 #[derive(Debug)]
 pub struct AuditLog {
-    scope: AuditScope,
-    is_required: bool,
+    rule: Mutex<AuditRule>,
     queue: Mutex<AuditQueue>,
     /// Wakes the writer.
     wake: Condvar,
@@ -26,12 +25,20 @@ pub struct AuditLog {
     metrics: AuditMetrics,
 }
 
+/// Which requests it has, and whether calls are refused that it must have, but cannot have now.
+#[derive(Debug, Clone, Copy)]
+struct AuditRule {
+    scope: AuditScope,
+    is_required: bool,
+}
+
 #[derive(Debug, Default)]
 struct AuditQueue {
     lines: Vec<u8>,
     entries: u64,
     fault: Option<String>,
-    is_reopening: bool,
+    /// The file that must be opened, also if it is the same as before.
+    move_to: Option<PathBuf>,
     is_stopping: bool,
     /// Nobody takes lines any more.
     is_closed: bool,
@@ -44,8 +51,8 @@ pub struct AuditBatch {
     pub lines: Vec<u8>,
     /// How many they are.
     pub entries: u64,
-    /// The file must be opened again.
-    pub reopen: bool,
+    /// The entries belong into this file from now on. It must be opened again, also if it is the same as before.
+    pub move_to: Option<PathBuf>,
     /// It is the last batch.
     pub is_last: bool,
 }
@@ -74,7 +81,7 @@ impl AuditQueue {
         AuditBatch {
             lines: std::mem::take(&mut self.lines),
             entries: std::mem::take(&mut self.entries),
-            reopen: std::mem::take(&mut self.is_reopening),
+            move_to: self.move_to.take(),
             is_last: self.is_stopping,
         }
     }
@@ -83,8 +90,7 @@ impl AuditQueue {
 impl AuditLog {
     pub(super) fn new(scope: AuditScope, is_required: bool) -> AuditLog {
         AuditLog {
-            scope,
-            is_required,
+            rule: Mutex::new(AuditRule { scope, is_required }),
             queue: Mutex::default(),
             wake: Condvar::new(),
             refusals: Mutex::default(),
@@ -94,12 +100,17 @@ impl AuditLog {
 
     /// Which requests it has.
     pub(crate) fn scope(&self) -> AuditScope {
-        self.scope
+        self.rule.lock().scope
+    }
+
+    /// Changes what it has, from the next request on.
+    pub fn set_rule(&self, scope: AuditScope, is_required: bool) {
+        *self.rule.lock() = AuditRule { scope, is_required };
     }
 
     /// Whether calls are refused that it must have, but cannot have now.
     pub(crate) fn refuses_calls(&self) -> bool {
-        self.is_required && {
+        self.rule.lock().is_required && {
             let queue = self.queue.lock();
             queue.fault.is_some() || queue.lines.len() >= FULL_AT
         }
@@ -139,9 +150,9 @@ impl AuditLog {
     /// Waits up to this time for lines, and takes them. Only the writer calls it. It blocks the thread.
     pub fn take(&self, wait: Duration) -> AuditBatch {
         let mut queue = self.queue.lock();
-        let is_idle = |queue: &mut AuditQueue| queue.lines.is_empty() && !queue.is_reopening && !queue.is_stopping;
+        let is_idle = |queue: &mut AuditQueue| queue.lines.is_empty() && queue.move_to.is_none() && !queue.is_stopping;
         self.wake.wait_while_for(&mut queue, is_idle, wait);
-        let collects = |queue: &mut AuditQueue| queue.lines.len() < WAKE_AT && !queue.is_reopening && !queue.is_stopping;
+        let collects = |queue: &mut AuditQueue| queue.lines.len() < WAKE_AT && queue.move_to.is_none() && !queue.is_stopping;
         if !queue.lines.is_empty() {
             self.wake.wait_while_for(&mut queue, collects, COLLECT_FOR);
         }
@@ -151,10 +162,9 @@ impl AuditLog {
     /// The same without lines, for a writer that still has some.
     pub fn take_signals(&self, wait: Duration) -> AuditBatch {
         let mut queue = self.queue.lock();
-        let is_idle = |queue: &mut AuditQueue| !queue.is_reopening && !queue.is_stopping;
+        let is_idle = |queue: &mut AuditQueue| queue.move_to.is_none() && !queue.is_stopping;
         self.wake.wait_while_for(&mut queue, is_idle, wait);
-        let reopen = std::mem::take(&mut queue.is_reopening);
-        AuditBatch { reopen, is_last: queue.is_stopping, ..AuditBatch::default() }
+        AuditBatch { move_to: queue.move_to.take(), is_last: queue.is_stopping, ..AuditBatch::default() }
     }
 
     /// Takes the last lines. Whatever is appended later is lost.
@@ -202,9 +212,9 @@ impl AuditLog {
         self.metrics.lost.get()
     }
 
-    /// Asks the writer to open its file again.
-    pub fn reopen(&self) {
-        self.queue.lock().is_reopening = true;
+    /// Asks the writer to open this file, and to go on there. It may be the one that it has.
+    pub fn move_to(&self, file: PathBuf) {
+        self.queue.lock().move_to = Some(file);
         self.wake.notify_one();
     }
 
@@ -267,5 +277,18 @@ mod tests {
             log.set_fault(None);
             assert!(!log.refuses_calls() && log.fault().is_none());
         }
+    }
+
+    #[test]
+    fn a_changed_rule_and_another_file_count_at_once() {
+        let log = log(false);
+        log.set_fault(Some("the disk is full".to_owned()));
+        assert!(!log.refuses_calls() && log.scope() == AuditScope::All);
+        log.set_rule(AuditScope::Writes, true);
+        assert!(log.refuses_calls() && log.scope() == AuditScope::Writes);
+        log.move_to("a".into());
+        log.move_to("b".into());
+        assert_eq!(log.take_signals(Duration::ZERO).move_to, Some("b".into()), "the last one counts");
+        assert_eq!(log.take_signals(Duration::ZERO).move_to, None);
     }
 }

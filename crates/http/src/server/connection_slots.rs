@@ -3,6 +3,7 @@
 //! When slots run short, the address with the most connections loses its youngest one that is idle or only reads, so that no
 //! address can shut out all others by connecting first.
 
+use crate::server::connection_limits::ConnectionLimits;
 use fairhold_types::{address::share_key, limits::FEW_CONNECTIONS};
 use parking_lot::Mutex;
 use std::{
@@ -21,8 +22,7 @@ const RESERVED_PART: usize = 20;
 /// The slots of all connections.
 #[derive(Debug)]
 pub(crate) struct ClientSlots {
-    max: usize,
-    max_per_address: usize,
+    limits: ConnectionLimits,
     /// Consistent after every statement that can panic.
     taken: Mutex<Taken>,
 }
@@ -89,9 +89,9 @@ pub(crate) struct ClientSlot {
 }
 
 impl ClientSlots {
-    /// Slots with a limit in total and a limit per address.
-    pub(crate) fn new(max: usize, max_per_address: usize) -> Arc<ClientSlots> {
-        Arc::new(ClientSlots { max, max_per_address, taken: Mutex::default() })
+    /// Slots with these limits, which may change at any time. A lower limit ends no connection.
+    pub(crate) fn new(limits: ConnectionLimits) -> Arc<ClientSlots> {
+        Arc::new(ClientSlots { limits, taken: Mutex::default() })
     }
 
     /// Takes a slot, if one is available for that address.
@@ -99,16 +99,17 @@ impl ClientSlots {
         let address = share_key(address);
         let mut taken = slots.taken.lock();
         let of_address = taken.by_address.get(&address).map_or(0, BTreeMap::len);
-        if of_address >= slots.max_per_address {
+        let (max, max_per_address) = slots.limits.now();
+        if of_address >= max_per_address {
             return None;
         }
-        if taken.total >= slots.max - slots.reserved() {
+        if taken.total >= max - reserved(max) {
             if of_address >= FEW_CONNECTIONS {
                 return None;
             }
             taken.make_room(address);
         }
-        if taken.total >= slots.max {
+        if taken.total >= max {
             return None;
         }
         taken.next += 1;
@@ -121,17 +122,19 @@ impl ClientSlots {
 
     /// Whether more than three quarters are taken.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.taken.lock().total > self.max / 4 * 3
+        self.taken.lock().total > self.limits.now().0 / 4 * 3
     }
 
     /// Whether only addresses with few connections still get a slot.
     pub(crate) fn is_full(&self) -> bool {
-        self.taken.lock().total >= self.max - self.reserved()
+        let (max, _) = self.limits.now();
+        self.taken.lock().total >= max - reserved(max)
     }
+}
 
-    fn reserved(&self) -> usize {
-        self.max / RESERVED_PART
-    }
+/// How many of all slots are reserved.
+fn reserved(max: usize) -> usize {
+    max / RESERVED_PART
 }
 
 impl Taken {
@@ -174,13 +177,17 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
+    fn slots_of(max: usize, max_per_address: usize) -> Arc<ClientSlots> {
+        ClientSlots::new(ConnectionLimits::new(max, max_per_address))
+    }
+
     fn take(slots: &Arc<ClientSlots>, last: u8, count: usize) -> Vec<ClientSlot> {
         (0..count).map_while(|_| ClientSlots::take(slots, address(last))).collect()
     }
 
     #[test]
     fn a_connection_over_the_limit_is_refused_until_another_closes() {
-        let slots = ClientSlots::new(5, 3);
+        let slots = slots_of(5, 3);
         let mut first = take(&slots, 1, 4);
         assert_eq!(first.len(), 3, "one address has used its share");
         let second = take(&slots, 2, 4);
@@ -194,7 +201,7 @@ mod tests {
 
     #[test]
     fn all_forms_of_an_address_count_together() {
-        let slots = ClientSlots::new(5, 1);
+        let slots = slots_of(5, 1);
         let _first = ClientSlots::take(&slots, "2001:db8::1".parse().unwrap()).unwrap();
         assert!(ClientSlots::take(&slots, "2001:db8::2".parse().unwrap()).is_none());
         let _second = ClientSlots::take(&slots, "10.0.0.1".parse().unwrap()).unwrap();
@@ -203,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_late_connection_replaces_the_newest_idle_one_of_the_address_with_the_most() {
-        let slots = ClientSlots::new(100, 60);
+        let slots = slots_of(100, 60);
         let (largest, other) = (take(&slots, 1, 60), take(&slots, 2, 60));
         assert_eq!((largest.len(), other.len()), (60, 35), "a part is reserved for addresses with few");
         assert!(largest[59].slot_state.begin(false) && largest[58].slot_state.begin(true));
@@ -220,7 +227,7 @@ mod tests {
 
     #[test]
     fn when_no_connection_can_be_replaced_late_addresses_have_a_reserve() {
-        let slots = ClientSlots::new(100, 95);
+        let slots = slots_of(100, 95);
         let busy = take(&slots, 1, 95);
         assert!(busy.iter().all(|slot| slot.slot_state.begin(false)));
         let late: Vec<ClientSlot> = (2..10).flat_map(|last| take(&slots, last, 1)).collect();
@@ -228,5 +235,21 @@ mod tests {
         assert!(busy.iter().all(|slot| slot.slot_state.given_up().now_or_never().is_none()));
         busy[3].slot_state.end();
         assert_eq!(take(&slots, 10, 1).len(), 1, "one of them is idle again");
+    }
+
+    #[test]
+    fn limits_that_change_apply_to_new_connections_and_end_none() {
+        let limits = ConnectionLimits::new(3, 3);
+        let slots = ClientSlots::new(limits.clone());
+        let mut first = take(&slots, 1, 3);
+        assert_eq!(first.len(), 3);
+        limits.set(5, 2);
+        assert!(ClientSlots::take(&slots, address(1)).is_none(), "it has more than its new limit");
+        assert_eq!(take(&slots, 2, 3).len(), 2);
+        limits.set(2, 1);
+        assert!(slots.is_full() && ClientSlots::take(&slots, address(3)).is_none());
+        assert!(first.iter().all(|slot| slot.slot_state.given_up().now_or_never().is_none()));
+        first.truncate(1);
+        assert!(ClientSlots::take(&slots, address(3)).is_some());
     }
 }

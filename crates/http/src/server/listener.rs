@@ -22,6 +22,7 @@ use crate::{
     edge::metrics::HttpMetrics,
     edge::origin::Hosts,
     edge::quota::{Quota, Share},
+    server::connection_limits::ConnectionLimits,
     server::connection_slots::ClientSlots,
     server::handshake_slots::HandshakeSlots,
 };
@@ -58,6 +59,14 @@ pub struct Limits {
     pub answer_bytes: usize,
 }
 
+impl Limits {
+    /// The limits on connections alone, which can change.
+    #[must_use]
+    pub fn of_connections(self) -> ConnectionLimits {
+        ConnectionLimits::new(self.connections, self.per_address)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {
@@ -82,6 +91,7 @@ pub struct Listener {
     port: Port,
     plain_port: Option<Port>,
     limits: Limits,
+    connections: ConnectionLimits,
     metrics: HttpMetrics,
     cluster: ClusterHeader,
     hosts: Hosts,
@@ -94,6 +104,7 @@ impl Listener {
             port: Port::bind(address)?,
             plain_port: None,
             limits: Limits::default(),
+            connections: Limits::default().of_connections(),
             metrics: HttpMetrics::default(),
             cluster: ClusterHeader::from_source(|| None),
             hosts: Hosts::default(),
@@ -103,7 +114,13 @@ impl Listener {
     /// Sets the limits.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Listener {
-        Listener { limits, ..self }
+        Listener { limits, connections: limits.of_connections(), ..self }
+    }
+
+    /// Takes the limits on connections from here, so that they can change while it serves.
+    #[must_use]
+    pub fn with_connection_limits(self, connections: ConnectionLimits) -> Listener {
+        Listener { connections, ..self }
     }
 
     /// Adds the cluster's id to the refusals that the listener itself sends.
@@ -154,7 +171,7 @@ impl Listener {
     }
 
     async fn serve_with(self, timeouts: Timeouts, api: ApiService, shutdown: impl Future<Output = ()>) {
-        let Listener { port, plain_port, limits, metrics, cluster, hosts } = self;
+        let Listener { port, plain_port, limits, connections: connection_limits, metrics, cluster, hosts } = self;
         let mut ports = Ports { ports: [port].into_iter().chain(plain_port).collect(), next: 0 };
         let cores = available_parallelism().map_or(1, usize::from);
         let context = ConnectionContext {
@@ -163,7 +180,7 @@ impl Listener {
             metrics,
             cluster,
             hosts,
-            slots: ClientSlots::new(limits.connections, limits.per_address),
+            slots: ClientSlots::new(connection_limits),
             handshakes: HandshakeSlots::new(cores * HANDSHAKES_PER_CORE_MAX),
             handshake_log: Arc::default(),
             bodies: Quota::new(limits.body_bytes, limits.body_bytes / ADDRESS_PART),

@@ -111,6 +111,12 @@ impl AuditFile {
         Ok(())
     }
 
+    /// Goes on in another file, whose older ones are beside it.
+    pub(super) fn move_to(&mut self, path: PathBuf) {
+        self.close();
+        self.path = path;
+    }
+
     /// Closes it. `open` opens it again.
     pub(super) fn close(&mut self) {
         self.current = None;
