@@ -1,6 +1,7 @@
 //! The configuration of `serve`: flag, environment, file, default, in this order, resolved once into plain values.
 
 pub(crate) mod audit;
+pub(crate) mod backup;
 pub(crate) mod client_tls;
 pub(crate) mod error;
 pub(crate) mod exposure;
@@ -17,6 +18,7 @@ use crate::{
     telemetry,
 };
 use audit::{AuditConfig, AuditTable};
+use backup::{BackupConfig, BackupTable};
 use client_tls::{ClientTlsConfig, ClientTlsInput};
 use error::ConfigError;
 use exposure::Exposure;
@@ -90,6 +92,10 @@ pub(crate) struct ServeConfig {
     pub(crate) admin_token_file: Option<PathBuf>,
     /// The audit log, if there is one.
     pub(crate) audit: Option<AuditConfig>,
+    /// The scheduled backups, if there are any.
+    pub(crate) backup: Option<BackupConfig>,
+    /// The name of the cluster, if the configuration has one.
+    pub(crate) cluster_name: Option<ClusterName>,
     /// The providers of JWTs.
     pub(crate) jwt: Vec<JwtProviderConfig>,
     /// Whether it stops when standard input closes.
@@ -107,7 +113,7 @@ impl ServeConfig {
         let mut file = args.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
         let cluster = cluster_name(args.cluster_name.take().or(file.cluster_name.take()))?;
         let client_tls = client_tls_input(&mut args, &mut file, cluster.clone())?.resolve()?;
-        let peer_tls = peer_tls_input(&mut args, &mut file, cluster).resolve(client_tls.as_ref().map(|tls| &tls.files))?;
+        let peer_tls = peer_tls_input(&mut args, &mut file, cluster.clone()).resolve(client_tls.as_ref().map(|tls| &tls.files))?;
         let no_data = ConfigError::Missing { name: "data", form: "DIR", variable: "FAIRHOLD_DATA" };
         let data = args.data.or(file.data).ok_or(no_data)?;
         let input = StartInput {
@@ -170,6 +176,8 @@ impl ServeConfig {
             log,
             admin_token_file,
             audit: file.audit.map(AuditTable::resolve).transpose()?,
+            backup: file.backup.map(BackupTable::resolve).transpose()?,
+            cluster_name: cluster,
             jwt: jwt::providers(file.jwt)?,
             exit_with_parent: args.exit_with_parent,
         })

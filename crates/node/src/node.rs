@@ -3,7 +3,7 @@
 use crate::{
     access::{Caller, RightsCache, TenantDoor},
     api::{At, CallError, ClusterView, Freshness, MemberFacts, ReadOptions},
-    base::{memory::MemoryShortage, stop::Stop, tasks::Tasks, walks::WalkSlots},
+    base::{backups::Backups, memory::MemoryShortage, stop::Stop, tasks::Tasks, walks::WalkSlots},
     clock::wall_now,
     hub::Hub,
     leader::{
@@ -82,6 +82,8 @@ pub enum Concern {
     Certificate,
     /// The audit log.
     Audit,
+    /// The scheduled backups.
+    Backup,
 }
 
 /// A warning if the state is nearly full.
@@ -109,6 +111,7 @@ pub(crate) struct NodeInner<RT: AsyncRuntime> {
     pub(crate) tasks: Tasks,
     pub(crate) stop: Stop,
     pub(crate) walks: WalkSlots,
+    pub(crate) backups: Backups,
     pub(crate) memory: MemoryShortage,
     pub(crate) rights: RightsCache,
     pub(crate) tenant_door: TenantDoor<RT::Instant>,
@@ -177,6 +180,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             tasks,
             stop,
             walks: WalkSlots::new(),
+            backups: Backups::new(),
             memory: MemoryShortage::default(),
             rights: RightsCache::default(),
             tenant_door: TenantDoor::new(),
