@@ -34,12 +34,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-access", &["fairhold-types"]),
     ("fairhold-trust", &["fairhold-types"]),
     ("fairhold-state", &["fairhold-access", "fairhold-codec", "fairhold-types"]),
+    ("fairhold-backup", &["fairhold-codec", "fairhold-state", "fairhold-types"]),
     ("fairhold-raft", &["fairhold-codec", "fairhold-metrics", "fairhold-state", "fairhold-types"]),
     ("fairhold-storage", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-types"]),
     ("fairhold-peer", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-trust", "fairhold-types"]),
     (
         "fairhold-node",
-        &["fairhold-access", "fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-state", "fairhold-types"],
+        &[
+            "fairhold-access",
+            "fairhold-backup",
+            "fairhold-codec",
+            "fairhold-metrics",
+            "fairhold-raft",
+            "fairhold-state",
+            "fairhold-types",
+        ],
     ),
     // Its listener takes the transport of trust, and names no library of TLS.
     (
@@ -62,6 +71,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "fairhold-cli",
         &[
             "fairhold-access",
+            "fairhold-backup",
             "fairhold-client",
             "fairhold-http",
             "fairhold-metrics",

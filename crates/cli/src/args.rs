@@ -3,6 +3,7 @@
 use crate::{
     access::{AccessArgs, roles::RolesArgs, tenants::TenantsArgs, tokens::TokensArgs, users::UsersArgs},
     acts::ActsArgs,
+    backup::BackupArgs,
     bench::BenchArgs,
     cert::CertArgs,
     cluster::ClusterArgs,
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Watch(WatchArgs),
     /// Show nodes, locks and queues live in the terminal
     Top(TopArgs),
+    /// Save a backup of the whole state
+    Backup(BackupArgs),
     /// Show and change the cluster: members, join tokens, leadership, settings, snapshots, upgrades
     Cluster(ClusterArgs),
     /// Show and switch access rights, check them, give roles to users

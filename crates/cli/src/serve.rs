@@ -7,6 +7,7 @@ mod admin_token;
 mod allocator;
 pub(crate) mod args;
 mod audit;
+mod backups;
 mod certificate_alarm;
 pub(crate) mod certificates;
 mod directory;

@@ -133,6 +133,7 @@ pub use reqwest::{Method, StatusCode, header::HeaderMap};
 pub use tree::nodes::{NodeValue, Nodes};
 pub use tree::transaction::Transaction;
 pub use tree::write::{Create, Delete, Put};
+pub use views::backup::BackupStream;
 pub use views::cluster::{Cluster, Sessions};
 pub use views::election::{ElectionEvent, Observer};
 pub use views::locks::{ListLocks, Locks, SetLock};

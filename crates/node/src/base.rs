@@ -1,5 +1,6 @@
 //! What every part of a node uses: tasks, shutdown, metrics, memory, and long walks over the state.
 
+pub(crate) mod backups;
 pub(crate) mod memory;
 pub(crate) mod metrics;
 pub(crate) mod stop;

@@ -1,7 +1,9 @@
 //! The running node: starts its services in the order of their dependencies, and stops them in order.
 
 use super::{
-    admin_token, allocator, audit, certificate_alarm,
+    admin_token, allocator, audit,
+    backups::BackupSchedule,
+    certificate_alarm,
     certificates::Certificates,
     directory,
     error::ServeError,
@@ -107,9 +109,18 @@ impl Server {
         let watching = certificate_alarm::watch(own, providers.clone(), services.node.clone());
         let alarm = config.follows_files().then(|| tokio::spawn(watching));
         let audit_watch = audit.log().map(|log| tokio::spawn(audit::watch(log.clone(), services.node.clone())));
+        let backups = config.backup.clone().map(|backup| BackupSchedule {
+            config: backup,
+            data: config.data.clone(),
+            cluster_name: config.cluster_name.as_ref().map(ToString::to_string),
+            id: node.id,
+            node: services.node.clone(),
+        });
+        let backups = backups.map(|schedule| tokio::spawn(schedule.run()));
         let authenticator = Authenticator::new(admin).with_providers(providers);
         let watches =
-            token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).chain(alarm).chain(audit_watch).collect();
+            token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).chain(alarm).chain(audit_watch).chain(backups);
+        let watches = watches.collect();
         let api = router(services.node.clone(), info, authenticator, exposition, audit);
         let serving = listener.serve(api, stop_requested(stopped));
         let http = ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) };

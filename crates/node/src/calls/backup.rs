@@ -6,7 +6,8 @@
 pub use crate::base::backups::{BackupKind, CompleteBackup};
 
 use crate::{
-    api::{CallError, ReadOptions},
+    api::{CallError, Freshness, ReadOptions},
+    base::stop::Stop,
     clock::wall_now,
     node::Node,
 };
@@ -85,7 +86,10 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
         let slot = self.0.backups.take_slot().ok_or(CallError::BackupBusy)?;
         self.freshen(read).await?;
-        let source = if read.freshness.is_linearizable() { BackupSource::Barrier } else { BackupSource::Local };
+        let source = match read.freshness {
+            Freshness::Linearizable | Freshness::LinearizableAtLeast(_) => BackupSource::Barrier,
+            Freshness::Local | Freshness::AtLeast(_) => BackupSource::Local,
+        };
         self.begin_backup(source, BackupKind::Read, within, Some(slot)).ok_or(CallError::Read(NotProposed::NoLeader.into()))
     }
 
@@ -169,10 +173,10 @@ impl<RT: AsyncRuntime> BackupPlan<RT> {
         let (encoded, from_thread) = mpsc::channel(1);
         drop(RT::spawn(async move {
             // If the thread cannot start, the channel closes, and the backup fails.
-            RT::spawn_blocking(move || encode(&state, origin, &encoded)).await.ok();
+            RT::spawn_blocking(move || encode(state, origin, &encoded)).await.ok();
         }));
-        let passed = pass::<RT>(&node, from_thread, &out, within).await;
-        drop(slot);
+        let may_read = || node.check_caller().is_ok();
+        let passed = Passing { stop: &node.0.stop, may_read, within, slot }.run::<RT>(from_thread, &out).await;
         let complete = match passed {
             Ok(bytes) => Some(CompleteBackup { at: wall_now(), bytes, took: started_at.elapsed() }),
             Err(reason) => {
@@ -186,42 +190,60 @@ impl<RT: AsyncRuntime> BackupPlan<RT> {
     }
 }
 
-/// Passes the pieces on from the thread to the reader. Returns how many bytes they had.
-async fn pass<RT: AsyncRuntime>(
-    node: &Node<RT>,
-    mut from_thread: mpsc::Receiver<io::Result<Piece>>,
-    out: &mpsc::Sender<Piece>,
+/// How pieces pass from the thread to the reader.
+struct Passing<'a, M> {
+    stop: &'a Stop,
+    /// Whether the reader still has the right.
+    may_read: M,
     within: Duration,
-) -> Result<u64, CutReason> {
-    let mut bytes = 0;
-    loop {
-        let piece = tokio::select! {
-            biased;
-            () = node.0.stop.requested() => return Err(CutReason::Stopping),
-            () = out.closed() => return Err(CutReason::ReaderGone),
-            piece = from_thread.recv() => piece.ok_or(CutReason::ThreadFailed)??,
-        };
-        node.check_caller().map_err(|_| CutReason::Denied)?;
-        let length = match &piece {
-            Piece::Bytes(piece) => Some(piece.len() as u64),
-            Piece::End => None,
-        };
-        let sent = tokio::select! {
-            biased;
-            () = node.0.stop.requested() => return Err(CutReason::Stopping),
-            sent = RT::timeout(within, out.send(piece)) => sent,
-        };
-        sent.map_err(|_| CutReason::TooSlow(within))?.map_err(|_| CutReason::ReaderGone)?;
-        match length {
-            Some(length) => bytes += length,
-            None => return Ok(bytes),
+    slot: Option<OwnedSemaphorePermit>,
+}
+
+impl<M: Fn() -> bool> Passing<'_, M> {
+    /// Passes all pieces on. Returns how many bytes they had.
+    async fn run<RT: AsyncRuntime>(
+        self,
+        mut from_thread: mpsc::Receiver<io::Result<Piece>>,
+        out: &mpsc::Sender<Piece>,
+    ) -> Result<u64, CutReason> {
+        let Passing { stop, may_read, within, mut slot } = self;
+        let mut bytes = 0;
+        loop {
+            let piece = tokio::select! {
+                biased;
+                () = stop.requested() => return Err(CutReason::Stopping),
+                () = out.closed() => return Err(CutReason::ReaderGone),
+                piece = from_thread.recv() => piece.ok_or(CutReason::ThreadFailed)??,
+            };
+            if !may_read() {
+                return Err(CutReason::Denied);
+            }
+            let length = match &piece {
+                Piece::Bytes(piece) => Some(piece.len() as u64),
+                Piece::End => None,
+            };
+            if length.is_none() {
+                // A client that has read this backup to its end can begin another one.
+                drop(slot.take());
+            }
+            let sent = tokio::select! {
+                biased;
+                () = stop.requested() => return Err(CutReason::Stopping),
+                sent = RT::timeout(within, out.send(piece)) => sent,
+            };
+            sent.map_err(|_| CutReason::TooSlow(within))?.map_err(|_| CutReason::ReaderGone)?;
+            match length {
+                Some(length) => bytes += length,
+                None => return Ok(bytes),
+            }
         }
     }
 }
 
 /// The work of the thread: encodes the backup until nobody takes the pieces any more.
-fn encode(state: &State, origin: BackupOrigin, encoded: &mpsc::Sender<io::Result<Piece>>) {
-    let backup = Backup::new(state, origin);
+fn encode(state: State, origin: BackupOrigin, encoded: &mpsc::Sender<io::Result<Piece>>) {
+    let backup = Backup::new(&state, origin);
+    drop(state);
     for piece in backup.pieces() {
         if encoded.blocking_send(piece.map(|piece| Piece::Bytes(piece.into()))).is_err() {
             return;
