@@ -60,7 +60,8 @@ impl PartialBackup {
     /// error.
     pub(crate) fn create(partial: PathBuf) -> io::Result<PartialBackup> {
         let flags = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).map_err(io::Error::other)?;
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(MODE).custom_flags(flags).clone();
+        let options =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(MODE).custom_flags(flags).clone();
         let file = options.open(&partial)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("it is not a file"));

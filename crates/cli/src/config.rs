@@ -113,7 +113,8 @@ impl ServeConfig {
         let mut file = args.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
         let cluster = cluster_name(args.cluster_name.take().or(file.cluster_name.take()))?;
         let client_tls = client_tls_input(&mut args, &mut file, cluster.clone())?.resolve()?;
-        let peer_tls = peer_tls_input(&mut args, &mut file, cluster.clone()).resolve(client_tls.as_ref().map(|tls| &tls.files))?;
+        let peer_tls =
+            peer_tls_input(&mut args, &mut file, cluster.clone()).resolve(client_tls.as_ref().map(|tls| &tls.files))?;
         let no_data = ConfigError::Missing { name: "data", form: "DIR", variable: "FAIRHOLD_DATA" };
         let data = args.data.or(file.data).ok_or(no_data)?;
         let input = StartInput {

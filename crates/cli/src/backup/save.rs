@@ -3,10 +3,10 @@
 use crate::{
     backup_file::{PartialBackup, SealCheck, partial_of},
     output,
-    remote::{self, Failure, RemoteArgs},
+    remote::{self, Failure, ReadArgs, RemoteArgs},
 };
 use fairhold_backup::{Backup, ReadBackupError};
-use fairhold_client::{BackupStream, Error};
+use fairhold_client::{BackupStream, Error, Revision};
 use std::{
     fs,
     io::{self, IsTerminal as _, Write as _},
@@ -27,9 +27,8 @@ pub(crate) struct SaveArgs {
     /// Replace FILE if it exists
     #[arg(long)]
     force: bool,
-    /// Save the node's own state, which may be slightly stale, without asking the leader
-    #[arg(long)]
-    local: bool,
+    #[command(flatten)]
+    read: ReadArgs,
 }
 
 /// Saves a backup.
@@ -43,8 +42,14 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), Fail
         check_free(&args.file, args.force)?;
     }
     let connect = &remote.connect;
-    let client = remote::client(connect, None)?;
-    let opened = client.cluster().backup_at(connect.urls()?, args.local).await;
+    let mut backups = remote::client(connect, None)?.backups();
+    if args.read.local {
+        backups = backups.local();
+    }
+    if let Some(revision) = args.read.min_revision {
+        backups = backups.at_least(Revision(revision));
+    }
+    let opened = backups.take_at(connect.urls()?).await;
     let mut stream = opened.map_err(|error| Failure::from_client(&error))?;
     let summary = match to_stdout {
         true => pipe(&mut stream).await?,
@@ -70,7 +75,8 @@ fn check_free(file: &Path, force: bool) -> Result<(), Failure> {
 
 async fn save(stream: &mut BackupStream, args: &SaveArgs) -> Result<String, Failure> {
     let path = &args.file;
-    let named = |path: &Path, error: io::Error| Failure::Local(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+    let named =
+        |path: &Path, error: io::Error| Failure::Local(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
     let partial_path = partial_of(path);
     let mut partial = PartialBackup::create(partial_path.clone()).map_err(|error| named(&partial_path, error))?;
     while let Some(bytes) = stream.chunk().await.map_err(|error| broken(&error))? {

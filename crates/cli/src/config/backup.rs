@@ -35,9 +35,8 @@ impl BackupTable {
         if !dir.is_dir() {
             return Err(ConfigError::BackupDir { dir: dir.display().to_string() });
         }
-        let parse = |text: String| {
-            duration::parse(&text).map_err(|_| ConfigError::Duration { key: "backup.every", text: text.clone() })
-        };
+        let parse =
+            |text: String| duration::parse(&text).map_err(|_| ConfigError::Duration { key: "backup.every", text: text.clone() });
         let every = self.every.map(parse).transpose()?.unwrap_or(BACKUP_EVERY_DEFAULT);
         if !(BACKUP_EVERY_MIN..=BACKUP_EVERY_MAX).contains(&every) {
             return Err(ConfigError::BackupEvery { given: duration::format(every) });

@@ -85,9 +85,7 @@ impl Backups {
         registry.register("backups_failed", help, counters(|figures| &figures.failed));
         collect(registry, move |scrape| {
             let last = kinds.each_ref().map(|(label, figures)| ((*label).to_owned(), *figures.last.lock()));
-            let gauge = |value: fn(CompleteBackup) -> f64| {
-                last.clone().map(|(label, last)| (label, last.map_or(0.0, value)))
-            };
+            let gauge = |value: fn(CompleteBackup) -> f64| last.clone().map(|(label, last)| (label, last.map_or(0.0, value)));
             let help = "When the last complete backup of this node was made, in seconds since 1970; 0: none since its start";
             scrape.gauges("backup_last_time_seconds", help, "kind", gauge(|last| seconds(Duration::from_millis(last.at.0))))?;
             let help = "Size of the last complete backup of this node";

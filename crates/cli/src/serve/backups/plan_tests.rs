@@ -101,5 +101,7 @@ fn a_backup_that_was_missed_is_due_at_once() {
             assert!(now < next && next <= now + every.as_secs(), "{every:?} {node}: {next}");
         }
     }
-    assert!(next_due(0, None, Duration::MAX, NodeId::MAX) == 0 && next_due(u64::MAX, Some(u64::MAX), Duration::ZERO, 1) == u64::MAX);
+    assert!(
+        next_due(0, None, Duration::MAX, NodeId::MAX) == 0 && next_due(u64::MAX, Some(u64::MAX), Duration::ZERO, 1) == u64::MAX
+    );
 }
