@@ -12,7 +12,7 @@ use alarm::BackupAlarm;
 use fairhold_node::{Node, backup::CompleteBackup};
 use fairhold_raft::wall_now;
 use fairhold_types::NodeId;
-use job::{BackupJob, JobOutcome};
+use job::{BackupJob, MadeBackup};
 use openraft_rt_tokio::TokioRuntime;
 use plan::{WallSeconds, next_due};
 use std::{
@@ -79,14 +79,11 @@ impl BackupSchedule {
         }
     }
 
-    /// The name of the cluster in the names of files: its own, or else its id, once it has formed.
+    /// Waits until the cluster has formed. Returns its name in the names of files: its own, or else its id.
     async fn cluster(&self) -> String {
-        if let Some(name) = &self.cluster_name {
-            return name.clone();
-        }
         loop {
             if let Some(id) = self.node.cluster_id() {
-                return id.to_hex();
+                return self.cluster_name.clone().unwrap_or_else(|| id.to_hex());
             }
             sleep(FORMED_CHECK_EVERY).await;
         }
@@ -98,8 +95,7 @@ impl BackupSchedule {
         let (work, runtime) = (job.clone(), Handle::current());
         let done = self.finished(alarm, job, spawn_blocking(move || work.run(&runtime))).await;
         match done.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(JobOutcome::NotFormed) => false,
-            Ok(JobOutcome::Made { file, bytes, deleted }) => {
+            Ok(MadeBackup { file, bytes, deleted }) => {
                 self.node.record_scheduled_backup(Some(CompleteBackup { at: wall_now(), bytes, took: started_at.elapsed() }));
                 tracing::info!(file, bytes, deleted = *deleted.as_ref().unwrap_or(&0), "made a scheduled backup");
                 match deleted {

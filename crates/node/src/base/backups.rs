@@ -100,8 +100,7 @@ fn seconds(duration: Duration) -> f64 {
     duration.as_secs_f64()
 }
 
-/// Exact up to 2^53 bytes.
-#[expect(clippy::cast_precision_loss, reason = "no backup is that large")]
+/// Exact up to 2^53.
 fn approximate(bytes: u64) -> f64 {
     bytes as f64
 }

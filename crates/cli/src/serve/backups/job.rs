@@ -39,18 +39,14 @@ pub(super) struct BackupJob {
     pub(super) progress: Arc<AtomicU64>,
 }
 
-/// How a job ended.
+/// A complete backup.
 #[derive(Debug)]
-pub(super) enum JobOutcome {
-    /// The cluster has not formed: there is nothing to save.
-    NotFormed,
-    /// The backup is complete.
-    Made {
-        file: String,
-        bytes: u64,
-        /// How many old backups were deleted, or why that failed.
-        deleted: Result<usize, String>,
-    },
+pub(super) struct MadeBackup {
+    /// The name of its file.
+    pub(super) file: String,
+    pub(super) bytes: u64,
+    /// How many old backups were deleted, or why that failed.
+    pub(super) deleted: Result<usize, String>,
 }
 
 impl BackupJob {
@@ -64,13 +60,14 @@ impl BackupJob {
     }
 
     /// Makes a backup, or says why it cannot.
-    pub(super) fn run(&self, runtime: &Handle) -> Result<JobOutcome, String> {
+    pub(super) fn run(&self, runtime: &Handle) -> Result<MadeBackup, String> {
         let named = |error: io::Error| format!("{}: {error}", self.dir.display());
         // The folder is tried first: if its mount is dead, the thread waits here without a copy of the state.
         let mut file = PartialBackup::create(self.dir.join(partial_name(&self.cluster, self.id))).map_err(named)?;
         let keeps_room = is_same_device(&self.dir, &self.data);
         let made_at = wall_now().0 / 1_000;
-        let Some(mut backup) = self.node.scheduled_backup(BACKUP_BLOCK_WITHIN) else { return Ok(JobOutcome::NotFormed) };
+        let backup = self.node.scheduled_backup(BACKUP_BLOCK_WITHIN);
+        let mut backup = backup.ok_or_else(|| "the cluster has not formed".to_owned())?;
         let name = BackupName { made_at, revision: backup.revision(), cluster: self.cluster.clone() };
         while let Some(piece) = runtime.block_on(backup.next()) {
             let piece = piece.map_err(|cut| cut.to_string())?;
@@ -84,7 +81,7 @@ impl BackupJob {
         self.step();
         file.keep_as(&self.dir.join(name.to_string()), true).map_err(named)?;
         let deleted = delete_old(&self.dir, &name, self.keep).map_err(|error| error.to_string());
-        Ok(JobOutcome::Made { file: name.to_string(), bytes, deleted })
+        Ok(MadeBackup { file: name.to_string(), bytes, deleted })
     }
 
     fn step(&self) {
