@@ -40,7 +40,8 @@ impl SealCheck {
         if !magic.iter().eq(fairhold_backup::MAGIC.iter().rev()) {
             return Err("it is truncated: its trailer is missing");
         }
-        if self.hasher.finalize().as_slice() != sha256 {
+        let found: [u8; 32] = self.hasher.finalize().into();
+        if found.as_slice() != sha256 {
             return Err("it is damaged: its bytes do not have the SHA-256 in its trailer");
         }
         Ok(self.bytes)

@@ -149,12 +149,17 @@ impl<RT: AsyncRuntime> NodeBackup<RT> {
             (None, Some(pieces)) => pieces,
             (None, None) => return None,
         };
-        let piece = pieces.recv().await;
-        match piece {
-            Some(Piece::Bytes(bytes)) => return Some(Ok(bytes)),
-            Some(Piece::End) | None => self.pieces = None,
+        match pieces.recv().await {
+            Some(Piece::Bytes(bytes)) => Some(Ok(bytes)),
+            Some(Piece::End) => {
+                self.pieces = None;
+                None
+            }
+            None => {
+                self.pieces = None;
+                Some(Err(BackupCut))
+            }
         }
-        if piece.is_none() { Some(Err(BackupCut)) } else { None }
     }
 }
 
