@@ -1,22 +1,18 @@
 //! `fairhold backup`: saves, shows, verifies and restores backups.
 
+mod error;
 mod file;
 mod inspect;
 mod restore;
 mod save;
+mod source;
 mod stopped;
 
 use crate::{exit, output};
 use clap::{Args, Subcommand};
-use fairhold_backup::{Backup, BackupSummary, ReadBackupError, RestoreError};
-use fairhold_raft::wall_now;
-use fairhold_storage::{StorageError, data_dir::DataDirError};
-use fairhold_types::time::WallMillis;
-use std::{
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use error::BackupError;
+use source::{read, verified};
+use std::{path::PathBuf, process::ExitCode};
 
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
@@ -59,54 +55,6 @@ enum BackupCommand {
     Restore(restore::RestoreArgs),
 }
 
-/// Why a command about backups failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BackupError {
-    /// The backup is damaged, or cannot be read.
-    #[error("{}: {error}{}", shown(file), cause(error))]
-    Read { file: PathBuf, error: ReadBackupError },
-    /// A file cannot be opened or written.
-    #[error("{}: {error}", shown(file))]
-    File { file: PathBuf, error: io::Error },
-    /// The data directory cannot be used.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// The data directory is not that of a node with an id.
-    #[error(transparent)]
-    DataDir(#[from] DataDirError),
-    /// The state of the stopped node cannot be read.
-    #[error("the state in {} cannot be read: {error}", data.display())]
-    State { data: PathBuf, error: io::Error },
-    /// The clock, or the revision.
-    #[error(transparent)]
-    Restore(#[from] RestoreError),
-    /// The restored state is inconsistent: a defect.
-    #[error("the restored state is inconsistent, which is a defect in fairhold: {0}. Nothing was written")]
-    Inconsistent(String),
-    /// The command line.
-    #[error("{0}")]
-    Usage(String),
-    /// The output.
-    #[error("cannot write the output: {0}")]
-    Output(io::Error),
-}
-
-impl BackupError {
-    fn exit_code(&self) -> u8 {
-        match self {
-            BackupError::Usage(_) => exit::USAGE,
-            BackupError::Read { .. }
-            | BackupError::File { .. }
-            | BackupError::Storage(_)
-            | BackupError::DataDir(_)
-            | BackupError::State { .. }
-            | BackupError::Restore(_)
-            | BackupError::Inconsistent(_)
-            | BackupError::Output(_) => exit::FAILURE,
-        }
-    }
-}
-
 pub(crate) fn main(args: &BackupArgs) -> ExitCode {
     let done = match &args.command {
         BackupCommand::Save(args) => save::run(args),
@@ -120,54 +68,8 @@ pub(crate) fn main(args: &BackupArgs) -> ExitCode {
     }
 }
 
-/// Reads and verifies a whole backup, from a file or from standard input.
-fn read(file: &Path) -> Result<(Backup, BackupSummary), BackupError> {
-    let failed = |error| BackupError::Read { file: file.to_owned(), error };
-    if is_standard(file) {
-        return Backup::read(io::stdin().lock()).map_err(failed);
-    }
-    Backup::read(file::open(file)?).map_err(failed)
-}
-
-fn is_standard(file: &Path) -> bool {
-    file == Path::new("-")
-}
-
-fn shown(file: &Path) -> String {
-    if is_standard(file) { "the standard input or output".to_owned() } else { file.display().to_string() }
-}
-
-fn cause(error: &ReadBackupError) -> String {
-    match error {
-        ReadBackupError::Io(cause) => format!(": {cause}"),
-        ReadBackupError::Damaged(_) => String::new(),
-    }
-}
-
-/// What `verify` and `save` say about a whole backup.
-fn verified(backup: &Backup, summary: &BackupSummary) -> String {
-    let BackupSummary { blocks, bytes, sha256 } = summary;
-    let sha256: String = sha256.iter().map(|byte| format!("{byte:02x}")).collect();
-    let (header, digest) = (backup.header(), backup.state().digest());
-    format!(
-        "verified: {bytes} bytes in {blocks} blocks, revision {}, {} nodes\nsha256:   {sha256}\ndigest:   {digest}\n",
-        header.revision, header.nodes
-    )
-}
-
 fn print(text: &str) -> Result<(), BackupError> {
     output::unless_closed(output::write_stdout(text)).map_err(BackupError::Output)
-}
-
-/// A message for people that is no result.
-fn note(text: &str) {
-    // Nobody may read stderr; the exit code is what matters.
-    writeln!(io::stderr(), "fairhold: {text}").ok();
-}
-
-/// The time, by the clock of this machine.
-fn now() -> WallMillis {
-    wall_now()
 }
 
 #[cfg(test)]

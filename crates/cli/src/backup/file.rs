@@ -1,12 +1,12 @@
 //! The file of a backup. It gets its name only when it is complete, durable and verified.
 
-use super::BackupError;
+use super::error::BackupError;
 use fairhold_backup::{Backup, BackupSummary};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufReader, BufWriter, Write},
     os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 /// Bytes read or written at once.
@@ -38,7 +38,7 @@ pub(super) fn save(
 }
 
 fn save_as(
-    partial: &PathBuf,
+    partial: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(Backup, BackupSummary), BackupError> {
     let written = || {
@@ -53,8 +53,8 @@ fn save_as(
         out.flush()?;
         out.get_ref().sync_all()
     };
-    written().map_err(|error| BackupError::File { file: partial.clone(), error })?;
-    Backup::read(open(partial)?).map_err(|error| BackupError::Read { file: partial.clone(), error })
+    written().map_err(|error| BackupError::File { file: partial.to_owned(), error })?;
+    Backup::read(open(partial)?).map_err(|error| BackupError::Read { file: partial.to_owned(), error })
 }
 
 fn sync_folder(file: &Path) -> io::Result<()> {

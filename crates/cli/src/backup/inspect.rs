@@ -1,6 +1,11 @@
 //! `fairhold backup inspect`.
 
-use super::{BackupError, file, is_standard, now, stopped};
+use super::{
+    error::{BackupError, is_standard},
+    file,
+    source::now,
+    stopped,
+};
 use fairhold_backup::{Backup, BackupHeader, BackupMember, BackupSource};
 use fairhold_types::{duration, text::terminal_safe, time::WallMillis};
 use std::{io, path::PathBuf, time::Duration};

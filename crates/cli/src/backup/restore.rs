@@ -1,6 +1,10 @@
 //! `fairhold backup restore`.
 
-use super::{BackupError, inspect::age, now, read};
+use super::{
+    error::BackupError,
+    inspect::age,
+    source::{now, read},
+};
 use crate::member::{ServeMember, parse_members};
 use fairhold_access::token::AccessTokenNumber;
 use fairhold_backup::{BackupHeader, BackupSource, RestoreRequest, restored};

@@ -1,6 +1,11 @@
 //! `fairhold backup save`.
 
-use super::{BackupError, file, is_standard, note, now, stopped, verified};
+use super::{
+    error::{BackupError, is_standard},
+    file,
+    source::{note, now, verified},
+    stopped,
+};
 use fairhold_backup::Backup;
 use std::{
     io::{self, BufWriter, Write as _},

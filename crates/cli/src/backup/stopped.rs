@@ -1,6 +1,6 @@
 //! The state in the data directory of a stopped node.
 
-use super::BackupError;
+use super::error::BackupError;
 use fairhold_backup::{BackupMember, BackupOrigin, BackupSource};
 use fairhold_raft::{StoppedMember, StoppedNode};
 use fairhold_storage::{Storage, data_dir::{DataDir, DataDirError}};

@@ -1,13 +1,13 @@
 //! Tests of the commands about backups.
 
-use super::*;
+use super::{source::now, *};
 use crate::args::{self, Command};
 use clap::Parser;
-use fairhold_backup::{BackupMember, BackupOrigin, BackupSource};
+use fairhold_backup::{Backup, BackupMember, BackupOrigin, BackupSource};
 use fairhold_state::{State, command};
 use fairhold_storage::data_dir::DataDir;
 use fairhold_types::{ClusterId, ClusterVersion};
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 fn parse(line: &str) -> BackupCommand {
     let parsed = args::Args::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{line}: {error}"));
