@@ -25,6 +25,7 @@ mod administration;
 mod all_killed;
 mod attacked;
 mod audit;
+mod backup;
 mod backup_stream;
 mod bad_input;
 mod batches;

@@ -22,6 +22,7 @@
 //!
 //! A backup is not encrypted, and it is not signed: its checksums find damage, not forgery. It contains all values.
 
+mod backup;
 mod damage;
 mod format;
 mod header;
@@ -31,42 +32,9 @@ mod restore;
 mod tests;
 mod writer;
 
+pub use backup::{Backup, BackupSummary};
 pub use damage::{BackupDamage, BackupPart, ReadBackupError};
 pub use format::{BACKUP_FORMAT, MAGIC, MEDIA_TYPE};
 pub use header::{BackupHeader, BackupMember, BackupOrigin, BackupSource};
 pub use restore::{RestoreError, RestoreRequest, restored, restored_revision};
 pub use writer::BackupPieces;
-
-use fairhold_state::State;
-
-/// A backup in memory: the header, and the state without any capability.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Backup {
-    header: BackupHeader,
-    state: State,
-}
-
-/// What was read or written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BackupSummary {
-    /// How many blocks it has.
-    pub blocks: u64,
-    /// How many bytes the whole file has.
-    pub bytes: u64,
-    /// The SHA-256 in its trailer. Backups of equal states at different times differ.
-    pub sha256: [u8; 32],
-}
-
-impl Backup {
-    /// Its header.
-    #[must_use]
-    pub fn header(&self) -> &BackupHeader {
-        &self.header
-    }
-
-    /// Its state, without sessions, grants and ids.
-    #[must_use]
-    pub fn state(&self) -> &State {
-        &self.state
-    }
-}

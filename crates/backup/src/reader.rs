@@ -1,7 +1,7 @@
 //! Reads a backup, and verifies all of it.
 
 use crate::{
-    Backup, BackupSummary,
+    backup::{Backup, BackupSummary},
     damage::{BackupDamage, BackupPart, ReadBackupError},
     format::{BACKUP_FORMAT, HEADER_BYTES_MAX, HEADER_FORMAT, MAGIC, Progress, reversed_magic},
     header::BackupHeader,

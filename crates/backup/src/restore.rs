@@ -1,6 +1,6 @@
 //! How a new cluster begins with the state of a backup.
 
-use crate::Backup;
+use crate::backup::Backup;
 use fairhold_state::{State, restored::NewCluster};
 use fairhold_types::{ClusterId, Revision, time::WallMillis};
 

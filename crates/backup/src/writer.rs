@@ -1,7 +1,7 @@
 //! Writes a backup, piece by piece.
 
 use crate::{
-    Backup, BackupSummary,
+    backup::{Backup, BackupSummary},
     format::{BACKUP_FORMAT, HEADER_BYTES_MAX, HEADER_FORMAT, MAGIC, NO_BLOCK, Progress, reversed_magic},
     header::{BackupHeader, BackupOrigin},
 };

@@ -62,8 +62,6 @@ pub(crate) enum Command {
     Watch(WatchArgs),
     /// Show nodes, locks and queues live in the terminal
     Top(TopArgs),
-    /// Save a backup of the whole state
-    Backup(BackupArgs),
     /// Show and change the cluster: members, join tokens, leadership, settings, snapshots, upgrades
     Cluster(ClusterArgs),
     /// Show and switch access rights, check them, give roles to users
@@ -78,6 +76,8 @@ pub(crate) enum Command {
     Audit(ActsArgs),
     /// List, show, write and remove tenants, with their quotas
     Tenants(TenantsArgs),
+    /// Save, show, verify and restore backups
+    Backup(BackupArgs),
     /// Check the health of a cluster and suggest fixes
     Doctor(DoctorArgs),
     /// Measure the throughput and latency of a cluster

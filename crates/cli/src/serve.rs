@@ -25,6 +25,7 @@ mod parent;
 mod peer_key;
 mod process;
 mod restart;
+mod restored;
 mod secret_file;
 mod server;
 mod timing_watch;
@@ -99,6 +100,7 @@ fn run(mut config: ServeConfig) -> Result<(), ServeError> {
                 certificates.load_for_peers(&config, Some(node.id))?;
             }
             let storage = free_space::open_storage(&config, &node, &certificates).await?;
+            restored::form(&config, &node, &storage, (&keys, &certificates)).await?;
             Server::start(&config, &node, storage, (admin, keys, certificates, audit), raft.handle(), clock.handle()).await
         };
         let mut server = tokio::select! {

@@ -120,7 +120,6 @@ impl State {
             let detail = format!("cluster={old} revision={before} revoked_tokens={revoked}");
             self.note_restore(new, detail);
         }
-        self.rebuild_caches();
         self
     }
 

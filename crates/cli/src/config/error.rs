@@ -200,6 +200,8 @@ impl ConfigError {
                 | DataDirError::OtherCluster { .. }
                 | DataDirError::Removed { .. }
                 | DataDirError::LostEntries { .. }
+                | DataDirError::NotEmpty { .. }
+                | DataDirError::NoNode { .. }
                 | DataDirError::NoIdentity { .. },
             )
             | ConfigError::Unreadable { .. }

@@ -221,7 +221,7 @@ impl NodeServices {
     }
 }
 
-fn replica_config(config: &ServeConfig, node: &StartingNode, data_dir: &DataDir) -> ReplicaConfig {
+pub(super) fn replica_config(config: &ServeConfig, node: &StartingNode, data_dir: &DataDir) -> ReplicaConfig {
     let address = |member: &ServeMember| MemberAddress { url: member.url.clone(), address: member.peer.clone() };
     let members = node.members.iter().map(|(id, member)| (*id, address(member)));
     let replica = ReplicaConfig {
