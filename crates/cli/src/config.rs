@@ -136,7 +136,6 @@ impl ServeConfig {
         if let Some(given) = finalize_after.filter(|given| *given < FINALIZE_AFTER_MIN) {
             return Err(ConfigError::FinalizeTooSoon { given: duration::format(given) });
         }
-        let log = log_filter(args.log.or(file.log))?;
         let limits = limits(
             plan,
             args.connections_max.or(file.connections_max),
@@ -152,7 +151,6 @@ impl ServeConfig {
             peer_tls: peer_tls.as_ref(),
         };
         let exposures = ports.exposures(insecure)?;
-        let admin_token_file = args.admin_token_file.or(file.admin_token_file);
         Ok(ServeConfig {
             start,
             own,
@@ -174,8 +172,8 @@ impl ServeConfig {
             state_bytes_max,
             proposal_bytes: plan.proposal_bytes,
             finalize_after,
-            log,
-            admin_token_file,
+            log: log_filter(args.log.or(file.log))?,
+            admin_token_file: args.admin_token_file.or(file.admin_token_file),
             audit: file.audit.map(AuditTable::resolve).transpose()?,
             backup: file.backup.map(BackupTable::resolve).transpose()?,
             cluster_name: cluster,

@@ -125,8 +125,7 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         ("state-bytes-max", config.state_bytes_max.to_string()),
         ("log", quoted(&config.log)),
     ]);
-    let clusters = (config.peer_tls.as_ref().map(|tls| &tls.cluster), config.client_tls.as_ref().map(|tls| tls.cluster.as_ref()));
-    if let (Some(cluster), _) | (None, Some(Some(cluster))) = clusters {
+    if let Some(cluster) = &config.cluster_name {
         lines.push(("cluster-name", quoted(cluster.as_str())));
     }
     lines.extend(client_tls_lines(config));

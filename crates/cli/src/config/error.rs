@@ -167,9 +167,9 @@ pub(crate) enum ConfigError {
     BackupDir { dir: String },
     /// Scheduled backups that are too frequent or too rare.
     #[error(
-        "backup.every in the configuration file: {given}: write a time from {} to {}",
-        duration::rounded(BACKUP_EVERY_MIN),
-        duration::rounded(BACKUP_EVERY_MAX)
+        "backup.every in the configuration file: {given}: write a time from {}s to {}h",
+        BACKUP_EVERY_MIN.as_secs(),
+        BACKUP_EVERY_MAX.as_secs() / 3_600
     )]
     BackupEvery { given: String },
     /// No backup would be kept.

@@ -62,7 +62,7 @@ impl BackupSchedule {
         let reader = job.clone();
         let newest = self.finished(&mut alarm, &job, spawn_blocking(move || reader.newest())).await;
         let mut last: Option<WallSeconds> = newest.ok().flatten();
-        let mut retry_at = None;
+        let mut retry_at: Option<Instant> = None;
         loop {
             let now = wall_now().0 / 1_000;
             let due = next_due(now, last, self.config.every, self.id);
