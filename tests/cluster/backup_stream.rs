@@ -159,7 +159,10 @@ fn a_node_makes_one_backup_at_a_time_until_its_reader_leaves() {
         let client = cluster.client(0);
         make_large(&client).await;
         let unread = client.stream_from(0, PATH, &[]).await.expect("the node runs");
-        assert_eq!((unread.status().as_u16(), &unread.headers()["content-type"]), (200, &"application/vnd.fairhold.backup"));
+        assert_eq!(
+            (unread.status().as_u16(), unread.headers()["content-type"].as_bytes()),
+            (200, &b"application/vnd.fairhold.backup"[..])
+        );
         let busy = client.once(&Call::get(PATH)).await;
         assert!(busy.header("retry-after").is_some(), "{busy:?}");
         busy.expect_problem(429, "backup_busy");
