@@ -27,7 +27,8 @@ fn text(path: &Path) -> &str {
 /// The arguments of a restore of this node.
 fn restore(node: &NodeProcess, file: &Path) -> Vec<String> {
     let Origin::Members(members) = &node.origin else { panic!("a node without a list of members") };
-    let mut words: Vec<String> = ["restore", text(file), "--data", text(&node.data), "--accept-lost-writes"].map(str::to_owned).into();
+    let mut words: Vec<String> =
+        ["restore", text(file), "--data", text(&node.data), "--accept-lost-writes"].map(str::to_owned).into();
     words.extend(["--id".to_owned(), node.id.to_string()]);
     words.extend(members.iter().flat_map(|member| ["--member".to_owned(), member.clone()]));
     words

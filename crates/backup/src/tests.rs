@@ -5,8 +5,8 @@ use crate::damage::ReadBackupError;
 use fairhold_access::{Principal, token::TokenHash};
 use fairhold_state::{
     command::{
-        AccessChange, AccessRequester, Acquire, ActOrigin, ChangeAccess, Claimant, Command, CreateJoinToken, IfBusy, Lifetime, Meta,
-        OpenSession, Operation, Outcome, Owner, SetLock, Transact, Want, WriteKey,
+        AccessChange, AccessRequester, Acquire, ActOrigin, ChangeAccess, Claimant, Command, CreateJoinToken, IfBusy, Lifetime,
+        Meta, OpenSession, Operation, Outcome, Owner, SetLock, Transact, Want, WriteKey,
     },
     history_page::HistoryQuery,
 };
@@ -298,7 +298,8 @@ fn what_was_held_is_in_the_history_and_what_was_written_stays() {
     let orders = lock("orders");
     assert_eq!(kept.lock(&orders).max_waiters, Some(9));
     assert_eq!(kept.lock(&orders).last_token, state.lock(&orders).last_token);
-    let entries = |state: &State| state.history(&HistoryQuery { lock: orders.clone(), when: None, after: None, limit: 10 }).items.len();
+    let entries =
+        |state: &State| state.history(&HistoryQuery { lock: orders.clone(), when: None, after: None, limit: 10 }).items.len();
     assert_eq!((entries(&state), entries(kept)), (2, 2), "the hold is an entry, before and after");
     assert_eq!(kept.access().token_count(), 1);
     assert_eq!(kept.audit().head(), state.audit().head());

@@ -37,10 +37,7 @@ pub(super) fn save(
     result
 }
 
-fn save_as(
-    partial: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(Backup, BackupSummary), BackupError> {
+fn save_as(partial: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(Backup, BackupSummary), BackupError> {
     let written = || {
         // A leftover may have another mode.
         match fs::remove_file(partial) {

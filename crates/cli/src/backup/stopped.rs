@@ -3,7 +3,10 @@
 use super::error::BackupError;
 use fairhold_backup::{BackupMember, BackupOrigin, BackupSource};
 use fairhold_raft::{StoppedMember, StoppedNode};
-use fairhold_storage::{Storage, data_dir::{DataDir, DataDirError}};
+use fairhold_storage::{
+    Storage,
+    data_dir::{DataDir, DataDirError},
+};
 use fairhold_types::{NodeId, time::WallMillis};
 use openraft_rt_tokio::TokioRuntime;
 use std::{io, path::Path};

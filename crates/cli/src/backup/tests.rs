@@ -25,7 +25,8 @@ fn backup(source: BackupSource) -> Backup {
     let formed = command::Command::FormClusterAt { cluster: ClusterId(7), version: ClusterVersion(2) };
     state.apply(&formed).answer.result.unwrap();
     let member = BackupMember { id: 1, url: "http://a:1".to_owned(), address: "a:2".to_owned(), voter: true };
-    let origin = BackupOrigin { node: 1, release: "0.1.0".to_owned(), source, log: Some((3, 9)), members: vec![member], at: now() };
+    let origin =
+        BackupOrigin { node: 1, release: "0.1.0".to_owned(), source, log: Some((3, 9)), members: vec![member], at: now() };
     Backup::new(&state, origin)
 }
 
@@ -72,7 +73,10 @@ fn a_stopped_node_is_saved_and_shown() {
         panic!("another command")
     };
     let text = inspect::run(&args).unwrap();
-    assert!(text.contains("a stopped node") && text.contains(&format!("revision:        {}", second.header().revision)), "{text}");
+    assert!(
+        text.contains("a stopped node") && text.contains(&format!("revision:        {}", second.header().revision)),
+        "{text}"
+    );
     let BackupCommand::Inspect(args) = parse(&format!("fairhold backup inspect {}", again.display())) else {
         panic!("another command")
     };
