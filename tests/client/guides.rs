@@ -228,7 +228,9 @@ fn a_cluster_is_saved_and_restored_with_the_commands_of_the_guide() {
     assert!(save.contains("backup save") && restore.contains("backup restore") && ready.contains("cluster ready"), "{page:#?}");
     run_exclusive(LONG, async {
         let mut machines = Machines::start().await;
-        machines.run("# on a\nfairhold node put /config green -e http://a:7171 --auth-token-file /etc/fairhold/admin.token\n").await;
+        machines
+            .run("# on a\nfairhold node put /config green -e http://a:7171 --auth-token-file /etc/fairhold/admin.token\n")
+            .await;
         machines.run(save).await;
         assert_eq!(machines.ended("c").await, Some(0), "{}", machines.logs());
         for host in ["a", "b"] {

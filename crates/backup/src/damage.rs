@@ -38,7 +38,9 @@ pub enum BackupDamage {
     #[error("its format is {0}, but this program supports {BACKUP_FORMAT}: use the release that made it, or a newer one")]
     Format(u8),
     /// The cluster had a version that this program does not support.
-    #[error("its cluster has version {version}, but this program supports {supports}: use the release that made it, or a newer one")]
+    #[error(
+        "its cluster has version {version}, but this program supports {supports}: use the release that made it, or a newer one"
+    )]
     Version {
         /// The version of the cluster.
         version: ClusterVersion,

@@ -24,7 +24,10 @@ pub struct BackupPieces<'a> {
 
 impl fmt::Debug for BackupPieces<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackupPieces").field("bytes", &self.progress.bytes).field("summary", &self.summary).finish_non_exhaustive()
+        f.debug_struct("BackupPieces")
+            .field("bytes", &self.progress.bytes)
+            .field("summary", &self.summary)
+            .finish_non_exhaustive()
     }
 }
 

@@ -23,10 +23,7 @@ use crate::{
 };
 use fairhold_access::Principal;
 use fairhold_types::{
-    ClusterId, EndReason, GrantNumber, Revision,
-    cluster_version::AUDIT_SINCE,
-    limits::AUDIT_BYTES_MAX,
-    time::WallMillis,
+    ClusterId, EndReason, GrantNumber, Revision, cluster_version::AUDIT_SINCE, limits::AUDIT_BYTES_MAX, time::WallMillis,
 };
 use std::sync::Arc;
 

@@ -15,10 +15,7 @@ use crate::{
 use bytes::Bytes;
 use fairhold_raft::snapshot::SnapshotStore;
 use fairhold_types::{ClusterId, Incarnation, NodeId, Timing};
-use std::{
-    fs, io,
-    path::Path,
-};
+use std::{fs, io, path::Path};
 
 /// The names that an empty directory may have.
 const ALLOWED_NAMES: [&str; 2] = [data_dir::LOCK, "lost+found"];

@@ -75,7 +75,7 @@ pub(super) fn run(args: &RestoreArgs) -> Result<String, BackupError> {
     let state = restored(backup, &request)?;
     state.check().map_err(BackupError::Inconsistent)?;
     create(args, &members, request.cluster, &state)?;
-    Ok(report(args, &members, &request, (&header, &state, &revived)))
+    Ok(report(args, &members, &request, (&header, &state, revived.as_slice())))
 }
 
 fn create(

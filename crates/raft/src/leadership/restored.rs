@@ -18,7 +18,10 @@ use crate::{
         types::{Member, Types},
     },
     leadership::formation::{GreetingResult, classify, greet_all},
-    machine::snapshot::{SnapshotStore, StoredSnapshot, header, run_blocking},
+    machine::{
+        snapshot::{SnapshotStore, StoredSnapshot, header, run_blocking},
+        snapshot_writer::state_of,
+    },
 };
 use bytes::Bytes;
 use fairhold_types::{ClusterId, Incarnation, NodeId, failpoint};
@@ -50,8 +53,13 @@ impl RestoredSnapshot {
     /// The restored state of this store, if it has one whose cluster has not formed.
     pub async fn find<RT: AsyncRuntime>(store: &dyn SnapshotStore) -> io::Result<Option<RestoredSnapshot>> {
         let Some(snapshot) = store.newest().await? else { return Ok(None) };
-        let is_formed = header::decode::<RT>(&snapshot.meta())?.last_log_id.is_some();
-        Ok((!is_formed).then_some(RestoredSnapshot { snapshot }))
+        if header::decode::<RT>(&snapshot.meta())?.last_log_id.is_some() {
+            return Ok(None);
+        }
+        // A node may have taken a snapshot before its cluster formed. That state has no cluster.
+        let read = Arc::clone(&snapshot);
+        let state = run_blocking(store, move || state_of(&*read)).await??;
+        Ok(state.cluster().is_some().then_some(RestoredSnapshot { snapshot }))
     }
 
     /// Asks the other nodes once, and forms the cluster if all of them are empty. Otherwise returns those that did not
@@ -117,7 +125,7 @@ fn first_meta<RT: AsyncRuntime>(
         .collect();
     let voters: BTreeSet<NodeId> = members.keys().copied().collect();
     let membership = Membership::new(vec![voters], members).map_err(io::Error::other)?;
-    let first = LogId::new(LeaderId::default(), 0);
+    let first = LogId::new(LeaderId { term: 0, node_id: config.id }, 0);
     Ok(SnapshotMetaOf::<Types<RT>> { last_log_id: Some(first), last_membership: Members::new(Some(first), membership) })
 }
 
@@ -169,3 +177,7 @@ impl Service for RestoredService {
 
     fn disconnected(&self, _from: NodeId, _lane: Lane) {}
 }
+
+#[cfg(test)]
+#[path = "restored_tests.rs"]
+mod tests;

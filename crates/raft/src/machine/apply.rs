@@ -97,7 +97,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             }
             None => (State::default(), 0, SnapshotMetaOf::<Types<RT>>::default()),
         };
-        if bytes > 0 && meta.last_log_id.is_none() {
+        if meta.last_log_id.is_none() && state.cluster().is_some() {
             // Applying a log to it would give this node another state than the others.
             let error = "it is a restored state whose cluster has not formed";
             return Err(StartError::Snapshot(io::Error::other(error)));

@@ -70,10 +70,11 @@ impl StoppedNode {
         let end = next_index(bounds.last_log_id);
         let mut reader = log.get_log_reader().await;
         while next < end {
-            for entry in reader.limited_get_log_entries(next, end).await? {
-                if entry.log_id.index != next {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, format!("entry {next} of the log is missing")));
-                }
+            let entries = reader.limited_get_log_entries(next, end).await?;
+            if entries.first().is_none_or(|first| first.log_id.index != next) {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, format!("entry {next} of the log is missing")));
+            }
+            for entry in entries {
                 next += 1;
                 last = Some(entry.log_id);
                 match entry.payload {
@@ -86,7 +87,8 @@ impl StoppedNode {
         }
         node.last = last.map(|last| (last.leader_id.term, last.index));
         let voters: BTreeSet<NodeId> = members.voter_ids().collect();
-        let member = |(id, member): (&NodeId, &Member)| StoppedMember { id: *id, member: member.clone(), voter: voters.contains(id) };
+        let member =
+            |(id, member): (&NodeId, &Member)| StoppedMember { id: *id, member: member.clone(), voter: voters.contains(id) };
         node.members = members.nodes().map(member).collect();
         Ok(node)
     }
@@ -112,7 +114,8 @@ impl StoppedNode {
         if supports.includes(version) {
             return Ok(());
         }
-        let error = format!("the cluster has version {version}, but this program supports {supports}: use the release that ran it");
+        let error =
+            format!("the cluster has version {version}, but this program supports {supports}: use the release that ran it");
         Err(io::Error::new(io::ErrorKind::Unsupported, error))
     }
 }
