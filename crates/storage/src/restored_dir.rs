@@ -54,7 +54,7 @@ pub fn create(
 ) -> Result<(), StorageError> {
     // First without the lock: nothing in the directory of another node changes.
     check_empty(path)?;
-    data_dir::create_directory(path)?;
+    data_dir::create_directory(path).map_err(DataDirError::Io)?;
     let lock = data_dir::lock(path)?;
     check_empty(path)?;
     let result = fill(path, &node, (meta, bytes), blocks);
@@ -72,7 +72,7 @@ fn fill(
     blocks: impl Iterator<Item = Vec<u8>>,
 ) -> Result<(), StorageError> {
     let directory = path.join(data_dir::SNAPSHOT);
-    data_dir::create_directory(&directory)?;
+    data_dir::create_directory(&directory).map_err(DataDirError::Io)?;
     let snapshots = SnapshotFiles::open(&directory, Faults::default()).map_err(StorageError::Snapshots)?;
     if !snapshots.has_room_for(bytes) {
         let error = format!("the file system of {} has not enough space for {bytes} bytes", path.display());

@@ -25,7 +25,7 @@ pub(super) async fn form(
     let Some(restored) = found.map_err(StorageError::Snapshots)? else { return Ok(()) };
     let replica = replica_config(config, node, &storage.data_dir);
     let peer = TcpPeer::with_security(Handle::current(), keys.clone(), certificates.peers().clone());
-    peer.set_service(RestoredService::new(&replica));
+    peer.set_service(RestoredService::of(&replica));
     let mut waiting = None;
     let mut known = Vec::new();
     loop {

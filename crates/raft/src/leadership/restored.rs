@@ -138,7 +138,7 @@ pub struct RestoredService {
 impl RestoredService {
     /// The service of a restored node.
     #[must_use]
-    pub fn new(config: &ReplicaConfig) -> Arc<dyn Service> {
+    pub fn of(config: &ReplicaConfig) -> Arc<dyn Service> {
         let introduction = Introduction {
             id: config.id,
             cluster: config.cluster,

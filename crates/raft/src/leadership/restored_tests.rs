@@ -118,7 +118,7 @@ async fn a_snapshot_from_before_a_cluster_formed_is_no_restored_state() {
 
 #[test]
 fn a_restored_node_is_not_empty_and_admits_no_other_cluster() {
-    let service = RestoredService::new(&config());
+    let service = RestoredService::of(&config());
     let own = service.introduction();
     assert_eq!((own.empty, own.cluster, own.members.len()), (false, Some(OURS), 0));
     assert_eq!(service.admit(&introduction(2), ConnectionSide::Dialled), Ok(()));
