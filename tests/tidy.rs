@@ -35,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-health", &["fairhold-types"]),
     ("fairhold-trust", &["fairhold-types"]),
     ("fairhold-state", &["fairhold-access", "fairhold-codec", "fairhold-types"]),
+    ("fairhold-backup", &["fairhold-codec", "fairhold-state", "fairhold-types"]),
     ("fairhold-raft", &["fairhold-codec", "fairhold-metrics", "fairhold-state", "fairhold-types"]),
     ("fairhold-storage", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-types"]),
     ("fairhold-peer", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-trust", "fairhold-types"]),
@@ -42,6 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "fairhold-node",
         &[
             "fairhold-access",
+            "fairhold-backup",
             "fairhold-codec",
             "fairhold-health",
             "fairhold-metrics",
@@ -82,6 +84,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "fairhold-cli",
         &[
             "fairhold-access",
+            "fairhold-backup",
             "fairhold-client",
             "fairhold-health",
             "fairhold-http",

@@ -222,6 +222,28 @@ fn a_cluster_grows_and_shrinks_with_the_commands_of_the_guide() {
 }
 
 #[test]
+fn a_cluster_is_saved_and_restored_with_the_commands_of_the_guide() {
+    let page = blocks(include_str!("../../docs/guides/back-up-and-restore.md"));
+    let [save, look, copy, restore, first, second, third, ready] = page.as_slice() else { panic!("other blocks: {page:#?}") };
+    assert!(save.contains("backup save") && restore.contains("backup restore") && ready.contains("cluster ready"), "{page:#?}");
+    run_exclusive(LONG, async {
+        let mut machines = Machines::start().await;
+        machines
+            .run("# on a\nfairhold node put /config green -e http://a:7171 --auth-token-file /etc/fairhold/admin.token\n")
+            .await;
+        machines.run(save).await;
+        assert_eq!(machines.ended("c").await, Some(0), "{}", machines.logs());
+        for host in ["a", "b"] {
+            machines.nodes.remove(host).expect("a node").kill().await.expect("it is killed");
+        }
+        for block in [look, copy, restore, first, second, third, ready] {
+            machines.run(block).await;
+        }
+        machines.run("# on b\n[ \"$(fairhold node get /config -e http://b:7171)\" = green ]\n").await;
+    });
+}
+
+#[test]
 fn the_commands_about_regions_work() {
     run_exclusive(LONG, async {
         let mut machines = Machines::start().await;

@@ -26,6 +26,8 @@ mod alarms;
 mod all_killed;
 mod attacked;
 mod audit;
+mod backup;
+mod backup_stream;
 mod bad_input;
 mod batches;
 mod bench;

@@ -103,10 +103,12 @@ fn request(call: &str, name: &str, kept: &Kept) -> Call {
 /// The answer: of a stream, only its head.
 async fn answer(user: &User, row: &Row, (name, kept): (&str, &Kept), token: Option<&str>) -> (u16, String) {
     let call = request(&row.call, name, kept).within(Duration::from_secs(20));
-    if row.call == "GET /v1/watch" {
+    if row.call == "GET /v1/watch" || row.call == "GET /v1/cluster/backup" {
         let authorization = token.map(|token| format!("Bearer {token}"));
         let headers: Vec<_> = authorization.iter().map(|value| ("authorization", value.as_str())).collect();
-        let response = user.client.stream_from(0, &format!("/v1/watch?path=/{name}"), &headers).await.expect("the node runs");
+        let (_, route) = row.call.split_once(' ').expect("METHOD path");
+        let path = if route == "/v1/watch" { format!("{route}?path=/{name}") } else { route.to_owned() };
+        let response = user.client.stream_from(0, &path, &headers).await.expect("the node runs");
         let status = response.status().as_u16();
         let text = if status == 200 { String::new() } else { response.text().await.expect("a problem") };
         let problem: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();

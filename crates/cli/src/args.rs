@@ -3,6 +3,7 @@
 use crate::{
     access::{AccessArgs, roles::RolesArgs, tenants::TenantsArgs, tokens::TokensArgs, users::UsersArgs},
     acts::ActsArgs,
+    backup::BackupArgs,
     bench::BenchArgs,
     cert::CertArgs,
     cluster::ClusterArgs,
@@ -75,6 +76,8 @@ pub(crate) enum Command {
     Audit(ActsArgs),
     /// List, show, write and remove tenants, with their quotas
     Tenants(TenantsArgs),
+    /// Save, show, verify and restore backups
+    Backup(BackupArgs),
     /// Check the health of a cluster and suggest fixes
     Doctor(DoctorArgs),
     /// Measure the throughput and latency of a cluster

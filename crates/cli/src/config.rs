@@ -1,6 +1,7 @@
 //! The configuration of `serve`: flag, environment, file, default, in this order, resolved once into plain values.
 
 pub(crate) mod audit;
+pub(crate) mod backup;
 pub(crate) mod client_tls;
 pub(crate) mod error;
 pub(crate) mod exposure;
@@ -19,6 +20,7 @@ use crate::{
     telemetry,
 };
 use audit::{AuditConfig, AuditTable};
+use backup::{BackupConfig, BackupTable};
 use client_tls::{ClientTlsConfig, ClientTlsInput};
 use error::ConfigError;
 use exposure::Exposure;
@@ -93,6 +95,10 @@ pub(crate) struct ServeConfig {
     pub(crate) admin_token_file: Option<PathBuf>,
     /// The audit log, if there is one.
     pub(crate) audit: Option<AuditConfig>,
+    /// The scheduled backups, if there are any.
+    pub(crate) backup: Option<BackupConfig>,
+    /// The name of the cluster, if the configuration has one.
+    pub(crate) cluster_name: Option<ClusterName>,
     /// The providers of JWTs.
     pub(crate) jwt: Vec<JwtProviderConfig>,
     /// Whether it stops when standard input closes.
@@ -131,8 +137,10 @@ impl ServeConfig {
 
     /// Resolves what the flags, the environment and the file say.
     fn from_both(plan: MemoryPlan, mut args: ServeArgs, mut file: FileConfig, faults: &mut Faults) -> Option<ServeConfig> {
-        let (client_tls, peer_tls) = tls(&mut args, &mut file, faults);
+        let cluster = faults.or_default(cluster_name(args.cluster_name.take().or(file.cluster_name.take())));
+        let (client_tls, peer_tls) = tls(&mut args, &mut file, cluster.clone(), faults);
         let audit = faults.or_default(file.audit.take().map(AuditTable::resolve).transpose());
+        let backup = faults.or_default(file.backup.take().map(BackupTable::resolve).transpose());
         let jwt = faults.or_default(jwt::providers(std::mem::take(&mut file.jwt)));
         let finalize_after = faults.or_default(finalize_after(args.finalize_after, std::mem::take(&mut file.upgrade)));
         let listen = faults.or_default(given_address("listen", args.listen.or(file.listen)));
@@ -187,6 +195,8 @@ impl ServeConfig {
             log,
             admin_token_file: args.admin_token_file.or(file.admin_token_file),
             audit,
+            backup,
+            cluster_name: cluster,
             jwt,
             exit_with_parent: args.exit_with_parent,
             file: args.config,
@@ -212,8 +222,12 @@ impl ServeConfig {
 }
 
 /// TLS of the ports for clients and for the other nodes.
-fn tls(args: &mut ServeArgs, file: &mut FileConfig, faults: &mut Faults) -> (Option<ClientTlsConfig>, Option<PeerTlsConfig>) {
-    let cluster = faults.or_default(cluster_name(args.cluster_name.take().or(file.cluster_name.take())));
+fn tls(
+    args: &mut ServeArgs,
+    file: &mut FileConfig,
+    cluster: Option<ClusterName>,
+    faults: &mut Faults,
+) -> (Option<ClientTlsConfig>, Option<PeerTlsConfig>) {
     let client = client_tls_input(args, file, cluster.clone()).and_then(ClientTlsInput::resolve);
     let client = faults.or_default(client);
     let peer = peer_tls_input(args, file, cluster).resolve(client.as_ref().map(|tls| &tls.files));

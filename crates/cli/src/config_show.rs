@@ -161,8 +161,7 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         ("state-bytes-max", config.state_bytes_max.to_string()),
         ("log", quoted(&config.log)),
     ]);
-    let clusters = (config.peer_tls.as_ref().map(|tls| &tls.cluster), config.client_tls.as_ref().map(|tls| tls.cluster.as_ref()));
-    if let (Some(cluster), _) | (None, Some(Some(cluster))) = clusters {
+    if let Some(cluster) = &config.cluster_name {
         lines.push(("cluster-name", quoted(cluster.as_str())));
     }
     lines.extend(client_tls_lines(config));
@@ -193,7 +192,9 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
     let upgrade = after.map(|line| format!("\n[upgrade]\n{line}")).unwrap_or_default();
     let audit: String = audit_lines(config).into_iter().map(line).collect();
     let audit = if audit.is_empty() { audit } else { format!("\n[audit]\n{audit}") };
-    lines + &known_members(config) + &audit + &upgrade + &jwt_tables(config)
+    let backup: String = backup_lines(config).into_iter().map(line).collect();
+    let backup = if backup.is_empty() { backup } else { format!("\n[backup]\n{backup}") };
+    lines + &known_members(config) + &audit + &backup + &upgrade + &jwt_tables(config)
 }
 
 /// Each key, with its value and its source.
@@ -226,6 +227,13 @@ fn json(config: &ServeConfig, origins: &Origins) -> String {
 fn audit_lines(config: &ServeConfig) -> Vec<(&'static str, String)> {
     let Some(audit) = &config.audit else { return Vec::new() };
     vec![("file", quoted_path(&audit.file)), ("what", quoted(audit.scope.as_str())), ("required", audit.is_required.to_string())]
+}
+
+/// The lines of the table of scheduled backups.
+fn backup_lines(config: &ServeConfig) -> Vec<(&'static str, String)> {
+    let Some(backup) = &config.backup else { return Vec::new() };
+    let every = quoted(&duration::format(backup.every));
+    vec![("dir", quoted_path(&backup.dir)), ("every", every), ("keep", backup.keep.to_string())]
 }
 
 /// The tables of the providers of JWTs. They come from the file alone.
@@ -308,7 +316,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{audit::AuditConfig, peer_tls::PeerTlsMode};
+    use crate::config::{audit::AuditConfig, backup::BackupConfig, peer_tls::PeerTlsMode};
     use fairhold_http::AuditScope;
     use fairhold_storage::{
         data_dir::DataDir,
@@ -344,7 +352,8 @@ mod tests {
         let providers = "[jwt.k8s]\nissuer = \"i\"\naudience = \"a\"\njwks = \"j\"\nattributes = { team = \"/a~1b\" }\n\
                          [jwt.ci]\nissuer = \"https://ci\"\naudience = \"a\"\njwks = \"c\"\nuser-claim = \"name\"\n";
         let audit = "[audit]\nfile = \"audit.log\"\nwhat = \"writes\"\nrequired = true\n";
-        fs::write(&file, [audit, providers].concat()).unwrap();
+        let backup = format!("[backup]\ndir = {}\nevery = \"2h\"\nkeep = 9\n", quoted_path(folder.path()));
+        fs::write(&file, [audit, &backup, providers].concat()).unwrap();
         let config = ServeConfig::resolve(ServeArgs { config: Some(file.clone()), ..args() }).unwrap();
         assert_eq!(config.jwt.len(), 2);
         let audit = AuditConfig { file: "audit.log".into(), scope: AuditScope::Writes, is_required: true };
@@ -356,6 +365,8 @@ mod tests {
         assert_eq!(shown["log"]["source"], "default");
         let audit = (&shown["audit"]["value"]["what"], &shown["audit"]["source"]);
         assert_eq!(audit, (&"writes".into(), &in_file.as_str().into()));
+        let every = Duration::from_secs(7_200);
+        assert_eq!(config.backup, Some(BackupConfig { dir: folder.path().to_owned(), every, keep: 9 }));
         fs::write(&file, text(&config, None)).unwrap();
         let again = ServeConfig::resolve(ServeArgs { config: Some(file.clone()), ..ServeArgs::default() }).unwrap();
         assert_eq!(again, config);

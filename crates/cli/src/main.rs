@@ -4,6 +4,8 @@ mod access;
 mod acts;
 mod advice;
 mod args;
+mod backup;
+mod backup_file;
 mod bench;
 mod cert;
 mod cluster;
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Tenants(args) => access::tenants::main(&args),
         Command::Tokens(args) => access::tokens::main(&args),
         Command::Audit(args) => acts::main(&args),
+        Command::Backup(args) => backup::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Cert(args) => cert::main(&args),
         Command::Config(command) => config_show::main(command),

@@ -8,6 +8,7 @@ mod alarms;
 mod allocator;
 pub(crate) mod args;
 mod audit;
+mod backups;
 mod certificate_alarm;
 pub(crate) mod certificates;
 pub(crate) mod check;
@@ -27,6 +28,7 @@ mod peer_key;
 mod process;
 mod reload;
 mod restart;
+mod restored;
 mod secret_file;
 mod server;
 mod service_manager;
@@ -125,6 +127,7 @@ fn run(args: ServeArgs, loaded: LoadedConfig) -> Result<(), ServeError> {
                 certificates.load_for_peers(&config, Some(node.id))?;
             }
             let storage = free_space::open_storage(&config, &node, &certificates).await?;
+            restored::form(&config, &node, &storage, (&keys, &certificates)).await?;
             let prepared = Prepared { admin, keys, certificates, audit, connections, reloads };
             Server::start(&config, &node, storage, prepared, raft.handle(), clock.handle()).await
         };

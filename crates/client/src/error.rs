@@ -205,7 +205,9 @@ impl Error {
             Some(Code::SessionExpired | Code::SessionNotFound) => Error::Lost(Lost::Expired),
             Some(Code::GrantGone) => Error::Lost(problem.reason.map_or(Lost::Expired, Lost::from)),
             Some(Code::StateFull) => Error::StateFull { detail: problem.message() },
-            Some(Code::QueueFull | Code::RateLimited) => Error::Busy { detail: problem.message(), retry_after: None },
+            Some(Code::QueueFull | Code::RateLimited | Code::BackupBusy) => {
+                Error::Busy { detail: problem.message(), retry_after: None }
+            }
             code => Error::Refused { code, status, detail: problem.message() },
         }
     }

@@ -53,6 +53,7 @@
 //! - [`Client::watch`]: changes as a stream, which resumes by itself after broken connections and nodes.
 //! - [`Client::locks`], [`Client::sessions`], [`Client::cluster`]: holders, waiters, members and the leader, with the
 //!   operations of administrators.
+//! - [`Client::backups`]: the whole state, as a stream, for administrators.
 //! - [`Client::call`]: any call of the HTTP API, with this client's retries and deadlines, and an answer that is not
 //!   parsed.
 //! - [`recipes`]: barriers, latches, queues, counters, groups and `once`.
@@ -133,6 +134,7 @@ pub use reqwest::{Method, StatusCode, header::HeaderMap};
 pub use tree::nodes::{NodeValue, Nodes};
 pub use tree::transaction::Transaction;
 pub use tree::write::{Create, Delete, Put};
+pub use views::backup::{BackupStream, Backups};
 pub use views::cluster::{Cluster, Sessions};
 pub use views::election::{ElectionEvent, Observer};
 pub use views::locks::{ListLocks, Locks, SetLock};

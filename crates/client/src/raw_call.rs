@@ -186,6 +186,12 @@ impl RawCall {
         RawCall { endpoints: Some(urls.into_iter().map(Into::into).collect()), ..self }
     }
 
+    /// Tries another node, or the same one again, if a node is at a limit (`429`), as calls with a method of their own do.
+    pub(crate) fn retrying_busy(mut self) -> RawCall {
+        self.call.kind = CallKind::Typed;
+        self
+    }
+
     /// Calls this function at the start and after the failure of each attempt.
     pub fn on_event(self, on_event: impl Fn(CallEvent<'_>) + Send + Sync + 'static) -> RawCall {
         RawCall { on_event: Some(Arc::new(on_event)), ..self }

@@ -1,5 +1,6 @@
 //! What the cluster shows: locks, members, sessions and elections.
 
+pub(crate) mod backup;
 pub(crate) mod cluster;
 pub(crate) mod election;
 pub(crate) mod locks;

@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod acts;
+pub(crate) mod backup;
 pub(crate) mod batch;
 pub(crate) mod cluster;
 pub(crate) mod elections;

@@ -3,6 +3,7 @@
 use crate::{
     api::access,
     api::acts,
+    api::backup,
     api::batch,
     api::cluster,
     api::elections,
@@ -116,6 +117,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
         .route("/v1/cluster/leader", post(cluster::hand_over::<RT>))
         .route("/v1/cluster/snapshot", post(cluster::take_snapshot::<RT>))
         .route("/v1/cluster/alarms", get(cluster::alarms::<RT>))
+        .route("/v1/cluster/backup", get(backup::take::<RT>))
         .route("/v1/cluster/upgrade", get(cluster::show_upgrade::<RT>))
         .route("/v1/cluster/upgrade/finalize", post(cluster::finalize_upgrade::<RT>))
         .route("/v1/cluster/join-tokens", post(membership::create_join_token::<RT>).get(membership::list_join_tokens::<RT>))

@@ -6,6 +6,7 @@ mod acquire;
 mod acts;
 mod admin;
 mod attempt;
+pub mod backup;
 pub mod elections;
 mod hold;
 mod initial;

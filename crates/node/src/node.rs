@@ -3,7 +3,9 @@
 use crate::{
     access::{Caller, RightsCache, TenantDoor},
     api::{At, CallError, ClusterView, Freshness, MemberFacts, ReadOptions},
-    base::{alarms::NodeAlarms, memory::MemoryShortage, pulse::Pulse, stop::Stop, tasks::Tasks, walks::WalkSlots},
+    base::{
+        alarms::NodeAlarms, backups::Backups, memory::MemoryShortage, pulse::Pulse, stop::Stop, tasks::Tasks, walks::WalkSlots,
+    },
     clock::wall_now,
     hub::Hub,
     leader::{
@@ -82,6 +84,8 @@ pub enum Concern {
     Certificate,
     /// The audit log.
     Audit,
+    /// The scheduled backups.
+    Backup,
 }
 
 /// A warning if the state is nearly full.
@@ -109,6 +113,7 @@ pub(crate) struct NodeInner<RT: AsyncRuntime> {
     pub(crate) tasks: Tasks,
     pub(crate) stop: Stop,
     pub(crate) walks: WalkSlots,
+    pub(crate) backups: Backups,
     pub(crate) memory: MemoryShortage,
     pub(crate) rights: RightsCache,
     pub(crate) tenant_door: TenantDoor<RT::Instant>,
@@ -185,6 +190,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             tasks,
             stop,
             walks: WalkSlots::new(),
+            backups: Backups::new(),
             memory: MemoryShortage::default(),
             rights: RightsCache::default(),
             tenant_door: TenantDoor::new(),

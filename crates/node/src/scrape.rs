@@ -11,6 +11,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub fn register_metrics(&self, registry: &mut Registry) {
         let inner = &self.0;
         inner.hub.metrics.register(registry);
+        inner.backups.register(registry);
         let help = "Watches that this node ended because their readers were too slow, or because its event history had a gap";
         registry.register("watchers_cut", help, inner.hub.dispatcher.compacted.clone());
         let inner = Arc::clone(inner);

@@ -8,4 +8,5 @@ pub(crate) mod handover;
 pub(crate) mod membership_calls;
 pub(crate) mod placement;
 pub(crate) mod reconciler;
+pub(crate) mod restored;
 pub(crate) mod upgrade;

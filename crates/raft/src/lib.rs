@@ -65,5 +65,10 @@ pub use core::{
     status::{MemberStatus, ReplicaStatus, Role},
 };
 pub use inbound::peer_service::PeerService;
-pub use machine::{apply::ApplyObserver, defect, snapshot};
+pub use leadership::restored::{RestoredService, RestoredSnapshot, restored_meta};
+pub use machine::{
+    apply::ApplyObserver,
+    defect, snapshot,
+    stopped::{StoppedMember, StoppedNode},
+};
 pub use replica::Replica;

@@ -7,3 +7,4 @@ pub(crate) mod log_bytes;
 pub(crate) mod shared;
 pub mod snapshot;
 pub(crate) mod snapshot_writer;
+pub(crate) mod stopped;

@@ -80,6 +80,7 @@ pub mod record;
 mod recording;
 mod rejection;
 mod request;
+pub mod restored;
 mod revocation;
 mod service_rank;
 mod session;

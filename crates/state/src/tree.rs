@@ -131,6 +131,11 @@ impl Tree {
         self.contenders.get_mut(&number).map(|contender| Arc::make_mut(&mut contender.node))
     }
 
+    /// The grants that have contenders.
+    pub(crate) fn grant_numbers(&self) -> impl Iterator<Item = GrantNumber> {
+        self.contenders.keys().copied()
+    }
+
     /// How many grants have contenders.
     pub(crate) fn grants(&self) -> usize {
         self.contenders.len()

@@ -20,8 +20,11 @@ use fairhold_state::{
     history_page::HistoryQuery,
     read::GrantStatus,
     record::{Contender, NodeKind, NodeRole, SessionRecord},
+    restored::NewCluster,
 };
-use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, limits::PAGE_MAX};
+use fairhold_types::{
+    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, limits::PAGE_MAX, time::WallMillis,
+};
 use naive::{
     Mistake, Naive, PastHold,
     shown::{LockNode, SessionFacts},
@@ -437,6 +440,12 @@ impl Run {
         let again = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).map_err(|error| error.to_string())?;
         ensure(again == self.state, || "a snapshot changed the state".to_owned())?;
         ensure(again.digest() == self.replica.digest(), || "two machines differ".to_owned())?;
+        let backup = self.state.for_backup(WallMillis(u64::MAX));
+        backup.check_for_backup().map_err(|error| format!("the state of a backup: {error}"))?;
+        let revision = Revision(backup.revision().0 + 1);
+        let new = NewCluster { cluster: ClusterId(9), revision, at: WallMillis(1), revoke_tokens: true };
+        let restored = backup.restored(&new);
+        restored.check_for_backup().map_err(|error| format!("a restored state: {error}"))?;
         // The machine continues from the restored state, its replica from the old one.
         self.state = again;
         Ok(())

@@ -27,11 +27,11 @@ use std::{
 /// The version byte of the `IDENTITY` file.
 pub const IDENTITY_FORMAT: u8 = 1;
 
-const LOCK: &str = "LOCK";
-const IDENTITY: &str = "IDENTITY";
+pub(crate) const LOCK: &str = "LOCK";
+pub(crate) const IDENTITY: &str = "IDENTITY";
 const REMOVED: &str = "REMOVED";
 const LOG: &str = "log";
-const SNAPSHOT: &str = "snapshot";
+pub(crate) const SNAPSHOT: &str = "snapshot";
 
 /// The files allowed in an unused directory: leftovers of an interrupted first start, and those of a new file system.
 const ALLOWED_NAMES: [&str; 3] = [LOCK, "IDENTITY.new", "lost+found"];
@@ -261,7 +261,7 @@ fn decode(file: &Path, bytes: &[u8]) -> Result<Identity, DataDirError> {
 }
 
 /// Only the owner may read the log: it contains ids, which are secrets.
-fn create_directory(path: &Path) -> io::Result<()> {
+pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -278,7 +278,7 @@ fn create_directory(path: &Path) -> io::Result<()> {
     durable::sync_parent(path)
 }
 
-fn lock(directory: &Path) -> Result<File, DataDirError> {
+pub(crate) fn lock(directory: &Path) -> Result<File, DataDirError> {
     let path = directory.join(LOCK);
     let mut file = OpenOptions::new()
         .read(true)

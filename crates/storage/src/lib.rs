@@ -32,6 +32,7 @@ mod log_writer;
 pub mod make_room;
 mod metrics;
 pub mod record_file;
+pub mod restored_dir;
 pub mod snapshot_files;
 mod snapshot_thread;
 #[cfg(test)]

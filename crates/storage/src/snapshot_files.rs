@@ -44,6 +44,15 @@ impl SnapshotFiles {
         self.directory.snapshot_thread.when_idle(idle);
     }
 
+    /// Writes a snapshot and makes it the newest, before anything else uses the directory. It blocks.
+    pub(crate) fn write(&self, meta: Bytes, blocks: impl Iterator<Item = Vec<u8>>) -> io::Result<()> {
+        let mut draft = Draft::new(Arc::clone(&self.directory), meta);
+        for block in blocks {
+            draft.append(&block)?;
+        }
+        draft.complete()?.keep_now()
+    }
+
     /// The metadata of the newest snapshot, after the whole file was verified.
     pub(crate) fn newest_meta(&self) -> io::Result<Option<Bytes>> {
         Ok(Stored::newest(&self.directory)?.map(|stored| stored.meta()))

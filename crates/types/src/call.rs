@@ -40,7 +40,7 @@ pub use bounds::{
     MemberPriority, MomentText, NodeTtl, Number, OwnedCursor, OwnerName, PageLimit, PermitLimit, Permits, PositiveNumber,
     Priority, QueueCursor, Reason, Ttl, VersionNumber, VoterCount, Wait, Zone,
 };
-pub use cluster::{FinalizeUpgrade, HandOver, Ready, ShowCluster};
+pub use cluster::{FinalizeUpgrade, HandOver, Ready, ShowCluster, TakeBackup};
 pub use election::{GetLeader, Proclaim};
 pub use hold::{GetGrant, Release, Renew, Upgrade};
 pub use lock::{BreakLock, CheckFence, History, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue};

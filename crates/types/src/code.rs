@@ -117,6 +117,8 @@ codes! {
     QuotaExceeded => "quota_exceeded",
     /// The cluster has reached its limit of sessions or of remembered ids.
     RateLimited => "rate_limited",
+    /// This node makes another backup: it makes one at a time.
+    BackupBusy => "backup_busy",
     /// This node is overloaded; nothing was done.
     Overloaded => "overloaded",
     /// The disk is nearly full: the leader refuses writes that need space.

@@ -260,3 +260,13 @@ pub const AUDIT_REFUSALS_PER_CALLER_MAX: u32 = 20;
 pub const AUDIT_REFUSALS_MAX: u32 = 500;
 /// Callers whose further refusals the audit log counts one by one, in a second.
 pub const AUDIT_CALLERS_MAX: usize = 1_024;
+/// How long a reader of a backup may take for one block of it.
+pub const BACKUP_BLOCK_WITHIN: Duration = Duration::from_secs(30);
+/// The shortest time between two scheduled backups of a node.
+pub const BACKUP_EVERY_MIN: Duration = Duration::from_secs(60);
+/// The longest one.
+pub const BACKUP_EVERY_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// The default.
+pub const BACKUP_EVERY_DEFAULT: Duration = Duration::from_secs(3_600);
+/// Scheduled backups that a node keeps by default.
+pub const BACKUPS_KEPT_DEFAULT: usize = 48;

@@ -15,7 +15,7 @@ use tokio::{io::AsyncReadExt as _, process::Command, time::timeout};
 const FAIRHOLD: &str = env!("CARGO_BIN_EXE_fairhold");
 
 /// Commands about the cluster, as the administrator.
-const LINES: [&str; 25] = [
+const LINES: [&str; 26] = [
     "locks ls -v",
     "locks ls -o json",
     "locks show orders/42 -o json -v",
@@ -28,6 +28,7 @@ const LINES: [&str; 25] = [
     "cluster members -v --removed",
     "cluster tokens -v",
     "cluster settings -v",
+    "backup save - -v",
     "cluster invite --out invited -v",
     "access status -v",
     "access whoami -v",

@@ -9,7 +9,7 @@ use fairhold_storage::data_dir::DataDirError;
 use fairhold_trust::{client_port::ParseTlsVersionError, name::ParseNameError};
 use fairhold_types::{
     NodeId, duration,
-    limits::{EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
+    limits::{BACKUP_EVERY_MAX, BACKUP_EVERY_MIN, EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
 };
 use std::io;
 
@@ -162,6 +162,22 @@ pub(crate) enum ConfigError {
     /// An unknown scope of the audit log.
     #[error("audit.what in the configuration file: `{text}` is not known: write denied, writes or all")]
     AuditScope { text: String },
+    /// The table of scheduled backups names no folder.
+    #[error("the table [backup] in the configuration file needs the key `dir`: the folder of the backups")]
+    BackupWithoutDir,
+    /// The folder of scheduled backups is missing.
+    #[error("backup.dir in the configuration file: {dir} is not a folder: create it, or correct the path")]
+    BackupDir { dir: String },
+    /// Scheduled backups that are too frequent or too rare.
+    #[error(
+        "backup.every in the configuration file: {given}: write a time from {}s to {}h",
+        BACKUP_EVERY_MIN.as_secs(),
+        BACKUP_EVERY_MAX.as_secs() / 3_600
+    )]
+    BackupEvery { given: String },
+    /// No backup would be kept.
+    #[error("backup.keep in the configuration file is 0: the minimum is 1")]
+    BackupKeep,
     /// An invalid log filter.
     #[error("--log {filter}: {reason}; write it as LEVEL, or as MODULE=LEVEL,… with off, error, warn, info, debug or trace")]
     Log { filter: String, reason: String },
@@ -219,6 +235,8 @@ impl ConfigError {
                 | DataDirError::OtherCluster { .. }
                 | DataDirError::Removed { .. }
                 | DataDirError::LostEntries { .. }
+                | DataDirError::NotEmpty { .. }
+                | DataDirError::NoNode { .. }
                 | DataDirError::NoIdentity { .. },
             )
             // One reason of several is the configuration.
@@ -250,6 +268,10 @@ impl ConfigError {
             | ConfigError::AuditWithoutFile
             | ConfigError::AuditDirectory { .. }
             | ConfigError::AuditScope { .. }
+            | ConfigError::BackupWithoutDir
+            | ConfigError::BackupDir { .. }
+            | ConfigError::BackupEvery { .. }
+            | ConfigError::BackupKeep
             | ConfigError::Log { .. } => exit::USAGE,
         }
     }

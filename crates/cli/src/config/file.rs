@@ -2,6 +2,7 @@
 
 use super::{
     audit::AuditTable,
+    backup::BackupTable,
     error::ConfigError,
     jwt::{JWT_KEYS, JwtTable},
     peer_tls::PeerTlsMode,
@@ -50,7 +51,8 @@ const FILE_KEYS: [&str; 28] = [
 ];
 
 /// The tables of the file, with their valid keys.
-const TABLES: [(&str, &[&str]); 2] = [("audit", &["file", "what", "required"]), ("upgrade", &["finalize-after"])];
+const TABLES: [(&str, &[&str]); 3] =
+    [("audit", &["file", "what", "required"]), ("backup", &["dir", "every", "keep"]), ("upgrade", &["finalize-after"])];
 
 /// The table whose own tables each have the keys `JWT_KEYS`.
 const JWT: &str = "jwt";
@@ -132,6 +134,7 @@ pub(super) struct FileConfig {
     pub(super) log: Option<String>,
     pub(super) admin_token_file: Option<PathBuf>,
     pub(super) audit: Option<AuditTable>,
+    pub(super) backup: Option<BackupTable>,
     pub(super) upgrade: UpgradeTable,
     pub(super) jwt: BTreeMap<String, JwtTable>,
 }

@@ -120,11 +120,42 @@ fn an_unknown_key_in_the_file_is_refused_with_a_suggestion() {
             "the valid keys are id, data, member, join-file, advertise, timing, listen, listen-plain, cert, key, client-ca, \
              tls-min, peer-listen, listen-status, allowed-host, peer-key-file, peer-cert, peer-key, peer-ca, peer-tls, \
              cluster-name, insecure, connections-max, \
-             connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file, audit, upgrade, jwt",
+             connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file, audit, backup, upgrade, jwt",
         ),
     ] {
         let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
         assert!(text.contains(&format!("has the unknown key `{key}`")) && text.contains(suggestion), "{text}");
+    }
+}
+
+#[test]
+fn scheduled_backups_have_a_table_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_owned();
+    let named = |rest: &str| format!("[backup]\ndir = {:?}\n{rest}\n", dir.display().to_string());
+    let resolved = |text: &str| with_file(text, flags()).map(|config| config.backup);
+    let default = BackupConfig { dir: dir.clone(), every: Duration::from_secs(3_600), keep: 48 };
+    assert_eq!(resolved(&named("")).unwrap(), Some(default));
+    let other = BackupConfig { dir: dir.clone(), every: Duration::from_secs(60), keep: 1 };
+    assert_eq!(resolved(&named("every = \"1m\"\nkeep = 1")).unwrap(), Some(other));
+    assert_eq!(ServeConfig::resolve(flags()).unwrap().backup, None);
+    fs::write(dir.join("file"), "").unwrap();
+    let missing = |name: &str| format!("[backup]\ndir = {:?}\n", dir.join(name).display().to_string());
+    for (text, reason) in [
+        ("[backup]\n".to_owned(), "the table [backup] in the configuration file needs the key `dir`"),
+        ("[backup]\ndir = \"\"\n".to_owned(), "needs the key `dir`"),
+        (missing("no"), "is not a folder: create it, or correct the path"),
+        (missing("file"), "is not a folder"),
+        (named("keep = 0"), "backup.keep in the configuration file is 0: the minimum is 1"),
+        (named("every = \"59s\""), "backup.every in the configuration file: 59s: write a time from 60s to 720h"),
+        (named("every = \"721h\""), "write a time from 60s to 720h"),
+        (named("every = \"often\""), "`often` is not a duration"),
+        (named("folder = \"x\""), "the unknown key `backup.folder`"),
+        ("keep = 3\n".to_owned(), "it belongs to the table [backup]"),
+    ] {
+        let error = with_file(&text, flags()).unwrap_err();
+        assert!(error.to_string().contains(reason), "{text}: {error}");
+        assert_eq!(error.exit_code(), 2, "{text}");
     }
 }
 

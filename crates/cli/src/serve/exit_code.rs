@@ -24,7 +24,7 @@ pub(super) fn of_data_dir(error: &DataDirError) -> u8 {
         | DataDirError::NoIdentity { .. }
         | DataDirError::Damaged { .. } => CANNOT_TAKE_PART,
         DataDirError::OtherNode { .. } | DataDirError::NotJoined { .. } | DataDirError::NoCluster { .. } => USAGE,
-        DataDirError::InUse { .. } | DataDirError::Io(_) => FAILURE,
+        DataDirError::InUse { .. } | DataDirError::NotEmpty { .. } | DataDirError::NoNode { .. } | DataDirError::Io(_) => FAILURE,
     }
 }
 

@@ -3,7 +3,9 @@
 use super::{
     admin_token,
     alarms::{self, MachineSources},
-    allocator, audit, certificate_alarm,
+    allocator, audit,
+    backups::BackupSchedule,
+    certificate_alarm,
     certificates::Certificates,
     directory,
     error::ServeError,
@@ -132,8 +134,16 @@ impl Server {
         let audit_watch = audit.log().map(|log| tokio::spawn(audit::watch(log.clone(), services.node.clone())));
         let ready = tokio::spawn(service_manager::tell_ready(services.node.clone()));
         let signs_of_life = service_manager::signs_of_life(services.node.clone()).map(tokio::spawn);
+        let backups = config.backup.clone().map(|backup| BackupSchedule {
+            config: backup,
+            data: config.data.clone(),
+            cluster_name: config.cluster_name.as_ref().map(ToString::to_string),
+            id: node.id,
+            node: services.node.clone(),
+        });
+        let backups = backups.map(|schedule| tokio::spawn(schedule.run()));
         let authenticator = Authenticator::new(admin).with_providers(providers);
-        let watches = [token_watch, peer_key::watch(&config.peers, keys), alarm, audit_watch, signs_of_life];
+        let watches = [token_watch, peer_key::watch(&config.peers, keys), alarm, audit_watch, signs_of_life, backups];
         let watches = watches.into_iter().flatten().chain([ready, looking]).collect();
         let api = router(services.node.clone(), info, authenticator, exposition, audit);
         let serving = listener.serve(api, stop_requested(stopped));
@@ -235,7 +245,7 @@ impl NodeServices {
     }
 }
 
-fn replica_config(config: &ServeConfig, node: &StartingNode, data_dir: &DataDir) -> ReplicaConfig {
+pub(super) fn replica_config(config: &ServeConfig, node: &StartingNode, data_dir: &DataDir) -> ReplicaConfig {
     let address = |member: &ServeMember| MemberAddress { url: member.url.clone(), address: member.peer.clone() };
     let members = node.members.iter().map(|(id, member)| (*id, address(member)));
     let replica = ReplicaConfig {

@@ -2,6 +2,7 @@
 
 use crate::{
     error::Error,
+    problem::ProblemBody,
     wire::{reply::Reply, stream_lines::StreamLines},
 };
 use reqwest::{StatusCode, header::HeaderMap};
@@ -44,6 +45,11 @@ impl RawReply {
             return Err(Error::NotUnderstood { why: "it is larger than 8 MiB".to_owned() });
         }
         Ok(RawReply { status, headers, body, after_unknown })
+    }
+
+    /// The refusal as an error.
+    pub(crate) fn into_error(self) -> Error {
+        Error::refused(self.status.as_u16(), ProblemBody::read(&self.body))
     }
 }
 

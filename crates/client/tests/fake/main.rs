@@ -1,5 +1,6 @@
 //! The client against a scripted server: what it repeats, with which key, and what the caller gets.
 
+mod backups;
 mod batches;
 #[cfg(feature = "blocking")]
 mod blocking;

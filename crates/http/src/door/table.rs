@@ -74,6 +74,7 @@ pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
     ("/v1/cluster/alarms", "GET", RouteRule::Cluster(Verb::Status)),
     ("/v1/cluster/leader", "POST", RouteRule::Cluster(Verb::Operate)),
     ("/v1/cluster/snapshot", "POST", RouteRule::Cluster(Verb::Operate)),
+    ("/v1/cluster/backup", "GET", RouteRule::Cluster(Verb::Backup)),
     ("/v1/cluster/upgrade", "GET", RouteRule::Cluster(Verb::Status)),
     ("/v1/cluster/upgrade/finalize", "POST", RouteRule::Cluster(Verb::Operate)),
     ("/v1/cluster/join-tokens", "POST", RouteRule::Cluster(Verb::Operate)),

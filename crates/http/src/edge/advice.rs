@@ -70,6 +70,7 @@ pub(crate) fn advice_for(code: Code, kind: RequestKind) -> Option<&'static str> 
         | Code::Compacted
         | Code::TooLarge
         | Code::RateLimited
+        | Code::BackupBusy
         | Code::Overloaded
         | Code::StaleAccess
         | Code::AuditUnavailable

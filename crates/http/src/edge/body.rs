@@ -6,6 +6,7 @@ use serde::Serialize;
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+pub(crate) const BACKUP: HeaderValue = HeaderValue::from_static("application/vnd.fairhold.backup");
 /// Answers may contain secrets, and may be out of date as soon as they are sent.
 pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 

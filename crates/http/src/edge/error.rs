@@ -75,6 +75,7 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
         }
         CallError::WatcherTooSlow => Problem::new(Code::Compacted, detail),
         CallError::FutureRevision { .. } => Problem::bad_request(detail),
+        CallError::BackupBusy => Problem::new(Code::BackupBusy, detail).facts(outcome(Effect::None, None)),
         CallError::ShuttingDown => Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::None, None)),
         CallError::Detached => {
             // The outcome of this 503 is unknown: the place in the queue is kept for a retry with the key.

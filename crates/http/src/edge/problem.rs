@@ -75,6 +75,7 @@ pub(crate) fn properties_of(code: Code) -> (StatusCode, &'static str, bool) {
         Code::StateFull => (StatusCode::TOO_MANY_REQUESTS, "The state is full", false),
         Code::QuotaExceeded => (StatusCode::TOO_MANY_REQUESTS, "The quota is used up", false),
         Code::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "The cluster is at a limit", true),
+        Code::BackupBusy => (StatusCode::TOO_MANY_REQUESTS, "Another backup is being made", true),
         Code::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "The server is overloaded", true),
         Code::DiskLow => (StatusCode::SERVICE_UNAVAILABLE, "The disk is nearly full", true),
         Code::StaleAccess => (StatusCode::SERVICE_UNAVAILABLE, "Access rights were changed", true),

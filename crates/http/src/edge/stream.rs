@@ -16,7 +16,9 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 /// Whether an answer is a stream.
 pub(crate) fn is_stream(response: &Response) -> bool {
     let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    kind.is_some_and(|kind| kind == b"application/x-ndjson" || kind.starts_with(b"text/event-stream"))
+    kind.is_some_and(|kind| {
+        kind == b"application/x-ndjson" || kind == b"application/vnd.fairhold.backup" || kind.starts_with(b"text/event-stream")
+    })
 }
 
 /// The format of lines.

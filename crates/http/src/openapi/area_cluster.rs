@@ -3,19 +3,21 @@
 use super::{
     describe::{DescribeCall, Describer, Operation},
     examples,
-    operation::OperationKind::{Here, Keyed},
+    operation::OperationKind::{Here, Keyed, Read},
 };
 use fairhold_types::{Code, call, dto};
 use http::{Method, StatusCode};
 use serde_json::json;
 
 const TAG: &str = "cluster";
+const BACKUP: &str = "application/vnd.fairhold.backup";
 
 pub(super) const CALLS: &[DescribeCall] = &[
     cluster,
     alarms,
     hand_over,
     take_snapshot,
+    take_backup,
     show_upgrade,
     finalize_upgrade,
     live,
@@ -67,6 +69,22 @@ fn take_snapshot(api: &mut Describer) -> Operation<'_> {
         )
         .form::<call::Empty>(None, json!({}))
         .json::<dto::SnapshotTaken>("The snapshot is stored.", json!({ "id": 2, "snapshot_index": 4711 }))
+        .admin()
+}
+
+fn take_backup(api: &mut Describer) -> Operation<'_> {
+    let file = json!({ "type": "string", "contentMediaType": BACKUP });
+    api.call(Read, "/v1/cluster/backup", "takeBackup", TAG, "Read a backup of the whole state, for a restore.")
+        .about(
+            "For administrators. Any server answers, with everything that was acknowledged before the request. It encodes the \
+             backup while you read it, and nothing else waits for it. A server makes one such backup at a time: another \
+             request gets `backup_busy`. A reader that takes more than 30 s for one block is cut off. A backup that ends \
+             early, for whatever reason, has no trailer: verify it before you keep it, as `fairhold backup save` does. No \
+             session, no grant and no id is in it, but all values are, and the hashes of tokens.",
+        )
+        .query::<call::TakeBackup>()
+        .content("The backup, as it is made.", BACKUP, file, json!("FAIRHOLD-BACKUP…"))
+        .codes(&[Code::BackupBusy])
         .admin()
 }
 

@@ -57,6 +57,7 @@ pub(super) fn example(code: Code) -> Problem {
         Code::TooLarge => Problem::new(code, format!("a value can have at most {VALUE_BYTES_MAX} bytes")),
         Code::Internal => problem("the answer could not be encoded as JSON"),
         Code::DeadlineExceeded => problem_of(ReadError::Deadline.into(), RequestKind::Read),
+        Code::BackupBusy => problem_of(CallError::BackupBusy, RequestKind::Read),
         Code::Overloaded => not_served(NotProposed::Overloaded),
         Code::DiskLow => problem_of(CallError::Propose(NotProposed::DiskLow.into()), acquire_kind()),
         Code::StaleAccess => problem_of(AccessRefusal::Stale.into(), RequestKind::Change),

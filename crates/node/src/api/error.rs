@@ -94,6 +94,9 @@ pub enum CallError {
     /// The watcher did not read the initial state in time.
     #[error("you did not read the initial state within {} s: start again, and read faster", INITIAL_WITHIN.as_secs())]
     WatcherTooSlow,
+    /// This node makes another backup.
+    #[error("this server makes one backup at a time, and another one is being read: try again later, or at another server")]
+    BackupBusy,
     /// The server is shutting down. The call did nothing.
     #[error("the server is shutting down")]
     ShuttingDown,

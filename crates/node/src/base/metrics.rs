@@ -222,6 +222,7 @@ impl<I: Instant> NodeMetrics<I> {
                 | CallError::Compacted { .. }
                 | CallError::FutureRevision { .. }
                 | CallError::WatcherTooSlow
+                | CallError::BackupBusy
                 | CallError::ShuttingDown
                 | CallError::Detached,
             )) => &acquires.failed,

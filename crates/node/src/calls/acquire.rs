@@ -388,6 +388,7 @@ pub(crate) fn as_unknown(error: CallError) -> CallError {
         | CallError::Compacted { .. }
         | CallError::FutureRevision { .. }
         | CallError::WatcherTooSlow
+        | CallError::BackupBusy
         | CallError::ShuttingDown
         | CallError::Detached => error,
     }

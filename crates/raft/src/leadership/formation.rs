@@ -11,7 +11,7 @@ use crate::{
     base::{
         config::ReplicaConfig,
         error::FormationError,
-        peer::{Introduction, PeerError, Refusal, Target, is_wiped},
+        peer::{Introduction, Peer, PeerError, Refusal, Target, is_wiped},
         types::Member,
         wall_clock::wall_now,
     },
@@ -39,7 +39,7 @@ const VERSION_ROUNDS: u32 = 10;
 const NAMING_LIMIT: Duration = Duration::from_secs(2);
 
 /// What a node without a log learns from another node's greeting.
-enum GreetingResult {
+pub(super) enum GreetingResult {
     /// It is empty too, and has this data directory.
     Empty(Incarnation),
     /// The cluster has formed with this node as a member: its leader will send the log.
@@ -73,7 +73,8 @@ async fn find_cluster<RT: AsyncRuntime>(
 ) -> Result<(), FormationError> {
     tracing::info!(%cluster, "waiting for the leader of cluster {cluster} to send the log");
     loop {
-        let answers = greet_all(core, config, |by, greeting| classify_for_joined(core, config, cluster, by, greeting)).await;
+        let classify = |by, greeting| classify_for_joined(core, config, cluster, by, greeting);
+        let answers = greet_all::<RT, _>(&*core.links.peer, config, classify).await;
         let answers: Vec<Option<FormationError>> = answers.into_iter().collect::<Result<_, _>>()?;
         // One address may lead to another cluster by now. If all do, none leads to this one.
         if let Some(Some(error)) = answers.first()
@@ -86,8 +87,8 @@ async fn find_cluster<RT: AsyncRuntime>(
 }
 
 /// Greets all other nodes of the configuration at the same time.
-async fn greet_all<RT: AsyncRuntime, T>(
-    core: &Core<RT>,
+pub(super) async fn greet_all<RT: AsyncRuntime, T>(
+    peer: &dyn Peer,
     config: &ReplicaConfig,
     classify: impl Fn(NodeId, Option<Result<Introduction, PeerError>>) -> T,
 ) -> Vec<T> {
@@ -95,7 +96,7 @@ async fn greet_all<RT: AsyncRuntime, T>(
     let others = config.members.iter().filter(|(id, _)| **id != config.id);
     join_all(others.map(|(&id, member)| async move {
         let target = Target { id, address: member.address.clone(), incarnation: None };
-        let greeting = RT::timeout(GREETING_LIMIT * core.time_scale, core.links.peer.greet(&target)).await;
+        let greeting = RT::timeout(GREETING_LIMIT * config.time_scale(), peer.greet(&target)).await;
         classify(id, greeting.ok())
     }))
     .await
@@ -163,7 +164,7 @@ async fn discover<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> 
         tracing::info!(members = config.members.len(), "waiting for all members to start before forming the cluster");
     }
     loop {
-        let answers = greet_all(core, config, |id, greeting| {
+        let answers = greet_all::<RT, _>(&*core.links.peer, config, |id, greeting| {
             let found = greeting.map_or(Ok(GreetingResult::Unknown), |greeting| classify(config, id, greeting));
             found.map(|found| (id, found))
         });
@@ -183,7 +184,7 @@ async fn discover<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> 
     }
 }
 
-fn classify(
+pub(super) fn classify(
     config: &ReplicaConfig,
     by: NodeId,
     greeting: Result<Introduction, PeerError>,

@@ -97,6 +97,11 @@ impl<RT: AsyncRuntime> Machine<RT> {
             }
             None => (State::default(), 0, SnapshotMetaOf::<Types<RT>>::default()),
         };
+        if meta.last_log_id.is_none() && state.cluster().is_some() {
+            // Applying a log to it would give this node another state than the others.
+            let error = "it is a restored state whose cluster has not formed";
+            return Err(StartError::Snapshot(io::Error::other(error)));
+        }
         *writer.newest.lock().await = meta.last_log_id;
         let applied = meta.last_log_id.map(|id| id.index);
         let (version, supports) = (state.cluster_version(), config.program.supports);

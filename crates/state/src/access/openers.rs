@@ -6,9 +6,11 @@ use crate::{
     change::Change,
     event::Event,
     pending::{Pending, SessionEnd},
+    weighed::Weighed,
 };
 use fairhold_access::{PrincipalKey, TenantNumber};
 use fairhold_types::SessionNumber;
+use imbl::{OrdMap, OrdSet};
 use std::sync::Arc;
 
 impl AccessData {
@@ -22,6 +24,14 @@ impl AccessData {
     fn first_opened_by(&self, principal: PrincipalKey, through: SessionNumber) -> Option<SessionNumber> {
         let range = (principal, SessionNumber(0))..=(principal, through);
         self.index.opened_by.range(range).next().map(|(_, session)| *session)
+    }
+
+    /// Forgets the openers and the tenants of all sessions.
+    pub(crate) fn forget_sessions(&mut self) {
+        self.openers = Weighed::default();
+        self.session_tenants = Weighed::default();
+        self.index.opened_by = OrdSet::new();
+        self.index.sessions_of_tenant = OrdMap::new();
     }
 
     pub(super) fn add_opener(&mut self, session: SessionNumber, principal: PrincipalKey) {

@@ -16,7 +16,7 @@ use fairhold_access::{
     limits::{TOKENS_MAX, TOKENS_PER_USER_MAX},
     token::{AccessTokenNumber, TokenHash},
 };
-use fairhold_types::{cluster_version::ACCESS_SINCE, time::WallMillis};
+use fairhold_types::{Revision, cluster_version::ACCESS_SINCE, time::WallMillis};
 use std::{collections::BTreeSet, sync::Arc};
 
 impl AccessData {
@@ -24,6 +24,18 @@ impl AccessData {
         let token = self.tokens.remove(&number)?;
         self.index.remove_token(number, &token);
         Some(token)
+    }
+
+    /// Removes all tokens, and returns how many. No command of this cluster was decided by them.
+    pub(crate) fn forget_tokens(&mut self, revision: Revision) -> usize {
+        let numbers: Vec<AccessTokenNumber> = self.tokens.keys().copied().collect();
+        for number in &numbers {
+            self.remove_token(*number);
+        }
+        if !numbers.is_empty() {
+            self.revision = revision;
+        }
+        numbers.len()
     }
 }
 

@@ -70,7 +70,7 @@ impl AuditRing {
     }
 
     /// Adds an entry, with its hash, and drops the oldest ones beyond the bounds. The newest one always stays.
-    pub(super) fn append(&mut self, mut record: ActRecord, bytes_max: u64) {
+    pub(crate) fn append(&mut self, mut record: ActRecord, bytes_max: u64) {
         let (seq, previous) = match self.head() {
             Some(head) => (head.seq + 1, head.hash),
             None => self.dropped.map_or((1, GENESIS), |(seq, hash)| (seq + 1, hash)),

@@ -4,6 +4,11 @@ use super::{Join, JoinToken, Membership, Placement, Removal, Removed};
 use fairhold_types::{Incarnation, JoinTokenNumber, NodeId, Timing};
 
 impl Membership {
+    /// That of a new cluster: only the timing profile is given.
+    pub(crate) fn of_new_cluster(timing: Timing) -> Membership {
+        Membership { timing, ..Membership::default() }
+    }
+
     /// The highest id that was ever given to a node, as far as the state knows. New ids are higher.
     #[must_use]
     pub fn ids_through(&self) -> NodeId {

@@ -69,6 +69,20 @@ pub enum DataDirError {
         /// A file that is in it.
         found: String,
     },
+    /// The directory has files, but a restore needs an empty one.
+    #[error("{path} is not empty ({found}): restore into a new directory, or an empty one")]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+        /// A file that is in it.
+        found: String,
+    },
+    /// There is no node in the directory.
+    #[error("{path} is not the data directory of a node: it has no IDENTITY file")]
+    NoNode {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The directory has lost entries that its node had acknowledged.
     #[error(
         "{path} must not be used any more: {why}. Remove the file {LOST_ENTRIES} from it only when you have put the newest files \

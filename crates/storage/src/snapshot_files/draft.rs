@@ -37,7 +37,7 @@ impl Draft {
         Ok((named, file))
     }
 
-    fn append(&mut self, block: &[u8]) -> io::Result<()> {
+    pub(super) fn append(&mut self, block: &[u8]) -> io::Result<()> {
         let (named, mut file) = self.take_file()?;
         file.write(&self.composer.block(block)?)?;
         file.write(block)?;
@@ -45,7 +45,7 @@ impl Draft {
         Ok(())
     }
 
-    fn complete(mut self) -> io::Result<Arc<Stored>> {
+    pub(super) fn complete(mut self) -> io::Result<Arc<Stored>> {
         let (named, mut file) = self.take_file()?;
         let (footer, layout) = self.composer.end()?;
         file.write(&footer)?;

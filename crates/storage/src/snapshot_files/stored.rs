@@ -47,6 +47,11 @@ impl Stored {
         directory.record_reader(number, &reader);
         Ok(Some(Arc::new(Stored { named, file, meta, blocks: layout.blocks, reader })))
     }
+
+    /// Makes it the newest. It blocks.
+    pub(super) fn keep_now(&self) -> io::Result<()> {
+        self.named.keep(&self.reader).inspect_err(|error| self.named.directory.faults.record(error))
+    }
 }
 
 impl StoredSnapshot for Stored {
@@ -75,8 +80,7 @@ impl StoredSnapshot for Stored {
 
     fn keep(self: Arc<Self>) -> BoxFuture<'static, io::Result<()>> {
         let directory = Arc::clone(&self.named.directory);
-        let keep = move || self.named.keep(&self.reader).inspect_err(|error| self.named.directory.faults.record(error));
-        let kept = directory.snapshot_thread.run(keep);
+        let kept = directory.snapshot_thread.run(move || self.keep_now());
         Box::pin(async move { kept.await? })
     }
 }

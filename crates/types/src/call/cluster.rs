@@ -1,6 +1,9 @@
 //! The calls about the cluster and about one server.
 
-use super::bounds::{PositiveNumber, VersionNumber, is_default};
+use super::{
+    bounds::{PositiveNumber, VersionNumber, is_default},
+    read::Consistency,
+};
 use crate::ClusterVersion;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +42,18 @@ impl FinalizeUpgrade {
         // The bound is that of the type.
         ClusterVersion(u16::try_from(self.to.get()).unwrap_or(u16::MAX))
     }
+}
+
+/// `GET /v1/cluster/backup`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TakeBackup {
+    /// `linearizable`: the backup has everything acknowledged before the request. `local`: it has this server's own state,
+    /// which may be out of date; it needs no quorum.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "linearizable")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub consistency: Option<Consistency>,
 }
 
 /// `GET /readyz`

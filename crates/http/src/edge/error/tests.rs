@@ -164,6 +164,7 @@ fn a_caller_can_tell_nothing_happened_from_it_may_have() {
     check(CallError::Read(ReadError::Deadline), RequestKind::Read, 504, "deadline_exceeded", true, &none);
     check(CallError::Superseded, acquire(true), 504, "deadline_exceeded", true, &unknown_with_key);
     check(CallError::Detached, acquire(true), 503, "shutting_down", true, &unknown_with_key);
+    check(CallError::BackupBusy, RequestKind::Read, 429, "backup_busy", true, &none);
     check(CallError::ShuttingDown, acquire(true), 503, "shutting_down", true, &none);
     check(CallError::ShuttingDown, RequestKind::Change, 503, "shutting_down", true, &none);
 }

@@ -1,0 +1,73 @@
+//! Why a command about backups failed, each with what to do.
+
+use crate::exit;
+use fairhold_backup::{ReadBackupError, RestoreError};
+use fairhold_storage::{StorageError, data_dir::DataDirError};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Why a command about backups failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BackupError {
+    /// The backup is damaged, or cannot be read.
+    #[error("{}: {error}{}", shown(file), cause(error))]
+    Read { file: PathBuf, error: ReadBackupError },
+    /// A file cannot be opened or written.
+    #[error("{}: {error}", shown(file))]
+    File { file: PathBuf, error: io::Error },
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The data directory is not that of a node with an id.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The state of the stopped node cannot be read.
+    #[error("the state in {} cannot be read: {error}", data.display())]
+    State { data: PathBuf, error: io::Error },
+    /// The clock, or the revision.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    /// The restored state is inconsistent: a defect.
+    #[error("the restored state is inconsistent, which is a defect in fairhold: {0}. Nothing was written")]
+    Inconsistent(String),
+    /// The command line.
+    #[error("{0}")]
+    Usage(String),
+    /// The output.
+    #[error("cannot write the output: {0}")]
+    Output(io::Error),
+}
+
+impl BackupError {
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            BackupError::Usage(_) => exit::USAGE,
+            BackupError::Read { .. }
+            | BackupError::File { .. }
+            | BackupError::Storage(_)
+            | BackupError::DataDir(_)
+            | BackupError::State { .. }
+            | BackupError::Restore(_)
+            | BackupError::Inconsistent(_)
+            | BackupError::Output(_) => exit::FAILURE,
+        }
+    }
+}
+
+/// Whether a file stands for standard input or output.
+pub(super) fn is_standard(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+fn shown(file: &Path) -> String {
+    if is_standard(file) { "the standard input or output".to_owned() } else { file.display().to_string() }
+}
+
+fn cause(error: &ReadBackupError) -> String {
+    match error {
+        ReadBackupError::Io(cause) => format!(": {cause}"),
+        ReadBackupError::Damaged(_) => String::new(),
+    }
+}

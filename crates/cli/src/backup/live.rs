@@ -1,0 +1,87 @@
+//! `fairhold backup save` of a running cluster: reads a backup from a node, and keeps it only if it is complete.
+
+use super::{error::is_standard, file::check_free, save::SaveArgs};
+use crate::{
+    backup_file::{PartialBackup, SealCheck, partial_of},
+    output,
+    remote::{self, Failure},
+};
+use fairhold_backup::{Backup, ReadBackupError};
+use fairhold_client::{BackupStream, Error, Revision};
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    path::Path,
+};
+
+/// What to do if the stream breaks.
+const AGAIN: &str = "run the command again; if it breaks again, pass another node with -e, and read faster: a node waits 30 s \
+                     for each block";
+
+/// Saves a backup.
+pub(super) async fn run(args: &SaveArgs) -> Result<(), Failure> {
+    let to_stdout = is_standard(&args.file);
+    if to_stdout && io::stdout().is_terminal() {
+        let why = "a backup is binary: redirect standard output to a file or a pipe, or name a file instead of -";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    if !to_stdout {
+        check_free(&args.file, args.force).map_err(Failure::Usage)?;
+    }
+    let connect = &args.remote.connect;
+    let mut backups = remote::client(connect, None)?.backups();
+    if args.read.local {
+        backups = backups.local();
+    }
+    if let Some(revision) = args.read.min_revision {
+        backups = backups.at_least(Revision(revision));
+    }
+    let opened = backups.take_at(connect.urls()?).await;
+    let mut stream = opened.map_err(|error| Failure::from_client(&error))?;
+    let summary = match to_stdout {
+        true => pipe(&mut stream).await?,
+        false => save(&mut stream, args).await?,
+    };
+    if !connect.quiet {
+        output::note(&summary);
+    }
+    Ok(())
+}
+
+async fn save(stream: &mut BackupStream, args: &SaveArgs) -> Result<String, Failure> {
+    let path = &args.file;
+    let named =
+        |path: &Path, error: io::Error| Failure::Local(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+    let partial_path = partial_of(path);
+    let mut partial = PartialBackup::create(partial_path.clone()).map_err(|error| named(&partial_path, error))?;
+    while let Some(bytes) = stream.chunk().await.map_err(|error| broken(&error))? {
+        partial.write(&bytes).map_err(|error| named(&partial_path, error))?;
+    }
+    let written = partial.sync().map_err(|error| named(&partial_path, error))?;
+    let (backup, summary) = Backup::read(io::BufReader::new(written)).map_err(|error| unverified(&error))?;
+    partial.keep_as(path, args.force).map_err(|error| named(path, error))?;
+    let (header, bytes) = (backup.header(), summary.bytes);
+    let (revision, node) = (header.revision, header.node);
+    Ok(format!("{}: {bytes} bytes, revision {revision}, made by node {node}, verified", path.display()))
+}
+
+/// Writes the backup to standard output. What a pipe has taken cannot be taken back, so only the exit code says whether
+/// it is complete.
+async fn pipe(stream: &mut BackupStream) -> Result<String, Failure> {
+    let mut check = SealCheck::default();
+    while let Some(bytes) = stream.chunk().await.map_err(|error| broken(&error))? {
+        check.add(&bytes);
+        io::stdout().lock().write_all(&bytes)?;
+    }
+    io::stdout().lock().flush()?;
+    let bytes = check.finish().map_err(|why| Failure::Ended(format!("the backup is not usable: {why}; {AGAIN}")))?;
+    let revision = stream.revision().map(|revision| format!(", revision {revision}")).unwrap_or_default();
+    Ok(format!("a backup of {bytes} bytes{revision}; verify the stored copy with fairhold backup verify"))
+}
+
+fn broken(error: &Error) -> Failure {
+    Failure::Ended(format!("the backup broke off, and is not usable: {error}; {AGAIN}"))
+}
+
+fn unverified(error: &ReadBackupError) -> Failure {
+    Failure::Ended(format!("the backup is not usable: {error}; {AGAIN}"))
+}

@@ -1,0 +1,133 @@
+//! Tests of the commands about backups.
+
+use super::{source::now, *};
+use crate::args::{self, Command};
+use clap::Parser;
+use fairhold_backup::{Backup, BackupMember, BackupOrigin, BackupSource};
+use fairhold_state::{State, command};
+use fairhold_storage::data_dir::DataDir;
+use fairhold_types::{ClusterId, ClusterVersion};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+fn parse(line: &str) -> BackupCommand {
+    let parsed = args::Args::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{line}: {error}"));
+    let Command::Backup(args) = parsed.command else { panic!("another command: {line}") };
+    args.command
+}
+
+fn restore(line: &str) -> Result<String, BackupError> {
+    let BackupCommand::Restore(args) = parse(line) else { panic!("another command: {line}") };
+    restore::run(&args)
+}
+
+fn backup(source: BackupSource) -> Backup {
+    let mut state = State::new();
+    let formed = command::Command::FormClusterAt { cluster: ClusterId(7), version: ClusterVersion(2) };
+    state.apply(&formed).answer.result.unwrap();
+    let member = BackupMember { id: 1, url: "http://a:1".to_owned(), address: "a:2".to_owned(), voter: true };
+    let origin =
+        BackupOrigin { node: 1, release: "0.1.0".to_owned(), source, log: Some((3, 9)), members: vec![member], at: now() };
+    Backup::new(&state, origin)
+}
+
+fn saved(folder: &Path, source: BackupSource) -> PathBuf {
+    let file = folder.join("cluster.backup");
+    let made = backup(source);
+    file::save(&file, |mut out| made.write(&mut out).map(drop)).unwrap();
+    file
+}
+
+#[test]
+fn a_saved_backup_is_private_and_restored_into_a_directory_of_a_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), BackupSource::Barrier);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["cluster.backup"], "nothing partial is left");
+    let (file, data) = (file.display().to_string(), folder.path().join("data"));
+    let line = format!("fairhold backup restore {file} --data {} --id 1 --member 1=http://a:1,a:2", data.display());
+    let text = restore(&line).unwrap();
+    assert!(text.contains("restored node 1 of the new cluster") && text.contains("no access tokens"), "{text}");
+    let recorded = DataDir::recorded(&data).unwrap().unwrap();
+    assert_eq!(recorded.id, Some(1));
+    assert!(recorded.cluster.is_some_and(|cluster| cluster != ClusterId(7)), "it is another cluster");
+    let again = restore(&line).unwrap_err();
+    assert!(again.to_string().contains("is not empty") && again.exit_code() == exit::FAILURE, "{again}");
+}
+
+#[test]
+fn a_stopped_node_is_saved_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), BackupSource::Barrier);
+    let data = folder.path().join("data");
+    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    restore(&line).unwrap();
+    let again = folder.path().join("again.backup");
+    let BackupCommand::Save(args) = parse(&format!("fairhold backup save --data {} {}", data.display(), again.display())) else {
+        panic!("another command")
+    };
+    save::run(&args, &data).unwrap();
+    let (first, second) = (read(&file).unwrap().0, read(&again).unwrap().0);
+    assert!(second.header().revision.0 > first.header().revision.0 + (1 << 32));
+    let BackupCommand::Inspect(args) = parse(&format!("fairhold backup inspect --data {}", data.display())) else {
+        panic!("another command")
+    };
+    let text = inspect::run(&args).unwrap();
+    assert!(
+        text.contains("a stopped node") && text.contains(&format!("revision:        {}", second.header().revision)),
+        "{text}"
+    );
+    let BackupCommand::Inspect(args) = parse(&format!("fairhold backup inspect {}", again.display())) else {
+        panic!("another command")
+    };
+    assert!(inspect::run(&args).unwrap().contains("fairhold backup verify"));
+    let _used = DataDir::open(&data, 1).unwrap();
+    let error = stopped::read(&data).unwrap_err();
+    assert!(error.to_string().contains("in use"), "{error}");
+}
+
+#[test]
+fn a_backup_that_may_lack_writes_needs_consent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), BackupSource::Stopped);
+    let data = folder.path().join("data");
+    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let error = restore(&line).unwrap_err();
+    assert!(error.to_string().contains("--accept-lost-writes") && error.exit_code() == exit::USAGE, "{error}");
+    assert!(!data.exists(), "nothing was written");
+    let text = restore(&format!("{line} --accept-lost-writes")).unwrap();
+    assert!(text.contains("accepted: "), "{text}");
+}
+
+#[test]
+fn damage_is_named_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), BackupSource::Barrier);
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() - 100;
+    bytes[middle] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let error = read(&file).unwrap_err();
+    assert!(error.to_string().contains("is damaged: ") && error.exit_code() == exit::FAILURE, "{error}");
+    let data = folder.path().join("data");
+    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    assert_eq!(restore(&line).unwrap_err().exit_code(), exit::FAILURE);
+    assert!(!data.exists());
+    let error = restore(&line.replace("--id 1 ", "--id 2 ")).unwrap_err();
+    assert_eq!(error.exit_code(), exit::USAGE, "{error}");
+}
+
+#[test]
+fn only_a_file_is_replaced_and_only_with_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, link) = (folder.path().join("a.backup"), folder.path().join("link"));
+    assert_eq!(file::check_free(&file, false), Ok(()));
+    fs::write(&file, "older").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let refused = file::check_free(&file, false).unwrap_err();
+    assert!(refused.ends_with("pass --force to replace it"), "{refused}");
+    assert_eq!(file::check_free(&file, true), Ok(()));
+    for other in [folder.path(), &link, Path::new("/dev/null")] {
+        assert!(file::check_free(other, true).is_err(), "{}", other.display());
+    }
+}

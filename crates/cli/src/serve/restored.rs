@@ -1,0 +1,60 @@
+//! A node with a restored state waits, before it takes part in anything, until all other nodes of its list have started
+//! with empty data directories.
+
+use super::{certificates::Certificates, error::ServeError, server::replica_config, waiting::WaitingListeners};
+use crate::config::{ServeConfig, start::StartingNode};
+use fairhold_peer::{client::TcpPeer, key::PeerKeys};
+use fairhold_raft::{RestoredService, RestoredSnapshot, StartError};
+use fairhold_storage::{Storage, StorageError};
+use fairhold_types::NodeId;
+use openraft_rt_tokio::TokioRuntime;
+use std::time::Duration;
+use tokio::{runtime::Handle, time::sleep};
+
+/// Pause between two rounds. An operator starts the nodes one by one.
+const ROUND_PAUSE: Duration = Duration::from_millis(200);
+
+/// Forms the cluster of a restored state. A node with any other directory has nothing to do here.
+pub(super) async fn form(
+    config: &ServeConfig,
+    node: &StartingNode,
+    storage: &Storage,
+    (keys, certificates): (&PeerKeys, &Certificates),
+) -> Result<(), ServeError> {
+    let found = RestoredSnapshot::find::<TokioRuntime>(&storage.snapshots).await;
+    let Some(restored) = found.map_err(StorageError::Snapshots)? else { return Ok(()) };
+    let replica = replica_config(config, node, &storage.data_dir);
+    let peer = TcpPeer::with_security(Handle::current(), keys.clone(), certificates.peers().clone());
+    peer.set_service(RestoredService::of(&replica));
+    let mut waiting = None;
+    let mut known = Vec::new();
+    loop {
+        let missing = restored.form::<TokioRuntime>(&replica, &peer, &storage.snapshots).await.map_err(StartError::Formation)?;
+        if missing.is_empty() {
+            break;
+        }
+        let reason = reason(&missing);
+        if missing != known {
+            tracing::info!("{reason}");
+            known = missing;
+        }
+        if waiting.is_none() {
+            waiting = Some(WaitingListeners::start(config, certificates, &reason, storage.data_dir.cluster()).await?);
+        }
+        sleep(ROUND_PAUSE).await;
+    }
+    if let Some(listeners) = waiting {
+        WaitingListeners::stop(listeners).await;
+    }
+    peer.close().await;
+    Ok(())
+}
+
+fn reason(missing: &[NodeId]) -> String {
+    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    format!(
+        "this node has a restored state, and its cluster begins when all nodes of its list have started with empty data \
+         directories: waiting for {}. The log of this node has the newest list",
+        missing.join(", ")
+    )
+}

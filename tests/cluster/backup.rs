@@ -1,0 +1,99 @@
+//! A cluster is saved from the directory of a stopped node, and restored into new directories.
+
+use crate::{
+    client::{Call, Session},
+    harness::{Cluster, LONG, NodeProcess, Origin, READY_WITHIN, eventually, program, report, run_exclusive},
+};
+use std::{path::Path, process::Output, time::Instant};
+
+const LOCK: &str = "orders";
+
+async fn backup(words: &[&str]) -> Output {
+    program().arg("backup").args(words).output().await.expect("it runs")
+}
+
+/// What a command prints, if it succeeds.
+async fn printed(words: &[&str]) -> String {
+    let output = backup(words).await;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// The arguments of a restore of this node.
+fn restore(node: &NodeProcess, file: &Path) -> Vec<String> {
+    let Origin::Members(members) = &node.origin else { panic!("a node without a list of members") };
+    let mut words: Vec<String> =
+        ["restore", text(file), "--data", text(&node.data), "--accept-lost-writes"].map(str::to_owned).into();
+    words.extend(["--id".to_owned(), node.id.to_string()]);
+    words.extend(members.iter().flat_map(|member| ["--member".to_owned(), member.clone()]));
+    words
+}
+
+#[test]
+fn a_cluster_is_saved_from_a_stopped_node_and_restored_twice_with_larger_tokens() {
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        client.write(&Call::put("/v1/nodes/app/config", "green")).await;
+        let session = client.open_session("60s", "worker").await;
+        client.acquire(LOCK, "ttl=60s").await;
+        let held = client.acquire("stock", "ttl=60s").await;
+        for node in &mut cluster.nodes {
+            node.terminate().await;
+        }
+        let file = cluster.folder().join("cluster.backup");
+        let data = cluster.nodes[0].data.clone();
+        let shown = printed(&["inspect", "--data", text(&data)]).await;
+        assert!(shown.contains("last log entry:  term") && shown.contains("member:          3="), "{shown}");
+        let said = printed(&["save", "--data", text(&data), text(&file)]).await;
+        assert!(said.contains("verified: "), "{said}");
+        printed(&["verify", text(&file)]).await;
+
+        let mut last = held.token;
+        for _ in 0..2 {
+            last = restored(&file, &session, held.token, last).await;
+        }
+    });
+}
+
+/// Restores the file as another cluster, and returns its first token.
+async fn restored(file: &Path, session: &Session, held: u64, last: u64) -> u64 {
+    let mut cluster = Cluster::plan();
+    let client = cluster.client(0);
+    let words = restore(&cluster.nodes[0], file);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    report(&format!("backup: a restore says:\n{}", printed(&words).await));
+    let again = backup(&words).await;
+    assert_eq!(again.status.code(), Some(1), "the directory is not empty: {again:?}");
+    let begun = Instant::now();
+    cluster.nodes[0].start();
+    cluster.nodes[1].start();
+    // A majority is not enough: no cluster forms before the third node has started.
+    let waits = || async { cluster.nodes[0].log_text().contains("waiting for 3.").then_some(()) };
+    eventually("the restored node waits for node 3 alone", READY_WITHIN, waits).await;
+    let readyz = Call::get("/readyz");
+    let answers = || async { client.send_to(0, &readyz).await.ok().map(|answer| answer.status) };
+    assert_eq!(eventually("an answer of the node that waits", READY_WITHIN, answers).await, 503);
+    cluster.nodes[2].start();
+    cluster.ready().await;
+    report(&format!("backup: three nodes are ready {:.1?} after the start", begun.elapsed()));
+    for index in 0..cluster.nodes.len() {
+        assert_eq!(cluster.client(index).value("app/config").await, "green");
+    }
+    let ended = client.send(&Call::post(&format!("/v1/sessions/{}/keepalive", session.id))).await;
+    assert_eq!(ended.status, 410, "the session has ended: {}", ended.text);
+    let history = client.send(&Call::get("/v1/locks/stock/history")).await.expect_status(200);
+    assert!(history.text.contains(&format!("\"token\":{held}")), "what was held is in the history: {}", history.text);
+    let grant = client.acquire(LOCK, "ttl=30s").await;
+    assert!(grant.token > last + (1 << 20), "{} after {last}", grant.token);
+    // A node of a restored cluster starts again like any other.
+    cluster.nodes[0].terminate().await;
+    cluster.restart(0).await;
+    assert!(client.fence_passes(LOCK, grant.token).await);
+    grant.token
+}
