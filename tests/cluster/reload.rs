@@ -42,7 +42,7 @@ impl Configured {
 
     /// Sends a request to the node, and expects this status.
     async fn send(&self, call: Call, status: u16) -> String {
-        let answer = self.cluster.client.send_to(0, &call).await.expect("an answer");
+        let answer = self.cluster.client(0).send_to(0, &call).await.expect("an answer");
         assert_eq!(answer.status, status, "{}", answer.text);
         answer.text
     }

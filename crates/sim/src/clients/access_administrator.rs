@@ -116,7 +116,8 @@ async fn take_and_give(client: &mut SimClient, task: &UserTask) {
 async fn without_right(client: &mut SimClient, user: AccessUser) {
     for _ in 0..client.rng.random_range(0..4) {
         client.idle(250).await;
-        put_node(client, &format!("{}/n{}", user.shown(), client.rng.random_range(1..=2))).await;
+        let number = client.rng.random_range(1..=2);
+        put_node(client, &format!("{}/n{number}", user.shown())).await;
     }
 }
 

@@ -428,7 +428,10 @@ fn with_tenant(stage: &mut Stage, another: &str) {
     }
     let prefixes = vec![TenantPrefix::parse("nodes:own-1/**").unwrap()];
     let tenant = Tenant { subjects: Vec::new(), prefixes, quota: Quota { nodes: Some(1), ..Quota::default() } };
-    change_access(stage, AccessChange::PutTenant { name: TenantName::parse("t1").unwrap(), tenant, expected: None });
+    change_access(
+        stage,
+        AccessChange::PutTenant { name: TenantName::parse("t1").unwrap(), tenant: Box::new(tenant), expected: None },
+    );
 }
 
 fn quotas(stage: &mut Stage) -> Judged {
