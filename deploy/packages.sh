@@ -13,7 +13,8 @@ export SOURCE_DATE_EPOCH FAIRHOLD_BINARY="$binary"
 unset NOTIFY_SOCKET
 validator_version=1.37.0
 suite=${SUITE:-bookworm}
-mirror=${MIRROR:-http://deb.debian.org/debian}
+# Empty: the mirror that mmdebstrap knows.
+mirror=${MIRROR:-}
 failed=
 passed=
 log=$out/log
@@ -104,7 +105,7 @@ repeat_deb() {
 make_system() {
     if [ ! -e "$out/system.done" ]; then
         rm -rf -- "$out/system"
-        mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,libstdc++6,curl,procps "$suite" "$out/system" "$mirror"
+        mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,libstdc++6,curl,procps "$suite" "$out/system" ${mirror:+"$mirror"}
         touch -- "$out/system.done"
     fi
     rm -rf -- "$out/booted"

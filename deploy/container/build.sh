@@ -19,7 +19,7 @@ if [ -n "${BASE:-}" ]; then
     cp -a -- "$BASE" "$base"
 else
     SOURCE_DATE_EPOCH=0 mmdebstrap --quiet --variant=extract --include=libc6,libstdc++6,libgcc-s1,ca-certificates \
-        "${SUITE:-bookworm}" "$work/all.tar" "${MIRROR:-http://deb.debian.org/debian}" >&2
+        "${SUITE:-bookworm}" "$work/all.tar" ${MIRROR:+"$MIRROR"} >&2
     mkdir -p -- "$work/all" "$base"/{etc/ssl/certs,usr/share/doc,usr/bin,tmp}
     tar -xf "$work/all.tar" -C "$work/all"
     # Only libraries and licences: no program and no script of the packages. openssl is there for a script of ca-certificates.

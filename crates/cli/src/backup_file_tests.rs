@@ -1,3 +1,5 @@
+//! Tests of saving a backup in a file.
+
 use super::*;
 use fairhold_backup::{Backup, BackupOrigin, BackupSource};
 use fairhold_state::State;

@@ -368,8 +368,7 @@ async fn deliver(caller: oneshot::Sender<Delivery>, answer: GrantAnswer) -> bool
     caller.send(Delivery { answer, taken }).is_ok() && was_taken.await.is_ok()
 }
 
-/// Converts an error of a later step. The acquire is committed, so even if that step did nothing, the outcome is
-/// unknown.
+/// Converts an error of a later step. The acquire is committed, so the outcome is unknown.
 pub(crate) fn as_unknown(error: CallError) -> CallError {
     match error {
         CallError::Propose(ProposeError::NotProposed(NotProposed::ShuttingDown)) => CallError::Detached,

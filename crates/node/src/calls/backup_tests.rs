@@ -1,3 +1,5 @@
+//! Tests of taking a backup.
+
 use super::*;
 use crate::base::backups::Backups;
 use openraft_rt_tokio::TokioRuntime;

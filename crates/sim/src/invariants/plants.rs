@@ -1,125 +1,18 @@
 //! Shows each invariant a correct history, and then a violation.
 
-use super::{all, invariant::Invariant};
-use crate::{
-    access_user::{AccessUser, UserRight, decisions_by},
-    facts::{Applied, Fact, Physics},
-    host::TRUE_RATE,
-    watch_events::Watched,
-};
-use fairhold_access::{BearerToken, Principal, Quota, RoleName, Rule, Subject, Tenant, TenantName, TenantPrefix};
-use fairhold_state::{
-    State,
-    access::{AccessGuard, PrincipalKey},
-    command::{
-        AccessChange, AccessRequester, Acquire, ActOrigin, ChangeAccess, Claimant, Command, Event, IfBusy, Lifetime, Meta,
-        OpenSession, Operation, Outcome, Owner, SetLock, Transact, Want,
-    },
-};
+mod rights;
+mod stage;
+
+use crate::facts::Fact;
+use crate::watch_events::Watched;
+use fairhold_state::State;
+use fairhold_state::command::{Acquire, ActOrigin, Command, Event, Lifetime, SetLock};
 use fairhold_types::{
-    ClusterId, ClusterVersion, FencingToken, GrantId, GrantNumber, Incarnation, LockName, Mode, NodeId, Path, Revision,
-    SessionId, SessionNumber, Timing, time::WallMillis,
+    ClusterId, ClusterVersion, FencingToken, GrantNumber, Incarnation, LockName, Mode, Revision, SessionId, SessionNumber, Timing,
 };
-use std::{collections::BTreeSet, time::Duration};
-
-const AT: WallMillis = WallMillis(1_000);
-const SECOND: Duration = Duration::from_secs(1);
-/// A value that fills a block of a snapshot.
-const BLOCK: usize = 600 * 1024;
-
-type Judged = Result<(), String>;
-
-/// An invariant, and the state whose changes it checks.
-struct Stage {
-    state: State,
-    invariant: Box<dyn Invariant>,
-    /// When the next change is applied.
-    at: Duration,
-}
-
-impl Stage {
-    /// Applies a command, and shows the change to the invariant.
-    fn apply(&mut self, command: Command) -> Judged {
-        let events = self.state.apply(&command).events;
-        self.show(&events)
-    }
-
-    /// Applies a command that must not violate the invariant.
-    fn right(&mut self, command: Command) {
-        self.apply(command).unwrap();
-    }
-
-    /// Shows these events with the current state.
-    fn show(&mut self, events: &[Event]) -> Judged {
-        let state = self.state.clone();
-        self.show_as(1, true, &state, state.revision(), events)
-    }
-
-    fn show_as(&mut self, node: NodeId, first: bool, state: &State, revision: Revision, events: &[Event]) -> Judged {
-        self.invariant.applied(&Applied { node, at: self.at, first, state, revision, events, whole: true })
-    }
-
-    /// Acquires or queues for a lock, with an id made from this number. Returns the number of the grant.
-    fn acquire(&mut self, id: u128, change: impl FnOnce(&mut Acquire)) -> GrantNumber {
-        let mut acquire = acquire(id);
-        change(&mut acquire);
-        let applied = self.state.apply(&Command::Acquire(acquire));
-        self.show(&applied.events).unwrap();
-        let outcome = applied.answer.result.unwrap();
-        if let Outcome::Held(held) = &outcome {
-            return held.number;
-        }
-        let Outcome::Queued(queued) = outcome else { panic!("{outcome:?}") };
-        queued.number
-    }
-}
-
-fn lock() -> LockName {
-    LockName::parse("a").unwrap()
-}
-
-fn id(number: u128) -> GrantId {
-    GrantId::from_ulid(number << 64)
-}
-
-fn acquire(number: u128) -> Acquire {
-    Acquire {
-        grant: id(number),
-        id_given: true,
-        wants: vec![Want { lock: lock(), mode: Mode::Exclusive }],
-        claimant: Claimant::Anonymous { timeout_ms: 2_000 },
-        if_busy: IfBusy::Queue,
-        limit: None,
-        permits: 1,
-        priority: 0,
-        owner: Owner { text: format!("o{number}"), given: true },
-        meta: Meta::new(),
-        lock_delay_ms: 0,
-        reentrant: false,
-        max_hold_ms: None,
-        value: None,
-        at: AT,
-    }
-}
-
-fn release(number: u128) -> Command {
-    Command::Release { grant: id(number), session: None, at: AT }
-}
-
-fn open_session() -> Command {
-    let (name, meta) = (String::new(), Meta::new());
-    Command::OpenSession(OpenSession { key: None, id: SessionId(1), timeout_ms: 3_000, name, meta, at: AT })
-}
-
-fn create(path: &str, bytes: usize, lifetime: Lifetime) -> Command {
-    let (path, value) = (Path::parse(path).unwrap(), vec![b'x'; bytes].into());
-    let then = vec![Operation::Create { path, value, parents: false, lifetime }];
-    Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise: None, at: AT })
-}
-
-fn granted(grant: GrantNumber, token: u64) -> Event {
-    Event::Granted { lock: lock(), grant, token: FencingToken(token) }
-}
+use rights::{a_mark_that_stays, decisions, needless_refusal, quotas, user_rights, watchers_rights};
+use stage::{AT, BLOCK, Judged, SECOND, Stage, acquire, create, everything, fresh, granted, id, lock, open_session, release};
+use std::collections::BTreeSet;
 
 /// A state with an ephemeral node of a session that does not exist. No command leads to it, so it is assembled from the
 /// snapshots of two states.
@@ -337,110 +230,6 @@ fn no_act(stage: &mut Stage) -> Judged {
     stage.show_as(2, true, &other, revision, &[])
 }
 
-const USER: AccessUser = AccessUser::ALL[0];
-
-/// A command with a guard of this principal, by the current access data.
-fn guarded(stage: &Stage, principal: PrincipalKey, command: Command) -> Command {
-    command.guarded(AccessGuard { access: stage.state.access().revision(), principal })
-}
-
-fn change_access(stage: &mut Stage, change: AccessChange) {
-    let requester = AccessRequester { principal: Principal::file_admin(), client: String::new() };
-    let command = Command::ChangeAccess(ChangeAccess { key: None, change, requester, at: AT });
-    stage.right(guarded(stage, Principal::file_admin().key(), command));
-}
-
-fn bind(role: &str, subject: &str) -> AccessChange {
-    AccessChange::Bind { role: RoleName::parse(role).unwrap(), subject: Subject::parse(subject).unwrap() }
-}
-
-/// Rights are enforced, and the first user has all that a user may have, or another one has them.
-fn enforce_rights(stage: &mut Stage, bound: &str) {
-    stage.right(Command::FormClusterAt { cluster: ClusterId(1), version: ClusterVersion(2) });
-    let rules = UserRight::ALL.map(|right| Rule::parse(&USER.rule(right)).unwrap()).to_vec();
-    for change in [
-        bind("admin", "user:root1"),
-        AccessChange::PutRole { role: RoleName::parse("rights-1").unwrap(), rules, expected: None },
-        bind("rights-1", bound),
-        AccessChange::CreateToken { hash: BearerToken::from_random([1; 32]).hash(), user: USER.name(), expires_at: None },
-        AccessChange::Enable,
-    ] {
-        change_access(stage, change);
-    }
-}
-
-fn unbind(stage: &mut Stage) {
-    let (role, subject) = (RoleName::parse("rights-1").unwrap(), Subject::exact(&USER.principal()));
-    change_access(stage, AccessChange::Unbind { role, subject });
-}
-
-fn user_rights(stage: &mut Stage) -> Judged {
-    enforce_rights(stage, USER.principal().as_str());
-    stage.right(guarded(stage, Principal::file_admin().key(), create("/own-1", 1, Lifetime::Persistent)));
-    stage.right(guarded(stage, USER.key(), create("/own-1/n1", 1, Lifetime::Persistent)));
-    unbind(stage);
-    stage.show(&[Event::NodeCreated { path: Path::parse("/own-1/n2").unwrap() }])
-}
-
-fn decisions(stage: &mut Stage) -> Judged {
-    enforce_rights(stage, USER.principal().as_str());
-    let access = stage.state.access().revision();
-    let decided = |decisions| Fact::Decided { node: 2, access, decisions };
-    stage.invariant.observe(&decided(decisions_by(stage.state.access()))).unwrap();
-    stage.invariant.observe(&decided(vec![false; decisions_by(stage.state.access()).len()]))
-}
-
-fn needless_refusal(stage: &mut Stage) -> Judged {
-    enforce_rights(stage, USER.principal().as_str());
-    let now = stage.state.revision();
-    stage.invariant.observe(&Fact::FoundStale { since: Revision(0), until: now }).unwrap();
-    stage.invariant.observe(&Fact::FoundStale { since: now, until: now.next() })
-}
-
-/// A binding is gone, and the mark stays.
-fn a_mark_that_stays(stage: &mut Stage) -> Judged {
-    let invariant = fresh("nodes agree");
-    let mut other = Stage { state: State::new(), invariant, at: stage.at };
-    enforce_rights(&mut other, "user:other1");
-    change_access(&mut other, bind("viewer", "user:other1"));
-    enforce_rights(stage, USER.principal().as_str());
-    stage.show_as(1, true, &other.state, other.state.revision(), &[])
-}
-
-fn watchers_rights(stage: &mut Stage) -> Judged {
-    let shown = |at| Fact::Shown { user: USER, revision: at, until: at };
-    enforce_rights(stage, USER.principal().as_str());
-    let given = stage.state.revision();
-    unbind(stage);
-    let lost = stage.state.revision();
-    stage.invariant.observe(&shown(given)).unwrap();
-    change_access(stage, bind("rights-1", USER.principal().as_str()));
-    let late = Fact::Shown { user: USER, revision: lost, until: stage.state.revision() };
-    stage.invariant.observe(&late).unwrap();
-    stage.invariant.observe(&shown(lost))
-}
-
-/// A tenant with a quota of one node, which exists, and another node.
-fn with_tenant(stage: &mut Stage, another: &str) {
-    stage.state.apply(&Command::FormClusterAt { cluster: ClusterId(1), version: ClusterVersion(2) });
-    for path in ["/own-1", another] {
-        stage.state.apply(&create(path, 1, Lifetime::Persistent)).answer.result.unwrap();
-    }
-    let prefixes = vec![TenantPrefix::parse("nodes:own-1/**").unwrap()];
-    let tenant = Tenant { subjects: Vec::new(), prefixes, quota: Quota { nodes: Some(1), ..Quota::default() } };
-    change_access(
-        stage,
-        AccessChange::PutTenant { name: TenantName::parse("t1").unwrap(), tenant: Box::new(tenant), expected: None },
-    );
-}
-
-fn quotas(stage: &mut Stage) -> Judged {
-    let mut other = Stage { state: State::new(), invariant: fresh("nodes agree"), at: stage.at };
-    with_tenant(&mut other, "/own-1/n1");
-    with_tenant(stage, "/other");
-    stage.show_as(1, true, &other.state, other.state.revision(), &[])
-}
-
 type Plant = (&'static str, fn(&mut Stage) -> Judged);
 
 const PLANTS: [Plant; 30] = [
@@ -475,14 +264,6 @@ const PLANTS: [Plant; 30] = [
     ("watchers see only what they may", watchers_rights),
     ("quotas bound what tenants use", quotas),
 ];
-
-fn everything() -> Vec<Box<dyn Invariant>> {
-    all(Physics { rate_max: TRUE_RATE })
-}
-
-fn fresh(name: &str) -> Box<dyn Invariant> {
-    everything().into_iter().find(|invariant| invariant.name() == name).unwrap()
-}
 
 #[test]
 fn each_invariant_holds_until_its_violation_is_planted() {

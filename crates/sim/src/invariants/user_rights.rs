@@ -54,7 +54,7 @@ impl Invariant for UserRights {
                 let (node, revision, principal) = (applied.node, applied.revision, user.principal());
                 let at = access.revision();
                 return Err(format!(
-                    "node {node} at revision {revision}: {principal} has no right to {right:?} by the data of revision {at}: {:?}",
+                    "node {node} at revision {revision}: {principal} has no right to {right:?} by the data of {at}: {:?}",
                     applied.events
                 ));
             }

@@ -1,3 +1,5 @@
+//! Tests of when a backup is due, and which files go.
+
 use super::*;
 
 /// 2026-11-27T21:45:00Z
