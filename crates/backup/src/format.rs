@@ -17,6 +17,10 @@ pub(crate) const HEADER_FORMAT: u8 = 1;
 /// The largest header, in bytes. It has the addresses of the members.
 pub(crate) const HEADER_BYTES_MAX: usize = 64 * 1024;
 
+/// The largest block, in bytes: of 512 KiB and the last item in it. What a block holds needs much more memory than its bytes, so
+/// the limit of the codec would be too high.
+pub(crate) const BLOCK_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// The length that stands where another block would begin, after the last one.
 pub(crate) const NO_BLOCK: [u8; 4] = [0; 4];
 

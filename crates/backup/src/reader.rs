@@ -3,10 +3,9 @@
 use crate::{
     backup::{Backup, BackupSummary},
     damage::{BackupDamage, BackupPart, ReadBackupError},
-    format::{BACKUP_FORMAT, HEADER_BYTES_MAX, HEADER_FORMAT, MAGIC, Progress, reversed_magic},
+    format::{BACKUP_FORMAT, BLOCK_BYTES_MAX, HEADER_BYTES_MAX, HEADER_FORMAT, MAGIC, Progress, reversed_magic},
     header::BackupHeader,
 };
-use fairhold_codec::BYTES_MAX;
 use fairhold_state::{State, snapshot::SnapshotError};
 use fairhold_types::SupportedVersions;
 use std::io::{self, Read};
@@ -54,7 +53,7 @@ impl Backup {
         let Backup { header, state } = self;
         let agrees = state.cluster() == header.cluster
             && state.cluster_version() == header.version
-            && state.revision() == header.revision.next()
+            && header.revision.0.checked_add(1) == Some(state.revision().0)
             && state.node_count() as u64 == header.nodes
             && state.value_bytes() == header.value_bytes;
         if !agrees {
@@ -155,7 +154,7 @@ impl<R: Read> Iterator for Blocks<'_, R> {
         if self.ended {
             return None;
         }
-        let block = self.source.sized(BackupPart::Block(self.source.progress.blocks), BYTES_MAX);
+        let block = self.source.sized(BackupPart::Block(self.source.progress.blocks), BLOCK_BYTES_MAX);
         match block {
             Ok(Some(block)) => {
                 self.source.progress.blocks += 1;

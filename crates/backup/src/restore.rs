@@ -51,7 +51,8 @@ pub enum RestoreError {
 pub fn restored_revision(backup: Revision, now: WallMillis, above: Option<Revision>) -> Revision {
     let by_clock = u128::from(now.0.saturating_sub(EPOCH_MS)) * REVISIONS_PER_SECOND / 1000;
     let by_clock = u64::try_from(by_clock).unwrap_or(u64::MAX);
-    let above = above.map_or(0, |above| above.0.saturating_add(1));
+    // With the clock, a restore that is repeated gives no revision twice.
+    let above = above.map_or(0, |above| above.0.saturating_add(1).saturating_add(by_clock));
     Revision(backup.0.saturating_add(DISTANCE).max(by_clock).max(above))
 }
 

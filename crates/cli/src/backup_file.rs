@@ -5,7 +5,7 @@ use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Seek as _, SeekFrom, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -71,6 +71,13 @@ impl PartialBackup {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(io::Error::other("another process writes it")),
             Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let (named, own) = (fs::symlink_metadata(&partial)?, file.metadata()?);
+        if (named.dev(), named.ino()) != (own.dev(), own.ino()) {
+            return Err(io::Error::other("another process has just completed it: try again"));
+        }
+        if own.uid() != rustix::process::geteuid().as_raw() || own.nlink() != 1 {
+            return Err(io::Error::other("another user has made it, or it has a second name: remove it"));
         }
         let partial = PartialBackup { partial, file, is_kept: false };
         partial.file.set_permissions(fs::Permissions::from_mode(MODE))?;

@@ -3,6 +3,7 @@
 use crate::{
     config::{
         ServeConfig,
+        backup::BackupConfig,
         error::ConfigError,
         peer_trust::PeerTrust,
         source::outside_the_file,
@@ -66,7 +67,7 @@ pub(crate) fn main(command: ConfigCommand) -> ExitCode {
                 Ok(config) => config,
                 Err(error) => return fail(&error),
             };
-            let origins = Origins::new(&config, file, env::args().collect());
+            let origins = Origins::new(&config, file, env::args_os().map(|word| word.to_string_lossy().into_owned()).collect());
             print(&match output {
                 ConfigFormat::Toml => text(&config, origin.then_some(&origins)),
                 ConfigFormat::Json => json(&config, &origins),
@@ -89,13 +90,21 @@ fn fail(error: &ConfigError) -> ExitCode {
 
 /// Checks everything that the configuration names.
 fn checked(config: &ServeConfig) -> ExitCode {
-    let findings = check::findings(config);
+    let mut findings = check::findings(config);
+    findings.extend(config.backup.as_ref().and_then(missing_folder));
     if findings.is_empty() {
         return print(&summary(config));
     }
     // Stderr may be a file on a full disk; the exit code still shows the outcome.
     writeln!(io::stderr(), "fairhold: {}", findings.join("\nfairhold: ")).ok();
     ExitCode::from(exit::USAGE)
+}
+
+/// A folder of scheduled backups that is missing. A node starts without it, and tries again for each backup.
+fn missing_folder(backup: &BackupConfig) -> Option<String> {
+    let dir = backup.dir.display();
+    (!backup.dir.is_dir())
+        .then(|| format!("backup.dir in the configuration file: {dir} is not a folder: create it, or correct the path"))
 }
 
 /// One line about a configuration that a start accepts.

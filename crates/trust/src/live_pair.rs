@@ -45,8 +45,10 @@ impl LivePair {
 
     /// Reads the files, and uses what they have if it works. It blocks the thread.
     pub fn check(&self) -> FileCheck {
+        // Without the lock: a file that does not answer holds up no other thread.
+        let loaded = Pair::load(&self.files, &self.pair_use).and_then(|pair| self.check_host(pair));
         let mut rejections = self.rejections.lock();
-        match Pair::load(&self.files, &self.pair_use).and_then(|pair| self.check_host(pair)) {
+        match loaded {
             Ok(pair) => {
                 rejections.clear();
                 if pair.digest == self.current.load().digest {

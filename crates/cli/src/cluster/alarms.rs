@@ -53,15 +53,19 @@ pub(super) async fn show(api: &Api, args: &RemoteArgs) -> Result<(), Failure> {
         async move { api.call(&ApiRequest::get(PATH)).await?.read::<Alarms>() }
     };
     let urls = seen.nodes().into_values().map(|(endpoint, _)| endpoint.url.clone());
-    let mut told = Vec::new();
+    let (mut told, mut refused) = (Vec::new(), None);
     for answer in join_all(urls.map(ask)).await {
         match answer {
             Ok(alarms) => told.push(alarms),
-            Err(failure @ Failure::Refused { .. }) => return Err(older_program::explain(failure, "alarms")),
+            // An older program may run there. It is listed as silent.
+            Err(failure @ Failure::Refused { .. }) => refused = Some(failure),
             // It has just stopped, and is listed as silent.
             Err(Failure::Unavailable(_)) => {}
             Err(failure @ (Failure::Usage(_) | Failure::Local(_) | Failure::Ended(_))) => return Err(failure),
         }
+    }
+    if let Some(failure) = refused.filter(|_| told.is_empty()) {
+        return Err(older_program::explain(failure, "alarms"));
     }
     let found = collected(&seen, told);
     print(&found, args)?;

@@ -29,12 +29,10 @@ pub(super) struct BackupTable {
 }
 
 impl BackupTable {
-    /// The configuration, if the table names a folder that exists.
+    /// The configuration, if the table names a folder. Only the schedule looks at the folder: a mount that is missing or does
+    /// not answer must not keep a node from starting.
     pub(super) fn resolve(self) -> Result<BackupConfig, ConfigError> {
         let dir = self.dir.filter(|dir| !dir.as_os_str().is_empty()).ok_or(ConfigError::BackupWithoutDir)?;
-        if !dir.is_dir() {
-            return Err(ConfigError::BackupDir { dir: dir.display().to_string() });
-        }
         let parse =
             |text: String| duration::parse(&text).map_err(|_| ConfigError::Duration { key: "backup.every", text: text.clone() });
         let every = self.every.map(parse).transpose()?.unwrap_or(BACKUP_EVERY_DEFAULT);

@@ -165,9 +165,6 @@ pub(crate) enum ConfigError {
     /// The table of scheduled backups names no folder.
     #[error("the table [backup] in the configuration file needs the key `dir`: the folder of the backups")]
     BackupWithoutDir,
-    /// The folder of scheduled backups is missing.
-    #[error("backup.dir in the configuration file: {dir} is not a folder: create it, or correct the path")]
-    BackupDir { dir: String },
     /// Scheduled backups that are too frequent or too rare.
     #[error(
         "backup.every in the configuration file: {given}: write a time from {}s to {}h",
@@ -269,7 +266,6 @@ impl ConfigError {
             | ConfigError::AuditDirectory { .. }
             | ConfigError::AuditScope { .. }
             | ConfigError::BackupWithoutDir
-            | ConfigError::BackupDir { .. }
             | ConfigError::BackupEvery { .. }
             | ConfigError::BackupKeep
             | ConfigError::Log { .. } => exit::USAGE,

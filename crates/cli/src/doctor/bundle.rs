@@ -14,6 +14,7 @@ use reqwest::Client;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     fs::{self, File, OpenOptions},
     io,
@@ -31,8 +32,12 @@ const FOLDER: &str = "fairhold-bundle";
 /// Only the owner reads the archive and what is unpacked from it.
 const MODE: u32 = 0o600;
 /// What it has of each node: the name of the file, the path of the request.
-const OF_NODE: [(&str, &str); 3] =
-    [("cluster.json", "/v1/cluster"), ("readyz.json", "/readyz?verbose"), ("metrics.txt", "/metrics")];
+const OF_NODE: [(&str, &str); 4] = [
+    ("cluster.json", "/v1/cluster"),
+    ("readyz.json", "/readyz?verbose"),
+    ("metrics.txt", "/metrics"),
+    ("alarms.json", "/v1/cluster/alarms"),
+];
 /// Where the names of locks and owners are, if they are to be hidden.
 const LOCKS: &str = "/v1/locks?limit=1000";
 
@@ -63,8 +68,13 @@ pub(super) async fn write(
         BundleFile { name: "findings.json".to_owned(), text: report::json(findings) },
         BundleFile { name: "version.txt".to_owned(), text: version::text() },
     ];
+    let mut asked = BTreeSet::new();
     for endpoint in &seen.endpoints {
         let Ok(answer) = &endpoint.answer else { continue };
+        // A node may have two of the addresses.
+        if !asked.insert(answer.cluster.id) {
+            continue;
+        }
         for (name, path) in OF_NODE {
             let text = get(client, &format!("{}{path}", endpoint.url)).await;
             files.push(BundleFile { name: format!("node-{}/{name}", answer.cluster.id), text });

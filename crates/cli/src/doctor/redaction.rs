@@ -10,6 +10,7 @@ const TOKENS: [&str; 2] = ["fht_", "fhj1"];
 const JWT: &str = "eyJ";
 /// The length of a ULID.
 const ULID_LENGTH: usize = 26;
+const HEX_ID_LENGTH: usize = 32;
 /// The lengths of the parts of a UUID.
 const UUID_PARTS: [usize; 5] = [8, 4, 4, 4, 12];
 /// Fields of log lines whose values are names.
@@ -78,7 +79,7 @@ fn value_at(text: &str) -> (&str, usize) {
     (text.get(..end).unwrap_or_default(), end)
 }
 
-/// Removes tokens, and the ids of sessions, grants and requests: each of them is a ULID or a UUID.
+/// Removes tokens, and the ids of sessions, grants and requests: each of them is a ULID, a UUID or 32 hexadecimal digits.
 pub(super) fn without_secrets(text: &str) -> String {
     words(
         text,
@@ -90,7 +91,12 @@ pub(super) fn without_secrets(text: &str) -> String {
 fn is_secret(word: &str) -> bool {
     let is_token = TOKENS.iter().any(|prefix| word.contains(prefix));
     let is_jwt = word.starts_with(JWT) && word.matches('.').count() >= 2;
-    is_token || is_jwt || is_ulid(word) || is_uuid(word)
+    is_token || is_jwt || is_ulid(word) || is_uuid(word) || is_hex_id(word)
+}
+
+/// The id of a session. Ids of clusters and data directories have the same form, and go as well.
+fn is_hex_id(word: &str) -> bool {
+    word.len() == HEX_ID_LENGTH && word.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
 fn is_ulid(word: &str) -> bool {

@@ -131,14 +131,12 @@ impl WriterThread {
     fn step(&mut self, batch: AuditBatch) -> bool {
         let AuditBatch { lines, entries, move_to, is_last } = batch;
         self.pending.add(lines, entries);
-        if let Some(path) = move_to {
-            self.file.move_to(path);
-        }
+        let moved = move_to.map_or(Ok(()), |path| self.file.move_to(path));
         let is_due = is_last || self.looked_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY);
         let before = self.pending.entries();
         let written = self.file.open().and_then(|()| self.file.append(&mut self.pending));
         self.log.record_written(before - self.pending.entries());
-        let synced = written.and_then(|()| if is_due { self.file.sync() } else { Ok(()) });
+        let synced = moved.and(written).and_then(|()| if is_due { self.file.sync() } else { Ok(()) });
         self.log.set_fault(synced.err().map(|error| self.file.fault(&error)));
         if is_due {
             self.looked_at = Some(Instant::now());

@@ -126,7 +126,7 @@ impl Reload {
         }
         let one = |error: String| vec![error];
         let values = flat(&values);
-        let typed: Vec<String> = env::args().collect();
+        let typed: Vec<String> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let changed = changed(&self.running, &values, self.has_audit(&config), |name| outside_the_file(name, &typed).is_some());
         let filter = telemetry::filter(&config.log).map_err(one)?;
         let limits = open_files::fit_connections(config.limits).map_err(|error| one(error.to_string()))?;

@@ -26,11 +26,20 @@ pub(super) fn tell_stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
+/// Tells that the process restarts in place. Until it has read its state again, it sends no signs of life.
+pub(super) fn tell_restarting() {
+    if sd_notify::watchdog_enabled().is_some() {
+        tell(&[NotifyState::WatchdogUsec(u32::MAX)]);
+    }
+}
+
 /// A task that sends signs of life, if the service manager expects any. It sends one only after both Raft and the clock
 /// have run, so a node in which one of them is stuck is killed and started again.
 pub(super) fn signs_of_life(node: Node<TokioRuntime>) -> Option<impl Future<Output = ()>> {
     let limit = sd_notify::watchdog_enabled()?;
     Some(async move {
+        // A restart in place made it longer.
+        tell(&[NotifyState::WatchdogUsec(u32::try_from(limit.as_micros()).unwrap_or(u32::MAX))]);
         loop {
             if node.makes_progress().await {
                 tell(&[NotifyState::Watchdog]);

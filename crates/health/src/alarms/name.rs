@@ -38,6 +38,7 @@ pub enum AlarmName {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+const TEN_SECONDS: Duration = Duration::from_secs(10);
 const MINUTE: Duration = Duration::from_secs(60);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
 
@@ -99,17 +100,16 @@ impl AlarmName {
     pub(crate) fn gone_after(self) -> Duration {
         match self {
             AlarmName::MajorityAtRisk | AlarmName::NoQuorum => SECOND,
-            AlarmName::Timing => MINUTE,
+            AlarmName::Timing | AlarmName::DiskSlow => MINUTE,
+            AlarmName::Audit => TEN_SECONDS,
             AlarmName::Disk
-            | AlarmName::DiskSlow
             | AlarmName::Memory
             | AlarmName::State
             | AlarmName::MemberBehind
             | AlarmName::JoinStuck
             | AlarmName::MembersDiffer
             | AlarmName::UpgradeOpen
-            | AlarmName::Certificate
-            | AlarmName::Audit => Duration::ZERO,
+            | AlarmName::Certificate => Duration::ZERO,
         }
     }
 }

@@ -174,11 +174,14 @@ async fn admit_at_last<RT: AsyncRuntime>(
 ) -> Result<Node<RT>, Problem> {
     let mut admitted = admit(context, route, request, (id, trail.clone()));
     let mut is_due = door::is_counted(route, request.method());
-    if let Err(refused) = &admitted
-        && door::may_be_outdated(&refused.problem, request.headers())
-    {
+    let may_be_outdated = match &admitted {
+        Ok(admitted) => !admitted.is_decided && door::may_need_rights(&context.node, request) && needs_cluster(request),
+        Err(refused) => door::may_be_outdated(&refused.problem, request.headers()),
+    };
+    if may_be_outdated {
         // A denied request costs the cluster more than many others, so it counts, too.
-        if let Some(denied) = refused.denied.as_ref().filter(|_| is_due) {
+        let denied = admitted.as_ref().err().and_then(|refused| refused.denied.as_ref());
+        if let Some(denied) = denied.filter(|_| is_due) {
             denied.take_request().map_err(of_read)?;
             is_due = false;
         }

@@ -84,8 +84,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
-        let slot = self.0.backups.take_slot().ok_or(CallError::BackupBusy)?;
+        // First the wait for the quorum: it must not keep the slot from a local backup.
         self.freshen(read).await?;
+        let slot = self.0.backups.take_slot().ok_or(CallError::BackupBusy)?;
         let source = match read.freshness {
             Freshness::Linearizable | Freshness::LinearizableAtLeast(_) => BackupSource::Barrier,
             Freshness::Local | Freshness::AtLeast(_) => BackupSource::Local,

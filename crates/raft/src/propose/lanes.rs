@@ -8,7 +8,8 @@
 use fairhold_types::NodeId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The cost of the commands that a lane may hand over in a turn: a few small commands, so that turns come often.
+/// The cost of the commands that a lane of this node's callers may hand over in a turn: a few small commands, so that turns
+/// come often. A node that forwards commands has as many tenants, so its turn is as large as those of all of them together.
 const TURN_COST: usize = 16 * 1024;
 /// What a command costs besides its bytes. Commands of this size reach both limits of the queue together, on a large node.
 const COMMAND_COST: usize = 4 * 1024;
@@ -44,6 +45,8 @@ pub(super) struct Lanes<T> {
     queues: BTreeMap<Lane, LaneQueue<T>>,
     /// The lanes in the order of their turns.
     turns: VecDeque<Lane>,
+    /// How many lanes are of this node's callers.
+    own: usize,
     len: usize,
     /// The memory of the last lane that ended: without tenants, a lane begins and ends with almost every command.
     spare: Waiting<T>,
@@ -51,7 +54,7 @@ pub(super) struct Lanes<T> {
 
 impl<T> Default for Lanes<T> {
     fn default() -> Self {
-        Lanes { queues: BTreeMap::new(), turns: VecDeque::new(), len: 0, spare: VecDeque::new() }
+        Lanes { queues: BTreeMap::new(), turns: VecDeque::new(), own: 0, len: 0, spare: VecDeque::new() }
     }
 }
 
@@ -63,9 +66,11 @@ impl<T> Lanes<T> {
 
     /// Adds a command of this size to a lane. A new lane takes its turn after the others.
     pub(super) fn push(&mut self, lane: Lane, bytes: usize, command: T) {
+        let credit = self.turn_cost(lane);
         let queue = self.queues.entry(lane).or_insert_with(|| {
             self.turns.push_back(lane);
-            LaneQueue { waiting: std::mem::take(&mut self.spare), cost: 0, credit: TURN_COST }
+            self.own += usize::from(is_own(lane));
+            LaneQueue { waiting: std::mem::take(&mut self.spare), cost: 0, credit }
         });
         queue.waiting.push_back((cost(bytes), command));
         queue.cost += cost(bytes);
@@ -76,11 +81,11 @@ impl<T> Lanes<T> {
     pub(super) fn pop(&mut self) -> Option<T> {
         loop {
             let lane = *self.turns.front()?;
-            let is_alone = self.turns.len() == 1;
+            let (is_alone, turn_cost) = (self.turns.len() == 1, self.turn_cost(lane));
             let queue = self.queues.get_mut(&lane)?;
             let cost = queue.waiting.front().map(|(cost, _)| *cost)?;
             if cost > queue.credit && !is_alone {
-                queue.credit += TURN_COST;
+                queue.credit += turn_cost;
                 self.turns.rotate_left(1);
                 continue;
             }
@@ -98,9 +103,9 @@ impl<T> Lanes<T> {
     }
 
     /// Takes the newest command of the longest lane, if that lane is longer than this one would be with another command of
-    /// this size.
+    /// this size. The first command of a lane has room whatever its size is.
     pub(super) fn make_room_for(&mut self, lane: Lane, bytes: usize) -> Option<T> {
-        let length = self.queues.get(&lane).map_or(0, |queue| queue.cost) + cost(bytes);
+        let length = self.queues.get(&lane).map_or(0, |queue| queue.cost + cost(bytes));
         let (longest, queue) = self.queues.iter_mut().max_by_key(|(_, queue)| queue.cost)?;
         if queue.cost <= length {
             return None;
@@ -116,12 +121,24 @@ impl<T> Lanes<T> {
         Some(command)
     }
 
+    fn turn_cost(&self, lane: Lane) -> usize {
+        if is_own(lane) { TURN_COST } else { TURN_COST * self.own.max(1) }
+    }
+
     /// Forgets an empty lane, with its credit.
     fn end(&mut self, lane: Lane) {
         if let Some(mut queue) = self.queues.remove(&lane) {
+            self.own -= usize::from(is_own(lane));
             queue.waiting.shrink_to(SPARE_COMMANDS);
             self.spare = queue.waiting;
         }
+    }
+}
+
+fn is_own(lane: Lane) -> bool {
+    match lane {
+        Lane::Own(_) => true,
+        Lane::Of(_) => false,
     }
 }
 
@@ -156,6 +173,18 @@ mod tests {
         assert_eq!(lanes.len(), 3);
         assert_eq!(taken(&mut lanes, 9), [1, 2, 3]);
         assert_eq!((lanes.len(), lanes.pop(), lanes.turns.len(), lanes.queues.len()), (0, None, 0, 0));
+    }
+
+    #[test]
+    fn a_node_that_forwards_has_as_much_as_all_lanes_of_this_node() {
+        let mut lanes = Lanes::default();
+        for number in 0..20_000_u64 {
+            lanes.push(Lane::Own(Some(number % 50)), 100, "own");
+            lanes.push(Lane::Of(2), 100, "forwarded");
+        }
+        let next = taken(&mut lanes, 10_000);
+        let forwarded = next.iter().filter(|lane| **lane == "forwarded").count();
+        assert!((4_500..5_500).contains(&forwarded), "{forwarded}");
     }
 
     #[test]
@@ -230,8 +259,9 @@ mod tests {
         assert_eq!(lanes.make_room_for(RED, 10), None, "the longest lane itself gets no room");
         assert_eq!(lanes.make_room_for(NOBODY, 10), Some(2), "the newest");
         assert_eq!(lanes.make_room_for(BLUE, 10), None, "it would be as long");
-        assert_eq!(lanes.make_room_for(NOBODY, COMMAND_COST + 20), None, "a large command would be as long");
-        assert_eq!(lanes.len(), 3);
+        assert_eq!(lanes.make_room_for(BLUE, COMMAND_COST + 20), None, "a large command would be longer");
+        assert_eq!(lanes.make_room_for(NOBODY, 100 * COMMAND_COST), Some(1), "a lane without commands");
+        assert_eq!(lanes.len(), 2);
         let mut only = Lanes::default();
         assert_eq!(only.make_room_for(RED, 0), None::<u8>);
         only.push(RED, 10, 1);

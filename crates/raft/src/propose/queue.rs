@@ -176,7 +176,8 @@ impl ProposalQueue {
             self.linger.dequeued();
             evicted.push(newest);
         }
-        let submitted = if self.is_full(&waiting.lanes) {
+        // Nobody loses a place for nothing.
+        let submitted = if evicted.is_empty() && self.is_full(&waiting.lanes) {
             Err(NotProposed::Overloaded)
         } else {
             self.bytes.fetch_add(bytes, Ordering::Relaxed);

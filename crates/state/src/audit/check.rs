@@ -27,7 +27,7 @@ impl AuditRing {
         ensure(bytes <= AUDIT_BYTES_MAX, || format!("the audit has {bytes} bytes"))?;
         ensure(self.entries.recounted() == bytes, || "the audit counts other bytes than a walk finds".to_owned())?;
         ensure(self.dropped.is_none() || len > 0, || "the audit dropped its newest entry".to_owned())?;
-        let mut expected = self.dropped.map_or(1, |(seq, _)| seq + 1);
+        let mut expected = self.dropped.map_or(1, |(seq, _)| seq.saturating_add(1));
         let mut revision = Revision(0);
         for (seq, record) in self.from(0) {
             ensure(seq == expected, || format!("audit entry {expected} is missing before entry {seq}"))?;

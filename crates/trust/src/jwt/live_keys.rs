@@ -59,8 +59,10 @@ impl LiveKeySet {
 
     /// Reads the file, and uses what it has. It blocks the thread.
     pub fn check(&self) -> FileCheck {
+        // Without the lock: a file that does not answer holds up no other thread.
+        let loaded = read(&self.path);
         let mut rejections = self.rejections.lock();
-        match read(&self.path) {
+        match loaded {
             Ok(keys) => {
                 rejections.clear();
                 if keys.digest == self.current.load().digest {

@@ -111,10 +111,12 @@ impl AuditFile {
         Ok(())
     }
 
-    /// Goes on in another file, whose older ones are beside it.
-    pub(super) fn move_to(&mut self, path: PathBuf) {
+    /// Goes on in another file, whose older ones are beside it. The old file is synced first.
+    pub(super) fn move_to(&mut self, path: PathBuf) -> io::Result<()> {
+        let synced = self.sync();
         self.close();
         self.path = path;
+        synced
     }
 
     /// Closes it. `open` opens it again.

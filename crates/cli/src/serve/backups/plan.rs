@@ -20,10 +20,10 @@ pub(super) type WallSeconds = u64;
 /// The file of a scheduled backup: `fairhold-NAME-REVISION-TIME.backup`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BackupName {
-    /// When it was made. It comes first in the order of files.
-    pub(super) made_at: WallSeconds,
-    /// The revision of its state.
+    /// The revision of its state. It comes first in the order of files: the wall clock may have been wrong.
     pub(super) revision: Revision,
+    /// When it was made.
+    pub(super) made_at: WallSeconds,
     /// The name of its cluster.
     pub(super) cluster: String,
 }
