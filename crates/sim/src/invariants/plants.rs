@@ -6,7 +6,7 @@ mod stage;
 use crate::facts::Fact;
 use crate::watch_events::Watched;
 use fairhold_state::State;
-use fairhold_state::command::{Acquire, ActOrigin, Command, Event, Lifetime, SetLock};
+use fairhold_state::command::{ActOrigin, Command, Event, Lifetime, SetLock};
 use fairhold_types::{
     ClusterId, ClusterVersion, FencingToken, GrantNumber, Incarnation, LockName, Mode, Revision, SessionId, SessionNumber, Timing,
 };
