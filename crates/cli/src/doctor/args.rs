@@ -31,7 +31,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_AUTH_TOKEN_FILE")]
     pub(crate) auth_token_file: Option<std::path::PathBuf>,
 
-    /// Also write what was seen into this tar archive, for somebody who helps you
+    /// Also write what was seen into this tar archive, for support
     ///
     /// It has the findings, what each node answers about itself, its metrics, and the log of the unit on this machine.
     /// It has no values, tokens, or ids of sessions and grants. Read it before you send it.
