@@ -35,6 +35,8 @@ pub(super) enum Damaged {
     },
     Failing {
         node: usize,
+        /// Its process at that moment.
+        pid: Option<u32>,
     },
     Frozen {
         node: usize,
@@ -167,7 +169,8 @@ pub(super) async fn sync_error(world: &mut World) -> Injected {
     let node = world.leader().await?;
     let control = Control::of(&world.folder, node).map_err(Skipped::NotHere)?;
     control.fail_syncs(1).map_err(|error| Skipped::NotHere(error.to_string()))?;
-    Ok((format!("node {node}"), Undo::Disk(Damaged::Failing { node })))
+    let pid = world.cluster.node(node).pid();
+    Ok((format!("node {node}"), Undo::Disk(Damaged::Failing { node, pid })))
 }
 
 pub(super) async fn frozen_disk(world: &mut World) -> Injected {
@@ -281,11 +284,13 @@ pub(super) async fn heal(world: &mut World, damaged: Damaged) -> Result<String, 
             let now = control.seen().and_then(|now| control.delay_syncs(0).map(|()| now)).map_err(|error| error.to_string())?;
             if now == seen { Err("nothing was synced".to_owned()) } else { Ok(format!("{} syncs were slow", now - seen)) }
         }
-        Damaged::Failing { node } => {
+        Damaged::Failing { node, pid } => {
             let control = Control::of(&world.folder, node)?;
             let left = control.syncs_to_fail().map_err(|error| error.to_string())?;
             control.fail_syncs(0).map_err(|error| error.to_string())?;
-            let ended = world.cluster.node(node).has_ended() || !world.cluster.node(node).runs();
+            let process = world.cluster.node(node);
+            // Another fault may have killed it in the middle of that sync, and started it again.
+            let ended = process.has_ended() || !process.runs() || process.pid() != pid;
             world.restart(&[node]).await;
             match (left, ended) {
                 (0, true) => Ok("a sync failed, and the node ended".to_owned()),
