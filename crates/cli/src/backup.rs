@@ -54,8 +54,7 @@ enum BackupCommand {
     /// Start this node, and the other nodes with empty data directories and the same list of members. The cluster begins
     /// when all of them have started. Its fencing tokens are larger than all before.
     #[command(after_help = "Example:
-  fairhold backup restore cluster.backup --data /var/lib/fairhold --id 1 \\
-    --member 1=http://a:7171,a:7271 --member 2=http://b:7171,b:7271 --member 3=http://c:7171,c:7271")]
+  fairhold backup restore cluster.backup --data /var/lib/fairhold --id 1 --member 1=http://a:7171,a:7271")]
     Restore(restore::RestoreArgs),
 }
 

@@ -168,7 +168,7 @@ mod tests {
             "an administrator broke a lock lock=name-1 by=name-2 reason=name-3 revision=7\n`name-1` and orders/421, name-1\n";
         assert_eq!(names.hide(text), hidden);
         assert_eq!(names.hide("lock= owner=\"open"), "lock= owner=name-4");
-        assert_eq!(names.hide("é=ü lock=ü\n"), "é=ü lock=name-5\n");
+        assert_eq!(names.hide("é=ü lock=ü\n"), "é=name-5 lock=name-5\n");
         names.number("");
         assert_eq!(names.hide(" \"\" a\n"), " \"\" a\n", "a lock without an owner hides nothing");
     }
