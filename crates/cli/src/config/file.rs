@@ -58,7 +58,7 @@ const TABLES: [(&str, &[&str]); 3] =
 const JWT: &str = "jwt";
 
 /// What to write for each key, as an example. The keys of providers are without the name of the provider.
-const EXAMPLES: [(&str, &str); 37] = [
+const EXAMPLES: [(&str, &str); 40] = [
     ("id", "1"),
     ("data", "\"/var/lib/fairhold\""),
     ("member", "[\"1=http://a:7171,a:7271\"]"),
