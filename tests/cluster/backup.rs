@@ -39,7 +39,7 @@ fn a_cluster_is_saved_from_a_stopped_node_and_restored_twice_with_larger_tokens(
     run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let client = cluster.client(0);
-        client.write(&Call::put("/v1/nodes/app/config", "green")).await;
+        client.write(&Call::put("/v1/nodes/app/config?parents", "green")).await;
         let session = client.open_session("60s", "worker").await;
         client.acquire(LOCK, "ttl=60s").await;
         let held = client.acquire("stock", "ttl=60s").await;

@@ -3,7 +3,7 @@
 use crate::{
     batches::take_often,
     client::{Call, new_key},
-    harness::{Cluster, LONG, SHORT, free_port, report, run_exclusive, run_parallel},
+    harness::{Cluster, LONG, SHORT, free_port, report, run_exclusive, run_parallel, write_secret},
     queue::wait_for_contenders,
     terminal::Terminal,
 };
@@ -178,8 +178,11 @@ fn the_configuration_of_a_node_is_shown_with_its_origins_and_checked() {
     run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("fairhold.toml");
-        let text = "data = \"/var/lib/fairhold\"\npeer-key-file = \"peer.key\"\ninsecure = true\n\
-                    member = [\"1=http://a:7171,a:7271\"]\n";
+        let key = folder.path().join("peer.key");
+        write_secret(&key, "0123456789abcdef0123456789abcdef");
+        let (data, key) = (folder.path().join("data").display().to_string(), key.display().to_string());
+        let text =
+            format!("data = \"{data}\"\npeer-key-file = \"{key}\"\ninsecure = true\nmember = [\"1=http://a:7171,a:7271\"]\n");
         fs::write(&file, text).expect("a file");
         let path = file.to_str().expect("text");
         let mut command = Command::new(FAIRHOLD);
@@ -187,11 +190,13 @@ fn the_configuration_of_a_node_is_shown_with_its_origins_and_checked() {
         let shown = output_of(&command.output().await.expect("it runs"), 0);
         let line = |name: &str| shown.lines().find(|line| line.starts_with(&format!("{name} = "))).unwrap_or_default();
         assert_eq!(line("id"), "id = 1  # flag --id");
-        assert_eq!(line("data"), format!("data = \"/var/lib/fairhold\"  # file {path}"));
-        assert_eq!(line("peer-key-file"), format!("peer-key-file = \"peer.key\"  # file {path}"));
+        assert_eq!(line("data"), format!("data = \"{data}\"  # file {path}"));
+        assert_eq!(line("peer-key-file"), format!("peer-key-file = \"{key}\"  # file {path}"));
         assert_eq!(line("log"), "log = \"warn\"  # environment FAIRHOLD_LOG");
         assert!(line("connections-max").ends_with("# default"), "{shown}");
-        assert_eq!(output_of(&run(&["config", "check", "--config", path, "--id", "1"]).await, 0), "");
+        let checked = output_of(&run(&["config", "check", "--config", path, "--id", "1"]).await, 0);
+        assert!(checked.starts_with("ok: node 1, "), "{checked}");
+        assert!(!std::path::Path::new(&data).exists(), "a check makes nothing");
         assert!(output_of(&run(&["config", "check", "--config", path, "--id", "2"]).await, 2).contains("member"));
         fs::write(&file, "memebr = []\n").expect("a file");
         let wrong = output_of(&run(&["config", "check", "--config", path]).await, 2);

@@ -148,7 +148,7 @@ impl Planted {
             let said = self.said(&self.administrating(&command), "doctor --bundle").await;
             self.evidence.push(said);
             let archive = fs::read(self.file(name)).expect("an archive");
-            for part in ["MANIFEST", "node-1/metrics.txt", "node-3/readyz.json", "findings.json", "configuration.toml"] {
+            for part in ["MANIFEST", "node-1/metrics.txt", "node-1/alarms.json", "findings.json", "configuration.toml"] {
                 assert!(String::from_utf8_lossy(&archive).contains(part), "{part} is not in {name}");
             }
             self.evidence.push(Evidence::new(format!("the archive {name}"), archive));
