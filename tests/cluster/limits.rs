@@ -379,7 +379,8 @@ A node needs open files for more than its clients, so it lowers `--connections-m
 the limit on open files is too low. It first raises its soft limit to the hard one (`ulimit -Hn`).
 If that limit less 1,024 is smaller than `--connections-max`, it accepts only that many connections,
 lowers `--connections-per-address-max` in proportion, and logs a warning with both numbers. With a
-limit below 1,200 it does not start.
+limit below 1,200 it does not start. Both limits on connections
+[can change](guides/configuration.md#change-it-while-the-node-runs) while the node runs.
 
 If a body is too large, the node reads up to 64 MiB of it before it answers. `503 overloaded` means
 that nothing was done: retry after `Retry-After`, or at another node. If a client is too slow, the
@@ -424,6 +425,10 @@ of all callers; further ones are counted there.
 The cluster keeps the newest 10,000 [administrative acts](guides/access.md#administrative-acts), and
 8 MiB of them at most, or a sixteenth of the state's budget if that is less. Each text of an act has
 at most 600 bytes, and a longer one is cut. An act counts 450 bytes and its texts.
+
+A node makes one [backup](guides/backup.md) at a time for clients. A reader may take 30 s for each
+block of it, of 512 KiB or of one larger value. [Scheduled backups](guides/backup.md#on-a-schedule)
+are 1 minute to 30 days apart.
 
 A node keeps an answer in memory until the socket has taken it: up to 16 KiB for each connection,
 and beyond that 128 MiB for one address and 256 MiB in total. If there is no memory for an answer, a

@@ -59,9 +59,10 @@ fn write(scrape: &mut Scrape<'_>, status: &ReplicaStatus, committed: Option<u64>
     let help = "Log entries that a peer is behind, on the leader only";
     scrape.gauges("raft_peer_lag_entries", help, "peer", lags)?;
     let round_trips = others.flat_map(|member| {
-        let percentiles = [("0.5", member.round_trip_p50), ("0.99", member.round_trip_p99)];
-        percentiles.into_iter().filter_map(|(quantile, took)| {
-            let labels = [("peer", member.id.to_string()), ("quantile", quantile.to_owned())];
+        // The label `quantile` is for summaries only.
+        let percentiles = [("50", member.round_trip_p50), ("99", member.round_trip_p99)];
+        percentiles.into_iter().filter_map(|(percentile, took)| {
+            let labels = [("peer", member.id.to_string()), ("percentile", percentile.to_owned())];
             Some((labels, took?.as_secs_f64()))
         })
     });

@@ -93,7 +93,7 @@ async fn write(client: &mut SimClient, task: &UserTask) {
 
 async fn acquire(client: &mut SimClient, task: &UserTask) {
     let (key, wait) = (client.key(), Duration::from_millis(client.rng.random_range(0..600)));
-    let lock = task.user.lock();
+    let lock = task.user.lock().replace('/', "%2F");
     let uri = format!("/v1/locks/{lock}?wait={}ms&ttl={}ms&owner={}", wait.as_millis(), TTL.as_millis(), client.name);
     let request = ClientRequest::new(Method::POST, uri).header("idempotency-key", key.clone()).wait(wait);
     let reply = call(client, &task.signed(request)).await;
