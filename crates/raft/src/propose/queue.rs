@@ -176,8 +176,7 @@ impl ProposalQueue {
             self.linger.dequeued();
             evicted.push(newest);
         }
-        // Nobody loses a place for nothing.
-        let submitted = if evicted.is_empty() && self.is_full(&waiting.lanes) {
+        let submitted = if self.is_full(&waiting.lanes) {
             Err(NotProposed::Overloaded)
         } else {
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
