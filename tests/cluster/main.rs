@@ -56,6 +56,8 @@ mod history;
 mod hostile;
 mod identities;
 mod idle;
+#[cfg(feature = "failpoints")]
+mod join_failpoints;
 mod large_tree;
 mod leader_killed;
 mod leaders_counted;

@@ -237,6 +237,13 @@ impl<RT: AsyncRuntime> Node<RT> {
         (!all.is_empty()).then(|| all.join(". "))
     }
 
+    /// Whether the state of this node is from after it became a member. Before, a node that joined applies the history of its
+    /// cluster, in which rights may not be enforced yet.
+    #[must_use]
+    pub fn has_joined(&self) -> bool {
+        self.0.replica.has_joined()
+    }
+
     /// The cluster's id, after the cluster has formed and this node has learned of it. It never changes.
     #[must_use]
     pub fn cluster_id(&self) -> Option<ClusterId> {

@@ -176,7 +176,11 @@ async fn admit_at_last<RT: AsyncRuntime>(
     (id, trail): (&HeaderValue, Option<Arc<AccessTrail>>),
 ) -> Result<Node<RT>, Problem> {
     let mut admitted = admit(context, route, request, (id, trail.clone()));
-    let is_outdated = admitted.as_ref().is_err_and(|refused| door::may_be_outdated(refused, request.headers()));
+    let is_outdated = match &admitted {
+        // A node that joins applies the history of its cluster, which begins before rights were enforced.
+        Ok(admitted) => !admitted.is_decided && !context.node.has_joined() && needs_cluster(request),
+        Err(refused) => door::may_be_outdated(refused, request.headers()),
+    };
     if is_outdated {
         // A refusal is final for its caller, so a node that cannot tell says that, and another node decides.
         context.node.catch_up_with_access().await.map_err(of_read)?;

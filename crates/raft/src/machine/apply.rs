@@ -21,7 +21,7 @@ use fairhold_state::{
     command::{Answer, Applied, Command, Event, Rejection},
 };
 use fairhold_types::{
-    ClusterVersion, Revision, SupportedVersions, failpoint, limits,
+    ClusterVersion, NodeId, Revision, SupportedVersions, failpoint, limits,
     planted::{self, Bug},
 };
 use futures_util::{Stream, StreamExt};
@@ -34,7 +34,7 @@ use std::{
     borrow::Cow,
     io,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 use tokio::task::yield_now;
@@ -71,6 +71,8 @@ pub(crate) struct Machine<RT: AsyncRuntime> {
     writer: Arc<SnapshotWriter>,
     last_applied: Option<LogId>,
     members: Members,
+    /// This node, if it joined a running cluster.
+    joined: Option<NodeId>,
     /// The cluster versions that the program supports.
     supports: SupportedVersions,
     /// The work applied since the start.
@@ -105,16 +107,19 @@ impl<RT: AsyncRuntime> Machine<RT> {
         }
         let shared = Shared::new(state, applied, bytes, config.log_kept_bytes, defects);
         observer.replaced(&shared.read());
-        Ok(Machine {
+        let machine = Machine {
             shared: Arc::new(shared),
             observer,
             writer: Arc::new(writer),
             last_applied: meta.last_log_id,
             members: meta.last_membership,
+            joined: config.joined.then_some(config.id),
             supports,
             work: 0,
             has_no_room: false,
-        })
+        };
+        machine.look_for_itself();
+        Ok(machine)
     }
 
     /// Applies one entry's commands. Each gets its own answer, and the observer gets its events before any reader can
@@ -225,6 +230,13 @@ impl<RT: AsyncRuntime> Machine<RT> {
         Err(io::Error::other(unsupported))
     }
 
+    /// Records whether the state is from after this node became a member.
+    fn look_for_itself(&self) {
+        if self.joined.is_none_or(|id| self.members.membership().get_node(&id).is_some()) {
+            self.shared.has_joined.store(true, Ordering::Release);
+        }
+    }
+
     fn builder(&self) -> Builder<RT> {
         Builder {
             state: self.shared.read().clone(),
@@ -269,6 +281,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                 EntryPayload::Membership(membership) => {
                     failpoint!(RaftMembersApply, RT)?;
                     self.members = Members::new(Some(log_id), membership);
+                    self.look_for_itself();
                     BatchResults(Vec::new())
                 }
             };
@@ -317,6 +330,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
         self.shared.metrics.record_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());
         tracing::info!(index = meta.last_log_id.map(|id| id.index), "installed a snapshot from the leader");
         self.members = meta.last_membership.clone();
+        self.look_for_itself();
         match meta.last_log_id {
             Some(log_id) => self.advance(log_id)?,
             None => self.last_applied = None,

@@ -11,7 +11,7 @@ use fairhold_state::{
 use fairhold_types::Revision;
 use openraft::AsyncRuntime;
 use parking_lot::Mutex;
-use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic::AtomicBool};
 
 /// The progress of this node's state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub(crate) struct Shared<RT: AsyncRuntime> {
     pub(crate) metrics: ReplicaMetrics,
     /// The commands at which the state machine panicked.
     pub(crate) defects: Defects,
+    /// Whether the state is from after this node became a member. Before, it is an old one of the cluster's.
+    pub(crate) has_joined: AtomicBool,
     /// Why the replica cannot continue, if the state is the reason.
     pub(crate) failure: OnceLock<FatalReason>,
 }
@@ -70,6 +72,7 @@ impl<RT: AsyncRuntime> Shared<RT> {
             log_bytes: Mutex::new(log_bytes),
             metrics: ReplicaMetrics::default(),
             defects,
+            has_joined: AtomicBool::new(false),
             failure: OnceLock::new(),
         }
     }
