@@ -107,12 +107,6 @@ pub(crate) fn may_be_outdated(refused: &Problem, headers: &HeaderMap) -> bool {
     refused.code() == Code::Denied || (refused.code() == Code::Unauthenticated && identity::shows_token(headers) && is_of_data())
 }
 
-/// Whether rights may be enforced although this node has not heard of it. A node that joins applies the history of its
-/// cluster first, and begins before rights were enforced. A caller that shows a user's token expects that they are.
-pub(crate) fn may_need_rights<RT: AsyncRuntime>(node: &Node<RT>, request: &Request) -> bool {
-    !node.has_joined() || identity::shows_token(request.headers())
-}
-
 /// The rule of a call. HEAD has that of GET. A call without a rule, which no route has, is for administrators.
 fn rule_of(route: &str, method: &Method) -> RouteRule {
     let method = if *method == Method::HEAD { "GET" } else { method.as_str() };

@@ -35,10 +35,7 @@ use openraft::{
     impls::ProgressResponder,
     raft::ClientWriteResult,
 };
-use std::{
-    fmt,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{fmt, sync::Arc};
 
 pub(crate) type Formation = Option<Result<(), FormationError>>;
 
@@ -206,13 +203,6 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// accepts commands that end or remove something.
     pub fn set_disk_low(&self, low: bool) {
         self.core.disk_room.low.set(low);
-    }
-
-    /// Whether the local state is from after this node became a member. Before, a node that joined applies the history of
-    /// its cluster.
-    #[must_use]
-    pub fn has_joined(&self) -> bool {
-        self.core.shared.has_joined.load(Ordering::Acquire)
     }
 
     /// Reads the current local state. No change is applied meanwhile: be quick.

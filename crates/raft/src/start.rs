@@ -37,7 +37,7 @@ use openraft::{
 };
 use std::{
     collections::BTreeMap,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::Ordering},
     time::Duration,
 };
 use tokio::sync::{Mutex, Notify};
@@ -149,6 +149,15 @@ fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, queues: &Queues, config: 
     drop(RT::spawn(reconciler::run(core.clone(), queues.clone())));
     if let Some(after) = config.finalize_after {
         drop(RT::spawn(finalizer::run(core.clone(), queues.clone(), after)));
+    }
+}
+
+impl<RT: AsyncRuntime> Replica<RT> {
+    /// Whether the local state is from after this node became a member. Before, a node that joined a running cluster applies
+    /// its history.
+    #[must_use]
+    pub fn has_joined(&self) -> bool {
+        self.core.shared.has_joined.load(Ordering::Acquire)
     }
 }
 

@@ -26,7 +26,8 @@ impl State {
         self.apply_bare(command, principal, tenant)
     }
 
-    /// Applies a command that has neither a guard nor an origin.
+    /// Applies a command that has neither a guard nor an origin. Without `always` it is a call, because it has two callers,
+    /// and that costs a write 1 % of its instructions.
     #[inline(always)]
     pub(crate) fn apply_bare(
         &mut self,

@@ -104,6 +104,12 @@ mod tests {
     }
 
     #[test]
+    fn a_command_is_no_larger_than_an_acquire() {
+        // Each command is moved several times on its way: put the large parts of a rare one in a box.
+        assert!(size_of::<crate::command::Command>() <= size_of::<crate::command::Acquire>());
+    }
+
+    #[test]
     fn a_node_with_its_reference_counts_fits_a_size_class() {
         assert_eq!(size_of::<crate::record::Znode>() + 2 * size_of::<usize>(), 128);
     }
