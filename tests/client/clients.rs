@@ -5,7 +5,7 @@ use crate::{
     basics::urls,
     client::{Call, new_key},
     harness::{Cluster, LONG, report, run_exclusive},
-    without::Need,
+    without::GO,
 };
 use std::{
     fs,
@@ -157,9 +157,6 @@ func (c *Client) Break(ctx context.Context, name string) error {
 	return err
 }
 ";
-
-/// The Go toolchain.
-const GO: Need = Need("go");
 
 fn examples() -> PathBuf {
     fs::canonicalize("../../docs/examples").expect("the examples")

@@ -368,11 +368,16 @@ fn a_newcomer_gives_a_user_few_rights_and_sees_what_the_guide_shows() {
 }
 
 #[test]
-fn every_block_of_a_guide_names_its_machine() {
+fn every_block_of_a_guide_for_several_machines_names_its_machine() {
     for file in fs::read_dir("../../docs/guides").expect("the guides are there") {
         let path = file.expect("a file").path();
         let page = fs::read_to_string(&path).expect("a page is UTF-8");
-        for block in blocks(&page).iter().filter(|block| !block.starts_with("export ")) {
+        let blocks = blocks(&page);
+        // Other guides have commands for one machine: `tests/cluster/guides.rs` runs them.
+        if !blocks.iter().any(|block| block.starts_with("# on ")) {
+            continue;
+        }
+        for block in blocks.iter().filter(|block| !block.starts_with("export ")) {
             assert!(HOSTS.contains(&machine(block)), "{}: {block}", path.display());
         }
     }

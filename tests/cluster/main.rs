@@ -55,6 +55,7 @@ mod examples;
 mod failpoints;
 mod fairness;
 mod grants_command;
+mod guides;
 mod history;
 mod hostile;
 mod identities;

@@ -7,6 +7,7 @@ use crate::harness::report;
 const NAMES: &[(&str, &str)] = &[
     ("baselines", "the programs of older cluster versions, which `./fairhold build-baseline` builds from the history"),
     ("go", "the Go tool chain, 1.19 or newer"),
+    ("java", "a Java development kit, 17 or newer"),
     ("mounts", "mounted file systems, which only root can make"),
     ("namespaces", "user, PID and mount namespaces (unshare)"),
     ("networks", "network namespaces, which only root can make"),
@@ -21,6 +22,8 @@ const NAMES: &[(&str, &str)] = &[
 pub(crate) struct Need(pub(crate) &'static str);
 
 pub(crate) const BASELINES: Need = Need("baselines");
+pub(crate) const GO: Need = Need("go");
+pub(crate) const JAVA: Need = Need("java");
 pub(crate) const MOUNTS: Need = Need("mounts");
 pub(crate) const NAMESPACES: Need = Need("namespaces");
 pub(crate) const NETWORKS: Need = Need("networks");
@@ -90,7 +93,7 @@ fn a_missing_requirement_fails_a_test_unless_it_is_named() {
     assert_eq!(MOUNTS.check(missing(), "users, mounts"), Ok(Err(line.to_owned())));
     let wrong = MOUNTS.check(Ok(7), "mount").expect_err("an unknown name");
     assert!(wrong.contains("names `mount`") && wrong.contains("mounts,namespaces"), "{wrong}");
-    for Need(name) in [BASELINES, MOUNTS, NAMESPACES, NETWORKS, PROMTOOL, PROXIES, TOOLS, USERS] {
+    for Need(name) in [BASELINES, GO, JAVA, MOUNTS, NAMESPACES, NETWORKS, PROMTOOL, PROXIES, TOOLS, USERS] {
         assert!(NAMES.iter().any(|(known, _)| *known == name), "{name}");
     }
 }
