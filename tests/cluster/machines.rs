@@ -230,16 +230,14 @@ impl Machines {
 /// Whether a line has the pieces between each `…` of another, in order.
 fn has_pieces(line: &str, shown: &str) -> bool {
     let mut rest = line;
-    shown.split('…').all(|piece| {
-        let found = rest.find(piece.trim());
-        rest = found.and_then(|at| rest.get(at + piece.trim().len()..)).unwrap_or_default();
-        found.is_some()
-    })
+    for piece in shown.split('…').map(str::trim) {
+        let Some(at) = rest.find(piece) else { return false };
+        rest = rest.get(at + piece.len()..).unwrap_or_default();
+    }
+    true
 }
 
-/// Writes a file with this mode.
-pub(crate) fn write(path: &Path, text: &str, mode: u32) {
+fn write(path: &Path, text: &str, mode: u32) {
     fs::write(path, text).expect("a file");
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its mode");
 }
-
