@@ -124,6 +124,25 @@ fn two_of_three_are_lost() {
     });
 }
 
+/// Starts a restored node while a node of another cluster, which had not formed with it, has an address of its list.
+async fn beside_an_old_node(machines: &mut Machines, restore: &str, first: &str) {
+    for host in &HOSTS[..3] {
+        machines.start_node(host).await;
+    }
+    machines.run("# on c\nfairhold cluster ready -e http://c:7171 --timeout 60s\n").await;
+    for host in ["a", "b"] {
+        machines.lose(host).await;
+    }
+    machines.share_keys();
+    machines.run("# on d\nscp -p /var/yesterday.backup a:/var/yesterday.backup\n").await;
+    machines.run(restore).await;
+    machines.run(first).await;
+    assert_eq!(machines.ended("a").await, Some(1), "{}", machines.logs());
+    machines.lose("c").await;
+    machines.share_keys();
+    fs::remove_dir_all(machines.folder("a").join("var/lib/fairhold")).expect("the restored directory is there");
+}
+
 #[test]
 fn all_disks_are_lost_and_yesterdays_backup_remains() {
     let page = blocks(ALL_LOST);
@@ -142,6 +161,9 @@ fn all_disks_are_lost_and_yesterdays_backup_remains() {
                 machines.lose(host).await;
             }
             machines.run(keys).await;
+            if attempt == 2 {
+                beside_an_old_node(&mut machines, restore, first).await;
+            }
             let begun = Instant::now();
             for block in [restore, first, second, third, ready] {
                 machines.run(block).await;
