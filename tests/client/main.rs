@@ -8,6 +8,9 @@ mod client;
 mod harness;
 #[path = "../cluster/leaderships.rs"]
 mod leaderships;
+#[path = "../cluster/machines.rs"]
+#[expect(dead_code, reason = "shared with the drills, which use all of it")]
+mod machines;
 #[path = "../cluster/trial.rs"]
 mod trial;
 #[path = "../cluster/without.rs"]

@@ -1,10 +1,11 @@
-//! A cluster is saved from the directory of a stopped node, and restored into new directories.
+//! A cluster is saved from the directory of a stopped node, and restored into new directories. Damage is found before.
 
 use crate::{
     client::{Call, Session},
     harness::{Cluster, LONG, NodeProcess, Origin, READY_WITHIN, eventually, program, report, run_exclusive},
 };
-use std::{path::Path, process::Output, time::Instant};
+use fairhold_backup::{Backup, ReadBackupError};
+use std::{fs, path::Path, process::Output, time::Instant};
 
 const LOCK: &str = "orders";
 
@@ -96,4 +97,67 @@ async fn restored(file: &Path, session: &Session, held: u64, last: u64) -> u64 {
     cluster.restart(0).await;
     assert!(client.fence_passes(LOCK, grant.token).await);
     grant.token
+}
+
+/// Damaged copies of a backup in a file.
+const TRUNCATIONS: usize = 1_000;
+const CHANGES: usize = 10_000;
+/// One of so many damaged copies is also given to the commands.
+const COMMAND_EVERY: usize = 100;
+
+/// The damaged copies of a backup: cut off, and with one byte changed. Both kinds are spread over the whole file.
+fn damaged(backup: &[u8]) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let cut = (0..TRUNCATIONS).map(|number| {
+        let length = number * backup.len() / TRUNCATIONS;
+        (format!("cut off after {length} bytes"), backup[..length].to_vec())
+    });
+    let changed = (0..CHANGES).map(|number| {
+        // A large prime leaves no byte out before the numbers wrap around.
+        let (at, mask) = (number * 2_654_435_761 % backup.len(), u8::try_from(number % 255 + 1).expect("a byte"));
+        let mut copy = backup.to_vec();
+        copy[at] ^= mask;
+        (format!("byte {at} changed by {mask}"), copy)
+    });
+    cut.chain(changed)
+}
+
+#[test]
+fn every_damage_of_a_backup_is_found_and_nothing_of_it_is_restored() {
+    run_exclusive(LONG, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        for number in 0..40 {
+            client.write(&Call::put(&format!("/v1/nodes/app/{number}?parents"), format!("{number} ").repeat(50))).await;
+        }
+        client.acquire(LOCK, "ttl=60s").await;
+        let file = cluster.folder().join("cluster.backup");
+        printed(&["save", text(&file), "-e", &cluster.nodes[0].url]).await;
+        let whole = fs::read(&file).expect("the backup");
+        let (broken, data) = (cluster.folder().join("broken.backup"), cluster.folder().join("restored"));
+        let restore = ["restore", text(&broken), "--data", text(&data), "--id", "1", "--member", "1=http://a:7171,a:7271"];
+        let (mut found, mut by_commands) = (0, 0);
+        for (number, (damage, bytes)) in damaged(&whole).enumerate() {
+            // Both commands read the whole backup with this function, before they do anything.
+            let error = Backup::read(bytes.as_slice()).err().unwrap_or_else(|| panic!("{damage}: it is read"));
+            assert!(matches!(error, ReadBackupError::Damaged(_)), "{damage}: {error}");
+            found += 1;
+            if number % COMMAND_EVERY == 0 {
+                fs::write(&broken, &bytes).expect("a file");
+                for words in [&["verify", text(&broken)][..], &restore] {
+                    let output = backup(words).await;
+                    assert_eq!(output.status.code(), Some(1), "{damage}: {words:?}: {output:?}");
+                }
+                assert!(!data.exists(), "{damage}: something was restored");
+                by_commands += 1;
+            }
+        }
+        report(&format!(
+            "backup: all of {found} damaged copies of {} bytes were found, {by_commands} of them by verify and restore",
+            whole.len()
+        ));
+        assert_eq!(found, TRUNCATIONS + CHANGES);
+        fs::write(&broken, &whole).expect("a file");
+        printed(&restore).await;
+        assert!(data.exists(), "an undamaged copy is restored");
+    });
 }

@@ -25,7 +25,7 @@ const QUEUING: usize = 6;
 const WRITERS: usize = 4;
 
 /// The program of a cluster version, in the target folder.
-fn baseline(version: &str) -> Result<PathBuf, String> {
+pub(crate) fn baseline(version: &str) -> Result<PathBuf, String> {
     let own = Path::new(env!("CARGO_BIN_EXE_fairhold"));
     let target = own.parent().and_then(Path::parent).expect("the program is in a folder of the target folder");
     let path = target.join(format!("baseline-{version}/fairhold"));

@@ -26,7 +26,7 @@ use fairhold_types::{Code, duration};
 use rustix::process::Signal;
 use std::{process::ExitCode, time::Duration};
 use supervisor::exit_number;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// How long leaving the queue and releasing the lock may take at the end.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -140,7 +140,11 @@ fn request(args: &LockArgs, client: &Client) -> Acquire {
 
 async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Signal>) -> WaitOutcome {
     let (sender, places) = mpsc::channel(PLACES_MAX);
-    let request = request(args, client).on_queue(move |place| drop(sender.try_send(place.clone())));
+    let (is_queued, queued) = watch::channel(false);
+    let request = request(args, client).on_queue(move |place| {
+        is_queued.send_replace(true);
+        drop(sender.try_send(place.clone()));
+    });
     let acquiring = async { if args.nonblock { request.try_now().await } else { request.await } };
     let reporting = async {
         if args.connect.quiet {
@@ -148,7 +152,8 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
         } else {
             tokio::join!(
                 waiting::report_place(client, &args.names[0], places, args.connect.verbose),
-                waiting::report_silence(client, args.connect.timeout)
+                waiting::report_silence(client, args.connect.timeout),
+                waiting::report_no_service(client, &args.names[0], queued)
             );
         }
     };

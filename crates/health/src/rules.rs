@@ -29,6 +29,9 @@ const SILENT_MAX: Duration = Duration::from_secs(2);
 /// The most by which clocks may differ before they mislead people, in milliseconds.
 const CLOCK_DIFFERENCE_MAX: u64 = 1_000;
 
+/// The client's words for a certificate that has expired: then starting the node does not help.
+const EXPIRED: &str = "certificate of the server has expired";
+
 /// Evaluates all rules, in the order of the report.
 pub fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
     let mut findings: Vec<Finding> = seen.endpoints.iter().map(|endpoint| reachable(seen, endpoint)).collect();
@@ -81,6 +84,9 @@ fn reachable(seen: &ClusterProbe, endpoint: &ProbedEndpoint) -> Finding {
             }
             let start = "start it (its log says why it ended), or repair the network between it and this machine";
             let advice = match node {
+                Some(_) | None if error.contains(EXPIRED) => {
+                    "fairhold cert renew, then copy the new file over the old one: the node takes it by itself".to_owned()
+                }
                 Some((id, _)) if membership::is_joining(seen, *id) => {
                     format!("{start}; if its data directory is lost, give up its join: fairhold cluster remove {id}")
                 }
@@ -152,7 +158,8 @@ fn quorum(seen: &ClusterProbe) -> Finding {
     }
     if up.len() < needed {
         let advice = format!(
-            "start the nodes that are down ({}): until then the cluster grants no locks and accepts no writes",
+            "start the nodes that are down ({}): until then the cluster grants no locks and accepts no writes. If a majority \
+             of the machines is lost: docs/drills/two-of-three-are-lost.md",
             down.join(", ")
         );
         return fail("quorum", text, advice);
@@ -237,11 +244,7 @@ fn followers(seen: &ClusterProbe) -> Vec<Finding> {
             (Some(silent), _) if silent > SILENT_MAX => fail(
                 "follower",
                 format!("node {id} has not answered the leader for {} s", silent.as_secs()),
-                format!(
-                    "check that node {id} runs, that the leader reaches it at {}, and that it reaches the leader; {}",
-                    member.peer,
-                    replacement(id)
-                ),
+                silent_follower(id, &member.peer, has_majority(seen)),
             ),
             (_, Some(lag)) if lag > LAG_MAX => warn(
                 "follower",
@@ -253,6 +256,12 @@ fn followers(seen: &ClusterProbe) -> Vec<Finding> {
         }
     });
     findings.collect()
+}
+
+/// What to do about a node that does not answer the leader. Without a majority, no member can be replaced.
+fn silent_follower(id: NodeId, peer: &str, has_majority: bool) -> String {
+    let check = format!("check that node {id} runs, that the leader reaches it at {peer}, and that it reaches the leader");
+    if has_majority { format!("{check}; {}", replacement(id)) } else { check }
 }
 
 fn lost_entries(id: NodeId, count: u64) -> Finding {

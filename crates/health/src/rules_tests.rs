@@ -104,6 +104,15 @@ fn every_check_of_a_healthy_cluster_is_ok() {
 }
 
 #[test]
+fn an_expired_certificate_is_renewed_instead_of_starting_the_node() {
+    let mut seen = three();
+    for endpoint in &mut seen.endpoints {
+        endpoint.answer = Err("the certificate of the server has expired; renew it".to_owned());
+    }
+    assert_bad(&seen, "endpoint", Grade::Fail, "-> fairhold cert renew");
+}
+
+#[test]
 fn a_dead_node_is_named_with_its_consequences() {
     let mut seen = three();
     seen.endpoints[2].answer = Err("Connection refused".to_owned());

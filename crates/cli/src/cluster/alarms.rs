@@ -93,10 +93,15 @@ fn print(found: &ClusterAlarms, args: &RemoteArgs) -> Result<(), Failure> {
     }
     format::write(&table(found, OutputFormat::resolve(args.output)))?;
     if !found.silent.is_empty() && !args.connect.quiet {
-        let ids: Vec<String> = found.silent.iter().map(ToString::to_string).collect();
-        output::note(&format!("node {} does not answer, and may raise more", ids.join(", ")));
+        output::note(&may_raise_more(&found.silent));
     }
     Ok(())
+}
+
+fn may_raise_more(silent: &[NodeId]) -> String {
+    let ids: Vec<String> = silent.iter().map(ToString::to_string).collect();
+    let (nodes, does) = if ids.len() == 1 { ("node", "does") } else { ("nodes", "do") };
+    format!("{nodes} {} {does} not answer, and may raise more", ids.join(", "))
 }
 
 fn table(found: &ClusterAlarms, format: OutputFormat) -> String {
@@ -127,6 +132,12 @@ mod tests {
     fn alarm(name: &str, severity: AlarmSeverity) -> Alarm {
         let (since, seen, advice) = ("2027-01-01T00:00:00.000Z".to_owned(), "seen".to_owned(), "advice".to_owned());
         Alarm { alarm: name.to_owned(), severity, since, seen, advice }
+    }
+
+    #[test]
+    fn one_silent_node_or_several_are_named() {
+        assert_eq!(may_raise_more(&[2]), "node 2 does not answer, and may raise more");
+        assert_eq!(may_raise_more(&[2, 3]), "nodes 2, 3 do not answer, and may raise more");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! The messages on stderr during the wait for the lock.
 
 use crate::remote::format::{rounded, terminal_safe};
-use fairhold_client::{Client, QueuePlace};
+use fairhold_client::{Client, Error, QueuePlace};
 use fairhold_types::duration;
 use futures_util::future::select_ok;
 use std::{
@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 
@@ -25,6 +25,8 @@ const CHECKS_PER_TIMEOUT: u32 = 4;
 const CHECK_EVERY_MAX: Duration = Duration::from_secs(5);
 /// It reports a missing first answer after this time.
 const REPORT_AFTER: Duration = Duration::from_secs(1);
+/// It reports that no node can serve after this time.
+const NO_SERVICE_AFTER: Duration = Duration::from_secs(3);
 /// The shortest time limit of a check.
 const CHECK_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
@@ -108,6 +110,24 @@ pub(super) async fn report_silence(client: &Client, within: Duration) {
             "fairhold: no answer yet from {endpoints}{why}: is it running? Trying for {}\n",
             duration::rounded(within)
         ));
+    }
+    std::future::pending().await
+}
+
+/// Reports once that the nodes answer but cannot serve, such as without a majority. Otherwise a wait without a limit would
+/// be silent. Never returns.
+pub(super) async fn report_no_service(client: &Client, name: &str, is_queued: watch::Receiver<bool>) {
+    // A change of the leader takes less.
+    sleep(NO_SERVICE_AFTER).await;
+    if client.cluster_id().is_some() && !*is_queued.borrow() {
+        let can_serve = match timeout(HOLDER_TIMEOUT, client.locks().get_page(name, 1, None)).await {
+            Ok(Err(Error::Unavailable { .. })) | Err(_) => false,
+            // It may also be refused for a right: the request for the lock says so.
+            Ok(Ok(_) | Err(_)) => true,
+        };
+        if !can_serve && !*is_queued.borrow() {
+            write("fairhold: a node answers, but cannot serve: waiting until it can (to see what is wrong: fairhold doctor)\n");
+        }
     }
     std::future::pending().await
 }

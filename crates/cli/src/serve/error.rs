@@ -2,7 +2,7 @@
 
 use super::{admin_token::AdminTokenError, exit_code, join_token::JoinTokenError, peer_key::PeerKeyError};
 use crate::exit;
-use fairhold_raft::{FatalReason, StartError, peer::JoinRefusal};
+use fairhold_raft::{FatalReason, FormationError, StartError, peer::JoinRefusal};
 use fairhold_storage::{
     DAMAGE_ADVICE, StorageError,
     data_dir::DataDirError,
@@ -79,6 +79,13 @@ pub(crate) enum ServeError {
     /// The replica cannot start.
     #[error("{}", start_failed(.0))]
     Start(#[from] StartError),
+    /// The state is restored, and a node of the list belongs to another cluster.
+    #[error(
+        "this node has a restored state, but a node that runs at an address of its list belongs to another cluster, such as the \
+         old one. Stop all nodes of the old cluster, delete their data directories, and start this node again: its own data \
+         directory is in order. This is what it found: {0}"
+    )]
+    RestoredBesideOthers(FormationError),
     /// The replica stopped.
     #[error("{}", stop_message(reason, fault.as_ref(), data))]
     Stopped {
@@ -116,6 +123,8 @@ impl ServeError {
             | ServeError::PeerKey(_)
             | ServeError::OpenFiles { .. }
             | ServeError::Listen { .. }
+            // It can take part once the other nodes are gone.
+            | ServeError::RestoredBesideOthers(_)
             | ServeError::Ended(_) => exit::FAILURE,
         }
     }

@@ -4,7 +4,7 @@
 use super::{certificates::Certificates, error::ServeError, server::replica_config, waiting::WaitingListeners};
 use crate::config::{ServeConfig, start::StartingNode};
 use fairhold_peer::{client::TcpPeer, key::PeerKeys};
-use fairhold_raft::{RestoredService, RestoredSnapshot, StartError};
+use fairhold_raft::{FormationError, RestoredService, RestoredSnapshot, StartError};
 use fairhold_storage::{Storage, StorageError};
 use fairhold_types::NodeId;
 use openraft_rt_tokio::TokioRuntime;
@@ -29,7 +29,7 @@ pub(super) async fn form(
     let mut waiting = None;
     let mut known = Vec::new();
     loop {
-        let missing = restored.form::<TokioRuntime>(&replica, &peer, &storage.snapshots).await.map_err(StartError::Formation)?;
+        let missing = restored.form::<TokioRuntime>(&replica, &peer, &storage.snapshots).await.map_err(failed)?;
         if missing.is_empty() {
             break;
         }
@@ -48,6 +48,15 @@ pub(super) async fn form(
     }
     peer.close().await;
     Ok(())
+}
+
+fn failed(error: FormationError) -> ServeError {
+    match error {
+        FormationError::Wiped { .. } | FormationError::NotAMember { .. } | FormationError::OtherCluster { .. } => {
+            ServeError::RestoredBesideOthers(error)
+        }
+        FormationError::Refused { .. } | FormationError::Impossible(_) => StartError::Formation(error).into(),
+    }
 }
 
 fn reason(missing: &[NodeId]) -> String {

@@ -8,7 +8,7 @@ use crate::{
     },
     cluster_probe::majority,
     round_trips::longest,
-    text::{joined, size},
+    text::{joined, size, unanswered},
 };
 use fairhold_types::{
     NodeId, Timing,
@@ -163,19 +163,21 @@ fn majority_at_risk(input: &RuleInput<'_>) -> Option<Objection> {
     if silent.is_empty() || voters - silent.len() != majority(voters) {
         return None;
     }
-    let ids = joined(&silent);
-    critical(
-        format!(
-            "node {ids} does not answer, and {} of {voters} voters do: one more failure stops the service",
-            voters - silent.len()
+    let left = voters - silent.len();
+    let advice = match silent.as_slice() {
+        [id] => format!("start node {id}, or repair the network to it; if its machine is lost: fairhold cluster replace {id}"),
+        ids => format!(
+            "start nodes {}, or repair the network to them; if a machine is lost: fairhold cluster replace N",
+            joined(ids)
         ),
-        format!("start node {ids}, or repair the network to it; if its machine is lost: fairhold cluster replace N"),
-    )
+    };
+    critical(format!("{}, and {left} of {voters} voters do: one more failure stops the service", unanswered(&silent)), advice)
 }
 
 fn no_quorum(input: &RuleInput<'_>) -> Option<Objection> {
     const ADVICE: &str = "start the other nodes, and check that they reach each other's peer ports: until then the cluster \
-                          grants no locks and accepts no writes";
+                          grants no locks and accepts no writes. If a majority of the machines is lost: \
+                          docs/drills/two-of-three-are-lost.md";
     let cluster = input.cluster;
     if cluster.members.is_empty() {
         return None;
@@ -190,8 +192,8 @@ fn no_quorum(input: &RuleInput<'_>) -> Option<Objection> {
     if voters - silent.len() >= majority(voters) {
         return None;
     }
-    let ids = joined(&silent);
-    critical(format!("node {ids} does not answer, and {} of {voters} voters are no majority", voters - silent.len()), ADVICE)
+    let left = voters - silent.len();
+    critical(format!("{}, and {left} of {voters} voters are no majority", unanswered(&silent)), ADVICE)
 }
 
 fn member_behind(input: &RuleInput<'_>, raised: bool) -> Option<Objection> {

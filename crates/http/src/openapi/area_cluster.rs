@@ -39,7 +39,7 @@ fn cluster(api: &mut Describer) -> Operation<'_> {
 fn alarms(api: &mut Describer) -> Operation<'_> {
     let example = json!({ "alarm": "majority_at_risk", "severity": "critical", "since": "2026-01-01T12:00:00.000Z",
         "seen": "node 3 does not answer, and 2 of 3 voters do: one more failure stops the service",
-        "do": "start node 3, or repair the network to it; if its machine is lost: fairhold cluster replace N" });
+        "do": "start node 3, or repair the network to it; if its machine is lost: fairhold cluster replace 3" });
     api.call(Here, "/v1/cluster/alarms", "getAlarms", TAG, "Show the alarms that this server raises now.")
         .about(
             "Every server answers this itself, even without a quorum, and tells only what it knows itself. The leader knows the \
