@@ -282,10 +282,17 @@ fn a_certificate_is_to_be_renewed() {
 
 #[test]
 fn the_audit_log_loses_entries() {
-    let set = |reading: &mut NodeReading, fault: Option<&str>| {
-        reading.machine.audit = Some(AuditStatus { entries_lost: 0, fault: fault.map(str::to_owned) });
+    let mut board = AlarmBoard::default();
+    let mut fails = |secs, fault: Option<&str>| {
+        let audit = AuditStatus { entries_lost: 0, fault: fault.map(str::to_owned) };
+        let names = look(&mut board, secs, |reading| reading.machine.audit = Some(audit));
+        (names, board.raised().first().map(|alarm| alarm.severity))
     };
-    assert_thresholds("audit", AlarmSeverity::Critical, [Some("full"), Some("full"), None], set);
+    let (raised, gone) = ((vec!["audit".to_owned()], Some(AlarmSeverity::Critical)), (vec![], None));
+    assert_eq!([fails(1, None), fails(2, Some("full"))], [gone.clone(), raised.clone()]);
+    assert_eq!([fails(3, None).0, fails(12, None).0], [raised.0.clone(), raised.0], "it may fail again soon");
+    assert_eq!(fails(13, None), gone);
+
     let mut board = AlarmBoard::default();
     let mut lost = |secs, entries_lost| {
         look(&mut board, secs, |reading| reading.machine.audit = Some(AuditStatus { entries_lost, fault: None }))
