@@ -1,5 +1,6 @@
-//! A version of a node has the same value for every reader at every server. A value that was written once has one
-//! version, even if its request was repeated. A read returns the value at its revision.
+//! A version of a node has the same value for every reader at every server, from the creation of the node to its
+//! removal. A value that was written once has one version, even if its request was repeated. A read returns the value
+//! at its revision.
 
 use super::invariant::Invariant;
 use crate::{
@@ -11,7 +12,8 @@ use fairhold_types::Revision;
 use std::collections::{BTreeMap, btree_map::Entry};
 
 pub(crate) struct Registers {
-    values: BTreeMap<(String, i64), String>,
+    /// The value of each version of each node that exists. A node that is created again counts from zero again.
+    values: BTreeMap<String, BTreeMap<i64, String>>,
     /// The version of each value. No two requests write the same value.
     versions: BTreeMap<(String, String), i64>,
     history: BTreeMap<String, BTreeMap<Revision, (i64, String)>>,
@@ -33,7 +35,7 @@ impl Registers {
     }
 
     fn check_version(&mut self, path: &str, version: i64, value: &str) -> Result<(), String> {
-        let known = self.values.entry((path.to_owned(), version)).or_insert_with(|| value.to_owned());
+        let known = self.values.entry(path.to_owned()).or_default().entry(version).or_insert_with(|| value.to_owned());
         if known != value {
             return Err(format!("version {version} of {path} is {known:?} and {value:?}"));
         }
@@ -64,6 +66,10 @@ impl Registers {
         self.check_version(path, version, value)
     }
 
+    fn removed(&mut self, path: &str) {
+        self.values.remove(path);
+    }
+
     fn read(&self, path: &str, version: i64, value: &str, revision: Revision) -> Result<(), String> {
         let history = self.history.get(path);
         let there = history.and_then(|history| history.range(..=revision).next_back()).map(|(_, there)| there);
@@ -86,6 +92,9 @@ impl Invariant for Registers {
             return Ok(());
         }
         for event in applied.events {
+            if let Event::NodeDeleted { path, .. } = event {
+                self.removed(path.as_str());
+            }
             if let Event::NodeCreated { path } | Event::NodeChanged { path, .. } = event
                 && let Some(node) = applied.state.node(path)
                 && let Ok(value) = std::str::from_utf8(node.value.as_ref())
@@ -129,6 +138,15 @@ mod tests {
             |value: &str| Fact::Wrote { path: "/x".to_owned(), version: 1, value: value.to_owned(), revision: Revision(7) };
         assert!(registers().observe(&wrote("b")).is_ok());
         assert!(registers().observe(&wrote("c")).is_err());
+    }
+
+    #[test]
+    fn a_node_that_is_created_again_counts_its_versions_again() {
+        let mut registers = registers();
+        assert!(registers.written("/x", 0, "c", Revision(9)).is_err());
+        registers.removed("/x");
+        assert!(registers.written("/x", 0, "d", Revision(10)).is_ok());
+        assert!(registers.written("/x", 0, "e", Revision(11)).is_err());
     }
 
     #[test]
