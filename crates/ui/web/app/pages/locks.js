@@ -45,6 +45,7 @@ function Search({ text, go, state, order }) {
   const [typed, setTyped] = useState(text);
   const timer = useRef(0);
   useEffect(() => setTyped(text), [text]);
+  useEffect(() => () => clearTimeout(timer.current), []);
   const change = (/** @type {any} */ event) => {
     const { value } = event.currentTarget;
     setTyped(value);
