@@ -52,11 +52,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         encoder.write_all(&bytes)?;
         fs::write(&gzip, encoder.finish()?)?;
         fs::write(&plain, bytes)?;
-        writeln!(
-            table,
-            "    Asset {{ path: {name:?}, content_type: {:?}, plain: include_bytes!({plain:?}), gzip: include_bytes!({gzip:?}) }},",
-            content_type(&name)?
-        )?;
+        let kind = content_type(&name)?;
+        writeln!(table, "    Asset {{ path: {name:?}, content_type: {kind:?},")?;
+        writeln!(table, "        plain: include_bytes!({plain:?}), gzip: include_bytes!({gzip:?}) }},")?;
     }
     table.push_str("];\n");
     fs::write(out.join("files.rs"), table)?;

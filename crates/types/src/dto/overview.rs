@@ -158,7 +158,7 @@ pub struct LongHold {
     pub queue_length: u64,
 }
 
-/// Who waits for whom, as a tree in the order in which a person reads it.
+/// The tree of waits, in the order in which a person reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
