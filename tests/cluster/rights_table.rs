@@ -63,6 +63,7 @@ fn request(call: &str, name: &str, kept: &Kept) -> Call {
         "/v1/nodes/" if method == "POST" => "/v1/nodes/?sequential".to_owned(),
         "/v1/nodes/{*path}" if method == "POST" => format!("/v1/nodes/{name}?sequential&parents"),
         "/v1/nodes/{*path}" => format!("/v1/nodes/{name}"),
+        "/ui/{*path}" => "/ui/0123456789abcdef/app/main.js".to_owned(),
         "/v1/watch" => format!("/v1/watch?path=/{name}"),
         "/readyz" => "/readyz?verbose".to_owned(),
         route => route.replace("{name}", name),
@@ -131,7 +132,7 @@ fn in_batch(answer: &Answer, code: &str) -> String {
 fn is_denied(row: &Row, cell: &str) -> bool {
     match row.call.as_str() {
         // A list leaves out what the caller may not see.
-        "GET /v1/locks" => false,
+        "GET /v1/locks" | "GET /v1/waits" => false,
         // The root always exists.
         "DELETE /v1/nodes/" => true,
         _ => cell != "yes",

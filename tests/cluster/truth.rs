@@ -114,8 +114,12 @@ fn the_front_page_and_the_description_are_served_in_the_requested_form() {
     run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(1);
-        let page = client.send(&Call::get("/").with("accept", "text/html,*/*;q=0.8")).await.expect_status(200);
-        assert!(page.text.starts_with("<!doctype html>") && page.text.contains("The cluster serves."), "{}", page.text);
+        let to_browser = client.send(&Call::get("/").with("accept", "text/html,*/*;q=0.8")).await.expect_status(303);
+        assert_eq!(to_browser.header("location"), Some("ui/"));
+        let page = client.send(&Call::get("/ui/").with("accept", "text/html,*/*;q=0.8")).await.expect_status(200);
+        assert!(page.text.starts_with("<!doctype html>"), "{}", page.text);
+        let tag = page.header("etag").expect("a tag").to_owned();
+        client.send(&Call::get("/ui/").with("if-none-match", &tag)).await.expect_status(304);
         let text = client.send(&Call::get("/")).await.expect_status(200);
         assert!(text.text.starts_with("Fairhold ") && text.text.contains("/openapi.json"), "{}", text.text);
         let plain = client.send(&Call::get("/openapi.json")).await.expect_status(200);

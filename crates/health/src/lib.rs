@@ -8,6 +8,7 @@ pub mod alarms;
 pub mod answer;
 pub mod cluster_probe;
 pub mod finding;
+pub mod locks;
 mod round_trips;
 pub mod rules;
 mod text;

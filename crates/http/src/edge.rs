@@ -1,5 +1,6 @@
 //! Between HTTP and the node: reads requests, turns errors into problems, and adds the parts that every answer has.
 
+pub(crate) mod accept;
 pub(crate) mod admin;
 pub(crate) mod advice;
 pub(crate) mod answer;

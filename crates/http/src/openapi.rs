@@ -7,6 +7,7 @@
 mod area_access;
 mod area_audit;
 mod area_cluster;
+mod area_dashboard;
 mod area_elections;
 mod area_grants;
 mod area_locks;
@@ -27,7 +28,11 @@ mod problems;
 mod schema;
 mod vocabulary;
 
-use crate::edge::{body::JSON, headers};
+use crate::edge::{
+    accept::{accepts_gzip, has_version},
+    body::JSON,
+    headers,
+};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use describe::Describer;
@@ -84,25 +89,14 @@ impl Served {
 pub(crate) async fn serve(headers: HeaderMap) -> Response {
     let served = Served::get();
     let own = [(header::ETAG, served.tag.clone()), (header::VARY, HeaderValue::from_static("accept-encoding"))];
-    let lists = |name, wanted: &dyn Fn(&str) -> bool| {
-        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-        values.flat_map(|value| value.split(',')).any(|one| wanted(one.trim()))
-    };
-    if lists(header::IF_NONE_MATCH, &|tag| tag == "*" || served.tag == tag) {
+    if has_version(&headers, &served.tag) {
         return (StatusCode::NOT_MODIFIED, own).into_response();
     }
-    if !served.compressed.is_empty() && lists(header::ACCEPT_ENCODING, &accepts_gzip) {
+    if !served.compressed.is_empty() && accepts_gzip(&headers) {
         let compressed = [(header::CONTENT_TYPE, JSON), (header::CONTENT_ENCODING, GZIP)];
         return (own, compressed, served.compressed.clone()).into_response();
     }
     (own, [(header::CONTENT_TYPE, JSON)], served.plain.clone()).into_response()
-}
-
-/// Whether this entry of `Accept-Encoding` accepts gzip: its weight must not be 0.
-fn accepts_gzip(entry: &str) -> bool {
-    let (coding, weight) = entry.split_once(';').unwrap_or((entry, ""));
-    let refused = weight.trim().strip_prefix("q=").is_some_and(|weight| weight.trim().parse() == Ok(0.0));
-    coding.trim().eq_ignore_ascii_case("gzip") && !refused
 }
 
 /// The description as served and committed: indented, with sorted keys.
@@ -121,6 +115,7 @@ fn calls(describe: &mut Describer) -> Vec<DescribedCall> {
         area_txn::CALLS,
         area_watch::CALLS,
         area_cluster::CALLS,
+        area_dashboard::CALLS,
         area_membership::CALLS,
         area_access::CALLS,
         area_audit::CALLS,
@@ -153,6 +148,7 @@ fn document() -> Value {
             { "name": "nodes", "description": "The tree of nodes." },
             { "name": "watch", "description": "Events, as they happen." },
             { "name": "cluster", "description": "The cluster and this server." },
+            { "name": "dashboard", "description": "What a person looks at first, and the dashboard." },
             { "name": "access", "description": "Access rights: roles, bindings, users and tokens." },
             { "name": "members", "description": "The members of the cluster, and its settings." },
         ],

@@ -13,8 +13,10 @@ use crate::{
     api::locks,
     api::membership,
     api::nodes,
+    api::overview,
     api::sessions,
     api::txn,
+    api::ui,
     api::watch,
     audit::Audit,
     edge::api_service::ApiService,
@@ -89,6 +91,7 @@ fn state_routes<RT: AsyncRuntime>(routes: Routes<Node<RT>>, info: ServerInfo, ex
 /// Every path. A test compares them with the API description.
 pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition) -> Routes<Node<RT>> {
     let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
+    let show_overview = move |node: State<Node<RT>>, request: Request| overview::overview(node, info, request);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
     let show_front_page = move |node: State<Node<RT>>, headers: HeaderMap| front_page(node, info, headers);
     let routes = Routes::new(exposition.http())
@@ -113,6 +116,8 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
         .route("/v1/nodes/{*path}", node_route::<RT>())
         .route("/v1/txn", post(txn::transact::<RT>))
         .route("/v1/watch", get(watch::watch::<RT>))
+        .route("/v1/overview", get(show_overview))
+        .route("/v1/waits", get(overview::waits::<RT>))
         .route("/v1/cluster", get(show_cluster))
         .route("/v1/cluster/leader", post(cluster::hand_over::<RT>))
         .route("/v1/cluster/snapshot", post(cluster::take_snapshot::<RT>))
@@ -148,6 +153,9 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
             "/v1/access/tenants/{name}",
             get(access::tenants::show::<RT>).put(access::tenants::put::<RT>).delete(access::tenants::delete::<RT>),
         )
+        .route("/ui", get(ui::redirect))
+        .route("/ui/", get(ui::index::<RT>))
+        .route("/ui/{*path}", get(ui::file))
         .route("/", get(show_front_page))
         .route("/version", get(show_version))
         .route("/openapi.json", get(openapi::serve));

@@ -5,6 +5,8 @@ pub(crate) mod backups;
 pub(crate) mod memory;
 pub(crate) mod metrics;
 pub(crate) mod pulse;
+pub(crate) mod samples;
+pub(crate) mod shared_overview;
 pub(crate) mod stop;
 pub(crate) mod tasks;
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod hold;
 mod initial;
 mod keep_alive_guard;
 mod membership;
+pub(crate) mod overview;
 mod reads;
 mod tenants;
 mod timing;

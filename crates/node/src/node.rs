@@ -4,7 +4,8 @@ use crate::{
     access::{Caller, RightsCache, TenantDoor},
     api::{At, CallError, ClusterView, Freshness, MemberFacts, ReadOptions},
     base::{
-        alarms::NodeAlarms, backups::Backups, memory::MemoryShortage, pulse::Pulse, stop::Stop, tasks::Tasks, walks::WalkSlots,
+        alarms::NodeAlarms, backups::Backups, memory::MemoryShortage, pulse::Pulse, samples::Samples,
+        shared_overview::SharedOverview, stop::Stop, tasks::Tasks, walks::WalkSlots,
     },
     clock::wall_now,
     hub::Hub,
@@ -125,6 +126,10 @@ pub(crate) struct NodeInner<RT: AsyncRuntime> {
     clock_pulse: Arc<Pulse>,
     /// The current alarms.
     pub(crate) alarms: NodeAlarms<RT::Instant>,
+    /// The totals of the last ten minutes.
+    pub(crate) samples: Samples,
+    /// The overview that callers share.
+    pub(crate) overview: SharedOverview<RT::Instant>,
 }
 
 impl<RT: AsyncRuntime> Clone for Node<RT> {
@@ -198,6 +203,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             warnings: Mutex::default(),
             clock_pulse,
             alarms: NodeAlarms::default(),
+            samples: Samples::default(),
+            overview: SharedOverview::default(),
         };
         (Node(Arc::new(inner), None), ticking)
     }

@@ -16,6 +16,7 @@ mod hold;
 mod lock;
 mod membership;
 mod node;
+mod overview;
 mod read;
 #[cfg(feature = "schema")]
 mod schema;
@@ -46,6 +47,7 @@ pub use hold::{GetGrant, Release, Renew, Upgrade};
 pub use lock::{BreakLock, CheckFence, History, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue};
 pub use membership::{CreateJoinToken, ListJoinTokens, SetMember, SetSettings, ShowSettings};
 pub use node::{CreateNode, DeleteNode, GetNode, PutNode};
+pub use overview::{ShowOverview, ShowWaits};
 pub use read::Consistency;
 pub use session::{CloseSession, KeepAliveMany, ListSessions, OpenSession, ShowSession};
 pub use tenant::{OpenCount, PrefixText, PutTenant, RequestRate};

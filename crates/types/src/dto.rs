@@ -10,6 +10,7 @@ mod audit;
 mod cluster;
 mod history;
 mod membership;
+mod overview;
 mod sessions;
 mod tenants;
 mod tree;
@@ -28,6 +29,9 @@ pub use history::{Holding, LockStatistics, Spans};
 pub use membership::{
     ClusterTiming, CreatedJoinToken, Join, JoinPhase, JoinToken, JoinTokens, MemberEntry, MemberTiming, Members, RemovedMember,
     Settings,
+};
+pub use overview::{
+    AwaitedHold, LongHold, LongWait, Overview, OverviewProblem, OverviewSample, OverviewTotals, WaitItem, WaitPlace, Waits,
 };
 pub use sessions::{Session, SessionGrant};
 pub use tenants::{QuotaEntry, TenantEntry, TenantList, TenantQuotas};

@@ -116,7 +116,8 @@ impl DevPlan {
              dev:   curl -X POST '{first}/v1/locks/deploy?ttl=2m'       # take a lock\n\
              dev:   curl {last}/v1/locks/deploy/queue            # holder and waiters, from any node\n\
              dev:   fairhold lock deploy{here} -- echo hello    # run a command under it (queues until it is free)\n\
-             dev: then: fairhold top{here}; fairhold doctor{here}; kill -9 the pid of a node; {first}/ in a browser\n"
+             dev: dashboard {first}/ui/\n\
+             dev: then: fairhold top{here}; fairhold doctor{here}; kill -9 the pid of a node\n"
         )
     }
 

@@ -32,10 +32,20 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
         true => Some(node.digest().await.map_err(of_read)?),
         false => None,
     };
+    let body = dto::Cluster {
+        digest_revision: digest.as_ref().map(|digest| digest.revision),
+        digest: digest.map(|digest| digest.value),
+        ..body(&node, info)
+    };
+    answer::json(StatusCode::OK, body.revision, &body)
+}
+
+/// The cluster as this node sees it.
+pub(crate) fn body<RT: AsyncRuntime>(node: &Node<RT>, info: ServerInfo) -> dto::Cluster {
     let view = node.cluster();
     let raft = view.raft;
     let leader_url = raft.leader.and_then(|leader| raft.members.iter().find(|member| member.id == leader));
-    let body = dto::Cluster {
+    dto::Cluster {
         cluster: raft.cluster.map(|cluster| cluster.to_hex()),
         id: view.id,
         role: role(raft.role).to_owned(),
@@ -54,12 +64,11 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
         grants: view.grants,
         wakeups: view.wakeups,
         defects: view.defects.into_iter().map(defect).collect(),
-        digest_revision: digest.as_ref().map(|digest| digest.revision),
-        digest: digest.map(|digest| digest.value),
+        digest_revision: None,
+        digest: None,
         insecure: (info.insecure)(),
         members: raft.members.into_iter().map(|status| member(status, raft.leader, &view.facts)).collect(),
-    };
-    answer::json(StatusCode::OK, view.revision, &body)
+    }
 }
 
 fn defect(defect: Defect) -> dto::Defect {

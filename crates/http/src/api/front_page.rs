@@ -1,7 +1,7 @@
-//! `GET /`: a page for a person who opens a node's address in a browser or with curl. It says what this is, whether the
-//! cluster is well, and where to continue. It needs no script and no quorum.
+//! `GET /`: for a person who opens a node's address. A browser is sent to the dashboard. curl gets a page that says what this
+//! is, whether the cluster is well, and where to continue; it needs no quorum.
 
-use crate::{edge::body::NO_STORE, edge::server_info::ServerInfo};
+use crate::{api::ui, edge::accept::accepts_html, edge::body::NO_STORE, edge::server_info::ServerInfo};
 use axum::{
     extract::State,
     response::{IntoResponse, Response},
@@ -11,15 +11,10 @@ use http::{HeaderMap, HeaderValue, header};
 use openraft_rt::AsyncRuntime;
 use std::fmt::Write as _;
 
-const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-/// The page runs no code, and no other page may frame it.
-const POLICY: HeaderValue =
-    HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'");
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:44em;margin:3em auto;padding:0 1em}dt{font-weight:600}";
-
 /// Links to continue with, and what each one offers.
-const LINKS: [(&str, &str); 6] = [
+const LINKS: [(&str, &str); 7] = [
+    ("/ui/", "the dashboard, for browsers"),
     ("/v1/locks", "all locks: who holds them, how many wait"),
     ("/v1/sessions", "all sessions"),
     ("/v1/cluster", "this node and the members of the cluster"),
@@ -42,6 +37,9 @@ struct PageFacts {
 
 /// `GET /`
 pub(crate) async fn front_page<RT: AsyncRuntime>(State(node): State<Node<RT>>, info: ServerInfo, headers: HeaderMap) -> Response {
+    if accepts_html(&headers) {
+        return ui::redirect().await;
+    }
     let raft = node.cluster().raft;
     let leader_url = |id| raft.members.iter().find(|member| member.id == id).map(|member| member.member.url.clone());
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
@@ -54,20 +52,9 @@ pub(crate) async fn front_page<RT: AsyncRuntime>(State(node): State<Node<RT>>, i
         trouble: node.readiness().await.err(),
         host: host.unwrap_or("localhost:7171").to_owned(),
     };
-    let (kind, body) = if wants_html(&headers) { (HTML, facts.html()) } else { (TEXT, facts.text()) };
-    let headers = [
-        (header::CONTENT_TYPE, kind),
-        (header::CACHE_CONTROL, NO_STORE),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::VARY, HeaderValue::from_static("accept")),
-    ];
-    (headers, body).into_response()
-}
-
-/// Browsers accept HTML by name; curl and most programs accept anything.
-fn wants_html(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("text/html"))
+    let headers =
+        [(header::CONTENT_TYPE, TEXT), (header::CACHE_CONTROL, NO_STORE), (header::VARY, HeaderValue::from_static("accept"))];
+    (headers, facts.text()).into_response()
 }
 
 impl PageFacts {
@@ -101,25 +88,6 @@ impl PageFacts {
         writeln!(text, "\nTake a lock:\n{}", self.example()).ok();
         text
     }
-
-    fn html(&self) -> String {
-        let mut links = String::new();
-        for (path, about) in LINKS {
-            write!(links, "<dt><a href=\"{path}\">{path}</a></dt><dd>{about}</dd>").ok();
-        }
-        let (title, health, example) = (escape(&self.title()), escape(&self.health()), escape(&self.example()));
-        format!(
-            "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Fairhold, node {}</title><style>{STYLE}</style>\
-             <h1>Fairhold</h1><p>Fair locks over HTTP. <em>{title}.</em></p><p><strong>{health}</strong></p><dl>{links}</dl>\
-             <p>Take a lock, in a terminal:</p><pre>{example}</pre></html>\n",
-            self.node
-        )
-    }
-}
-
-/// Escapes text for HTML.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -148,22 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn text_from_others_is_escaped_in_html() {
-        let page = PageFacts { host: "<script>alert(1)</script>".to_owned(), ..facts(Some(1), Some("<b>")) }.html();
-        assert!(!page.contains("<script") && !page.contains("<b>") && page.contains("&lt;script&gt;"), "{page}");
-        for (path, _) in LINKS {
-            assert!(page.contains(&format!("href=\"{path}\"")), "{page}");
+    fn the_page_lists_where_to_continue() {
+        let page = facts(Some(1), None).text();
+        for (path, about) in LINKS {
+            assert!(page.contains(path) && page.contains(about), "{page}");
         }
-    }
-
-    #[test]
-    fn browsers_get_html_and_curl_gets_text() {
-        let asks = |accept: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::ACCEPT, accept.parse().unwrap());
-            wants_html(&headers)
-        };
-        assert!(asks("text/html,application/xhtml+xml,*/*;q=0.8"));
-        assert!(!asks("*/*") && !asks("application/json"));
     }
 }

@@ -1,6 +1,6 @@
 //! What each call needs. A test compares the table with the routes.
 
-use crate::edge::{names::lock_name, params, problem::Problem};
+use crate::edge::{accept::accepts_html, names::lock_name, params, problem::Problem};
 use axum::extract::Request;
 use fairhold_access::{Need, Verb};
 use fairhold_types::{Path, SessionId};
@@ -13,6 +13,8 @@ pub(super) enum RouteRule {
     Open,
     /// Nothing, unless the answer has details of the server: then `status`.
     OpenInBrief,
+    /// `status`, unless a browser asks: then the answer is only a redirect.
+    OpenToBrowsers,
     /// Any valid credential: the call tells about its caller, or the id in it is a right of its own.
     Credential,
     /// Any valid credential here. The node decides, and needs one or more of these verbs: by the command that the request
@@ -70,6 +72,8 @@ pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
     ("/v1/nodes/{*path}", "DELETE", RouteRule::Decided(&[Verb::Write])),
     ("/v1/txn", "POST", RouteRule::Decided(&[Verb::Read, Verb::Write, Verb::Inspect, Verb::Fence, Verb::Status])),
     ("/v1/watch", "GET", RouteRule::Decided(&[Verb::Read, Verb::Inspect, Verb::Status])),
+    ("/v1/overview", "GET", RouteRule::Cluster(Verb::Status)),
+    ("/v1/waits", "GET", RouteRule::Decided(&[Verb::Inspect])),
     ("/v1/cluster", "GET", RouteRule::Cluster(Verb::Status)),
     ("/v1/cluster/alarms", "GET", RouteRule::Cluster(Verb::Status)),
     ("/v1/cluster/leader", "POST", RouteRule::Cluster(Verb::Operate)),
@@ -108,7 +112,10 @@ pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
     ("/v1/access/tenants/{name}", "GET", RouteRule::Cluster(Verb::Admin)),
     ("/v1/access/tenants/{name}", "PUT", RouteRule::Cluster(Verb::Admin)),
     ("/v1/access/tenants/{name}", "DELETE", RouteRule::Cluster(Verb::Admin)),
-    ("/", "GET", RouteRule::Cluster(Verb::Status)),
+    ("/ui", "GET", RouteRule::Open),
+    ("/ui/", "GET", RouteRule::Open),
+    ("/ui/{*path}", "GET", RouteRule::Open),
+    ("/", "GET", RouteRule::OpenToBrowsers),
     ("/version", "GET", RouteRule::Open),
     ("/openapi.json", "GET", RouteRule::Open),
     ("/livez", "GET", RouteRule::Open),
@@ -137,6 +144,7 @@ impl RouteRule {
         match self {
             RouteRule::Open => true,
             RouteRule::OpenInBrief => request.uri().query().unwrap_or_default().is_empty(),
+            RouteRule::OpenToBrowsers => accepts_html(request.headers()),
             RouteRule::Credential
             | RouteRule::Decided(_)
             | RouteRule::Lock(_)
@@ -152,7 +160,7 @@ impl RouteRule {
         let uri = request.uri();
         Ok(match self {
             RouteRule::Open | RouteRule::Credential | RouteRule::Decided(_) => Vec::new(),
-            RouteRule::OpenInBrief => vec![Need::unnamed(Verb::Status)],
+            RouteRule::OpenInBrief | RouteRule::OpenToBrowsers => vec![Need::unnamed(Verb::Status)],
             RouteRule::Lock(verb) => vec![Need::on_lock(verb, &lock_name(&name_in(uri)?)?).into_owned()],
             RouteRule::Node => vec![Need::read(&node_in(uri)?).into_owned()],
             RouteRule::Cluster(verb) => vec![Need::unnamed(verb)],
@@ -206,7 +214,12 @@ mod tests {
             RouteRule::Cluster(verb) => matches!(verb, Verb::Operate | Verb::Admin),
             RouteRule::FileAdmin => true,
             RouteRule::NumberedSession(verb) => verb == Verb::End,
-            RouteRule::Open | RouteRule::OpenInBrief | RouteRule::Credential | RouteRule::Decided(_) | RouteRule::Node => false,
+            RouteRule::Open
+            | RouteRule::OpenInBrief
+            | RouteRule::OpenToBrowsers
+            | RouteRule::Credential
+            | RouteRule::Decided(_)
+            | RouteRule::Node => false,
         };
         for (route, method, rule) in CALLS {
             let wanted = administers(*rule) && *method != "GET";
@@ -249,6 +262,13 @@ mod tests {
         ] {
             assert_eq!(needs(rule, uri), Err(400), "{uri}");
         }
+    }
+
+    #[test]
+    fn a_browser_is_sent_to_the_dashboard_without_a_credential() {
+        let asks = |accept: &str| Request::get("/").header("accept", accept).body(Body::empty()).unwrap();
+        assert!(RouteRule::OpenToBrowsers.is_open(&asks("text/html,*/*;q=0.8")));
+        assert!(!RouteRule::OpenToBrowsers.is_open(&asks("*/*")));
     }
 
     #[test]

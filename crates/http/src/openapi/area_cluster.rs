@@ -148,9 +148,9 @@ fn metrics(api: &mut Describer) -> Operation<'_> {
 fn front_page(api: &mut Describer) -> Operation<'_> {
     let text = json!({ "type": "string" });
     api.call(Here, "/", "getFrontPage", TAG, "A page for people: what this is, whether it serves, and where to continue.")
-        .about("As HTML if `Accept` names it, which browsers do, otherwise as text.")
-        .content("The page.", "text/plain; charset=utf-8", text.clone(), examples::FRONT_PAGE.into())
-        .content("", "text/html; charset=utf-8", text, json!("<!doctype html><html lang=\"en\">…</html>\n"))
+        .about("As text. If `Accept` names HTML, as browsers do, the answer leads to the dashboard.")
+        .content("The page.", "text/plain; charset=utf-8", text, examples::FRONT_PAGE.into())
+        .empty(StatusCode::SEE_OTHER, "You are a browser: `Location` is the dashboard.")
         .codes(&[Code::BadRequest])
 }
 

@@ -196,6 +196,8 @@ fn round_trip_of(schema: &str) -> Option<RoundTrip> {
         "ListedLockPage" => round_trip::<dto::Page<dto::ListedLock>>,
         "Lock" => round_trip::<dto::Lock>,
         "Members" => round_trip::<dto::Members>,
+        "Overview" => round_trip::<dto::Overview>,
+        "Waits" => round_trip::<dto::Waits>,
         "OpenedSession" => round_trip::<dto::OpenedSession>,
         "Proclaimed" => round_trip::<election::Proclaimed>,
         "Queue" => round_trip::<dto::Queue>,

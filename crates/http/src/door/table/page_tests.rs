@@ -44,6 +44,7 @@ fn needs(rule: RouteRule) -> (String, Vec<Verb>) {
     match rule {
         RouteRule::Open => ("anyone".to_owned(), Vec::new()),
         RouteRule::OpenInBrief => (format!("anyone; with details {}", described(Verb::Status)), Vec::new()),
+        RouteRule::OpenToBrowsers => (format!("anyone with a browser; otherwise {}", described(Verb::Status)), Vec::new()),
         RouteRule::Credential => ("any credential".to_owned(), Vec::new()),
         RouteRule::Decided(verbs) => {
             let all: Vec<String> = verbs.iter().map(|verb| described(*verb)).collect();

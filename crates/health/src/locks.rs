@@ -1,0 +1,115 @@
+//! The rules about locks: what a person should look at, because others wait.
+
+use fairhold_types::{dto::AlarmSeverity, duration::rounded};
+use std::time::Duration;
+
+/// A holder is remarkable if it holds this many times as long as usual.
+const USUAL_TIMES: u32 = 10;
+/// A shorter hold is never remarkable.
+const HELD_MIN: Duration = Duration::from_secs(600);
+/// The percentage of a queue's limit from which on it is nearly full.
+const QUEUE_PERCENT: u64 = 80;
+
+/// What is known of a lock with waiters.
+#[derive(Debug, Clone, Copy)]
+pub struct LockReading<'a> {
+    /// Its name.
+    pub lock: &'a str,
+    /// How long its longest holder has held it, if it has one.
+    pub held: Option<Duration>,
+    /// How long recent holders have usually held it.
+    pub usual: Option<Duration>,
+    /// How many wait.
+    pub waiting: u64,
+    /// How many may wait, if an administrator set a limit.
+    pub max_waiters: Option<u64>,
+}
+
+/// What a rule objects to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockProblem {
+    /// The stable name of the rule.
+    pub check: &'static str,
+    /// How bad it is.
+    pub severity: AlarmSeverity,
+    /// What was seen.
+    pub seen: String,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+/// A holder that holds much longer than usual while others wait.
+#[must_use]
+pub fn held_too_long(reading: &LockReading<'_>) -> Option<LockProblem> {
+    let (held, usual) = (reading.held?, reading.usual?);
+    let remarkable = reading.waiting > 0 && held >= HELD_MIN && held >= usual.saturating_mul(USUAL_TIMES);
+    remarkable.then(|| LockProblem {
+        check: "held_too_long",
+        severity: AlarmSeverity::Warning,
+        seen: format!(
+            "{} has been held for {}; usual is {}, and {} wait",
+            reading.lock,
+            rounded(held),
+            rounded(usual),
+            reading.waiting
+        ),
+        advice: "ask its holder what it is doing; if it hangs: fairhold locks revoke, then fairhold locks break",
+    })
+}
+
+/// A queue that will soon refuse requests.
+#[must_use]
+pub fn queue_nearly_full(reading: &LockReading<'_>) -> Option<LockProblem> {
+    let max = reading.max_waiters?;
+    let nearly_full = reading.waiting > 0 && reading.waiting.saturating_mul(100) >= max.saturating_mul(QUEUE_PERCENT);
+    nearly_full.then(|| LockProblem {
+        check: "queue_nearly_full",
+        severity: AlarmSeverity::Warning,
+        seen: format!("{} wait for {}, and {max} may", reading.waiting, reading.lock),
+        advice: "find out why its holders take so long, or raise the limit: fairhold locks set --max-waiters N",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(held: u64, usual: u64, waiting: u64, max_waiters: Option<u64>) -> LockReading<'static> {
+        LockReading {
+            lock: "deploy",
+            held: Some(Duration::from_secs(held)),
+            usual: Some(Duration::from_secs(usual)),
+            waiting,
+            max_waiters,
+        }
+    }
+
+    #[test]
+    fn a_hold_is_remarkable_at_ten_times_the_usual_while_others_wait() {
+        for (held, usual, waiting, expected) in [
+            (600, 60, 1, true),
+            (599, 1, 1, false),
+            (600, 61, 1, false),
+            (600, 60, 0, false),
+            (36_000, 3_600, 9, true),
+            (35_999, 3_600, 9, false),
+        ] {
+            let problem = held_too_long(&reading(held, usual, waiting, None));
+            assert_eq!(problem.is_some(), expected, "{held} {usual} {waiting}");
+        }
+        let seen = held_too_long(&reading(10_920, 40, 12, None)).map(|problem| problem.seen);
+        assert_eq!(seen.as_deref(), Some("deploy has been held for 3h02m; usual is 40s, and 12 wait"));
+        let never_held = LockReading { usual: None, ..reading(10_000, 0, 1, None) };
+        assert_eq!(held_too_long(&never_held), None, "nothing is usual yet");
+    }
+
+    #[test]
+    fn a_queue_is_nearly_full_at_four_fifths() {
+        for (waiting, max_waiters, expected) in
+            [(80, Some(100), true), (79, Some(100), false), (100, Some(100), true), (1_000, None, false), (0, Some(0), false)]
+        {
+            let problem = queue_nearly_full(&reading(1, 1, waiting, max_waiters));
+            assert_eq!(problem.is_some(), expected, "{waiting} {max_waiters:?}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! `/ui/`: the files of the dashboard. They are the same for everybody and contain nothing of this cluster: what the pages
+//! show, they read by the calls of the API, with the rights of their reader.
+
+use crate::edge::{
+    accept::{accepts_gzip, has_version},
+    problem::Problem,
+};
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use fairhold_node::Node;
+use fairhold_types::Code;
+use fairhold_ui::{Asset, HASH, INDEX, TAG, asset};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use openraft_rt::AsyncRuntime;
+
+/// The folder of the dashboard. Relative, so that it works behind a proxy that adds a prefix.
+const FOLDER: HeaderValue = HeaderValue::from_static("ui/");
+/// A path with the hash never changes what it means.
+const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
+const OPENER: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+
+/// `GET /ui`, and `GET /` of a browser.
+pub(crate) async fn redirect() -> Response {
+    let headers = [(header::LOCATION, FOLDER), (header::VARY, HeaderValue::from_static("accept"))];
+    (StatusCode::SEE_OTHER, headers).into_response()
+}
+
+/// `GET /ui/`: the first page. A browser asks for it each time, and gets `304` if it has it.
+pub(crate) async fn index<RT: AsyncRuntime>(State(node): State<Node<RT>>, headers: HeaderMap) -> Result<Response, Problem> {
+    let page = asset(INDEX).ok_or_else(|| Problem::new(Code::Internal, "the dashboard has no first page"))?;
+    let urls = node.cluster().raft.members.into_iter().map(|member| member.member.url);
+    let policy = HeaderValue::try_from(policy(urls))
+        .map_err(|error| Problem::new(Code::Internal, format!("the policy of the dashboard: {error}")))?;
+    let tag = HeaderValue::from_static(TAG);
+    let own = [
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (OPENER, HeaderValue::from_static("same-origin")),
+        (header::CACHE_CONTROL, ASK_AGAIN),
+        (header::ETAG, tag.clone()),
+    ];
+    if has_version(&headers, &tag) {
+        return Ok((StatusCode::NOT_MODIFIED, own).into_response());
+    }
+    Ok((own, encoded(page, &headers)).into_response())
+}
+
+/// `GET /ui/HASH/…`: a file. Another hash is of another version of the program.
+pub(crate) async fn file(uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
+    let path = uri.path().strip_prefix("/ui/").and_then(|path| path.strip_prefix(HASH)).and_then(|path| path.strip_prefix('/'));
+    let found = path.and_then(asset).filter(|file| file.path != INDEX);
+    let Some(file) = found else {
+        return Err(Problem::new(Code::NotFound, "this version of the dashboard has no such file: load /ui/ again"));
+    };
+    let own = [(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")), (header::CACHE_CONTROL, FOREVER)];
+    Ok((own, encoded(file, &headers)).into_response())
+}
+
+fn encoded(file: &'static Asset, headers: &HeaderMap) -> Response {
+    let kind = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(file.content_type)),
+        (header::VARY, HeaderValue::from_static("accept-encoding")),
+    ];
+    if accepts_gzip(headers) {
+        (kind, [(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))], file.gzip).into_response()
+    } else {
+        (kind, file.plain).into_response()
+    }
+}
+
+/// What the page may load and call: this server, and the other members, to find one that answers if this server does not.
+fn policy(members: impl Iterator<Item = String>) -> String {
+    let is_plain = |url: &String| url.bytes().all(|byte| byte.is_ascii_alphanumeric() || b":/.-_[]".contains(&byte));
+    let members: Vec<String> = members.filter(is_plain).map(|url| format!(" {}", url.trim_end_matches('/'))).collect();
+    format!(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'{}; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+        members.concat()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    fn get(path: &str, headers: &[(HeaderName, &'static str)]) -> Result<Response, u16> {
+        let uri: Uri = path.parse().unwrap();
+        let headers = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
+        let answer = file(uri, headers).now_or_never().unwrap();
+        answer.map_err(|problem| fairhold_types::problem::Problem::from(problem).status)
+    }
+
+    #[test]
+    fn a_file_is_served_by_the_hash_and_kept_for_ever() {
+        let path = format!("/ui/{HASH}/app/main.js");
+        let plain = get(&path, &[]).unwrap();
+        assert_eq!(plain.headers()[header::CACHE_CONTROL], FOREVER);
+        assert_eq!(plain.headers()[header::CONTENT_TYPE], "text/javascript; charset=utf-8");
+        assert_eq!(plain.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+        assert!(!plain.headers().contains_key(header::CONTENT_ENCODING));
+        let gzip = get(&path, &[(header::ACCEPT_ENCODING, "gzip, br")]).unwrap();
+        assert_eq!(gzip.headers()[header::CONTENT_ENCODING], "gzip");
+        assert_eq!(gzip.headers()[header::VARY], "accept-encoding");
+    }
+
+    #[test]
+    fn another_hash_and_any_other_path_are_not_found() {
+        for path in [
+            "/ui/0123456789abcdef/app/main.js".to_owned(),
+            format!("/ui/{HASH}"),
+            format!("/ui/{HASH}/"),
+            format!("/ui/{HASH}/index.html"),
+            format!("/ui/{HASH}app/main.js"),
+            format!("/ui/{HASH}/app/../app/main.js"),
+            format!("/ui/{HASH}/%2e%2e/src/lib.rs"),
+            "/ui/app/main.js".to_owned(),
+        ] {
+            assert_eq!(get(&path, &[]).map(|_| ()), Err(404), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_policy_names_the_members_and_nothing_that_a_member_could_add() {
+        let urls = ["http://n1:7171/", "https://[::1]:7171", "http://n3:7171; script-src *", "http://n4 *"];
+        let policy = policy(urls.into_iter().map(str::to_owned));
+        assert!(policy.contains("connect-src 'self' http://n1:7171 https://[::1]:7171; base-uri"), "{policy}");
+        assert_eq!(policy.matches("script-src").count(), 1, "{policy}");
+    }
+
+    #[test]
+    fn a_browser_is_sent_to_the_folder() {
+        let answer = redirect().now_or_never().unwrap();
+        assert_eq!((answer.status(), &answer.headers()[header::LOCATION]), (StatusCode::SEE_OTHER, &FOLDER));
+    }
+}

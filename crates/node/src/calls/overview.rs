@@ -1,0 +1,137 @@
+//! What a person looks at first: the overview, and who waits for whom. Both read a copy of this node's own state, so they
+//! need no quorum.
+
+use crate::{
+    access::Visible,
+    api::{At, CallError, Freshness, OverviewView, ReadOptions, TotalsSample},
+    base::walks::walk_in_turns,
+    clock::wall_now,
+    node::Node,
+};
+use fairhold_health::locks::{LockProblem, LockReading, held_too_long, queue_nearly_full};
+use fairhold_state::{
+    State,
+    busy::{BusyEntry, BusyLocks},
+    waits::{WaitTree, WaitsQuery},
+};
+use fairhold_types::{LockName, time::WallMillis};
+use openraft_rt::{AsyncRuntime, Instant};
+use std::{sync::Arc, time::Duration};
+
+/// Callers that see every lock share one overview for this long: many open pages cost as much as one.
+const SHARED_FOR: Duration = Duration::from_secs(1);
+
+impl<RT: AsyncRuntime> Node<RT> {
+    /// The locks at a glance, from this node's own state: at most a second old for a caller that sees all locks.
+    pub async fn overview(&self, timeout: Duration) -> Result<Arc<OverviewView>, CallError> {
+        let read = ReadOptions { freshness: Freshness::Local, timeout };
+        self.freshen(read).await?;
+        if !self.visible()?.has_all_locks() {
+            return self.new_overview(read).await.map(Arc::new);
+        }
+        let deadline = RT::Instant::now() + timeout;
+        let newest = RT::timeout_at(deadline, self.0.overview.0.lock()).await;
+        let mut newest = newest.map_err(|_| CallError::Read(fairhold_raft::error::NotProposed::Overloaded.into()))?;
+        if let Some((_, view)) = newest.as_ref().filter(|(made, _)| made.elapsed() < SHARED_FOR) {
+            return Ok(Arc::clone(view));
+        }
+        let view = Arc::new(self.new_overview(read).await?);
+        *newest = Some((RT::Instant::now(), Arc::clone(&view)));
+        Ok(view)
+    }
+
+    async fn new_overview(&self, read: ReadOptions) -> Result<OverviewView, CallError> {
+        let walk = self.walk(read).await?;
+        let locks = busy_locks(&walk.state, &self.visible()?).await;
+        let at = wall_now();
+        let totals = TotalsSample::new(at, 0, walk.state.census(), walk.state.totals());
+        Ok(OverviewView {
+            revision: walk.state.revision(),
+            at,
+            census: walk.state.census(),
+            totals,
+            problems: problems(&locks, at),
+            locks,
+        })
+    }
+
+    /// The totals of the last ten minutes, one sample a second.
+    #[must_use]
+    pub fn samples(&self) -> Vec<TotalsSample> {
+        self.0.samples.all()
+    }
+
+    /// Who waits for whom, from this node's own state. The tree has the locks that the caller may see, and no others.
+    pub async fn waits(&self, query: &WaitsQuery, timeout: Duration) -> Result<At<WaitTree>, CallError> {
+        let walk = self.walk(ReadOptions { freshness: Freshness::Local, timeout }).await?;
+        let tree = wait_tree(&walk.state, query, &self.visible()?).await;
+        Ok(At { value: tree, revision: walk.state.revision() })
+    }
+}
+
+async fn busy_locks(state: &State, visible: &Visible) -> BusyLocks {
+    let is_visible = |lock: &LockName| visible.has_lock(lock);
+    let mut walk = state.busy_walk();
+    if !visible.has_all_locks() {
+        walk = walk.only(&is_visible);
+    }
+    walk_in_turns(|count| walk.visit(count)).await;
+    walk.finish()
+}
+
+async fn wait_tree(state: &State, query: &WaitsQuery, visible: &Visible) -> WaitTree {
+    let is_visible = |lock: &LockName| visible.has_lock(lock);
+    let mut walk = state.wait_walk();
+    if !visible.has_all_locks() {
+        walk = walk.only(&is_visible);
+    }
+    walk_in_turns(|count| walk.visit(count)).await;
+    walk.finish(query)
+}
+
+/// What the rules about locks object to.
+fn problems(locks: &BusyLocks, now: WallMillis) -> Vec<(LockName, LockProblem)> {
+    let reading = |entry: &BusyEntry| {
+        let reading = LockReading {
+            lock: entry.lock.as_str(),
+            held: Some(Duration::from_millis(now.0.saturating_sub(entry.since.0))),
+            usual: entry.usual_hold_ms.map(Duration::from_millis),
+            waiting: entry.waiting as u64,
+            max_waiters: entry.max_waiters,
+        };
+        (held_too_long(&reading), queue_nearly_full(&reading))
+    };
+    let long = locks.blocking.iter().filter_map(|entry| Some((entry.lock.clone(), reading(entry).0?)));
+    let full = locks.full.iter().filter_map(|entry| Some((entry.lock.clone(), reading(entry).1?)));
+    full.chain(long).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::GrantNumber;
+
+    #[test]
+    fn each_rule_looks_at_its_own_list() {
+        let entry = |lock: &str, since: u64, max_waiters| BusyEntry {
+            lock: LockName::parse(lock).unwrap(),
+            number: GrantNumber(1),
+            session: None,
+            owner: "ci-7".to_owned(),
+            since: WallMillis(since),
+            waiting: 9,
+            max_waiters,
+            usual_hold_ms: Some(1_000),
+            holder: None,
+        };
+        let locks = BusyLocks {
+            waiting: vec![entry("waited-for", 0, None)],
+            holding: vec![entry("held", 0, None)],
+            blocking: vec![entry("slow", 400_000, None), entry("quick", 999_000, None)],
+            full: vec![entry("full", 999_000, Some(10)), entry("half-full", 999_000, Some(18))],
+        };
+        let found = problems(&locks, WallMillis(1_000_000));
+        let found: Vec<_> = found.iter().map(|(lock, problem)| (lock.as_str(), problem.check)).collect();
+        assert_eq!(found, [("full", "queue_nearly_full"), ("slow", "held_too_long")]);
+    }
+}

@@ -1,0 +1,106 @@
+//! Tests of `busy`.
+
+use super::*;
+use crate::command::{Acquire, Claimant, Command, IfBusy, Meta, OpenSession, Owner, SetLock, Want};
+use fairhold_types::{GrantId, Mode, SessionId};
+
+const SESSION: SessionId = SessionId(7);
+
+fn name(text: &str) -> LockName {
+    LockName::parse(text).unwrap()
+}
+
+/// A state with one session.
+fn state() -> State {
+    let mut state = State::new();
+    let open =
+        OpenSession { key: None, id: SESSION, timeout_ms: 10_000, name: String::new(), meta: Meta::new(), at: WallMillis(1) };
+    assert!(state.apply(&Command::OpenSession(open)).answer.result.is_ok());
+    state
+}
+
+fn acquire(state: &mut State, id: u128, lock: &str, owner: &str, at: u64) {
+    let acquire = Acquire {
+        grant: GrantId::from_ulid(id << 64),
+        id_given: true,
+        wants: vec![Want { lock: name(lock), mode: Mode::Exclusive }],
+        claimant: Claimant::Session(SESSION),
+        if_busy: IfBusy::Queue,
+        limit: None,
+        permits: 1,
+        priority: 0,
+        owner: Owner { text: owner.to_owned(), given: true },
+        meta: Meta::new(),
+        lock_delay_ms: 0,
+        reentrant: false,
+        max_hold_ms: None,
+        value: None,
+        at: WallMillis(at),
+    };
+    assert!(state.apply(&Command::Acquire(acquire)).answer.result.is_ok());
+}
+
+fn walked(state: &State, visible: Option<&(dyn Fn(&LockName) -> bool + Sync)>, step: usize) -> BusyLocks {
+    let mut walk = state.busy_walk();
+    if let Some(visible) = visible {
+        walk = walk.only(visible);
+    }
+    while !walk.visit(step) {}
+    walk.finish()
+}
+
+fn shown(entries: &[BusyEntry]) -> Vec<(&str, &str, u64, usize)> {
+    entries.iter().map(|entry| (entry.lock.as_str(), entry.owner.as_str(), entry.since.0, entry.waiting)).collect()
+}
+
+#[test]
+fn the_longest_holders_and_waiters_come_first() {
+    let mut state = state();
+    for (id, (lock, owner, at)) in
+        (1..).zip([("b", "b1", 20), ("a", "a1", 10), ("b", "b2", 30), ("b", "b3", 40), ("c", "c1", 5), ("a", "a2", 50)])
+    {
+        acquire(&mut state, id, lock, owner, at);
+    }
+    let all = walked(&state, None, 1);
+    assert_eq!(shown(&all.holding), [("c", "c1", 5, 0), ("a", "a1", 10, 1), ("b", "b1", 20, 2)]);
+    assert_eq!(shown(&all.blocking), [("a", "a1", 10, 1), ("b", "b1", 20, 2)]);
+    assert_eq!(shown(&all.waiting), [("b", "b2", 30, 2), ("a", "a2", 50, 1)]);
+    assert_eq!(all.waiting[0].holder.as_ref().map(|(_, owner)| owner.as_str()), Some("b1"));
+    assert_eq!(all.full, [], "no queue has a limit");
+    assert_eq!(walked(&state, None, 64), all, "the size of a step does not matter");
+    let some = walked(&state, Some(&|lock: &LockName| lock.as_str() == "b"), 2);
+    assert_eq!((shown(&some.holding), shown(&some.waiting)), (vec![("b", "b1", 20, 2)], vec![("b", "b2", 30, 2)]));
+}
+
+#[test]
+fn the_fullest_queue_with_a_limit_comes_first() {
+    let mut state = state();
+    for (lock, max) in [("a", 4), ("b", 2), ("c", 0)] {
+        let set = SetLock {
+            lock: name(lock),
+            limit: None,
+            max_waiters: Some(max),
+            max_hold_ms: None,
+            key: None,
+            by: String::new(),
+            at: WallMillis(1),
+        };
+        assert!(state.apply(&Command::SetLock(set)).answer.result.is_ok());
+        acquire(&mut state, u128::from(max) + 1, lock, "holder", 1);
+    }
+    acquire(&mut state, 10, "a", "a1", 2);
+    acquire(&mut state, 11, "b", "b1", 3);
+    assert_eq!(shown(&walked(&state, None, 1).full), [("b", "b1", 3, 1), ("a", "a1", 2, 1)]);
+}
+
+#[test]
+fn each_list_has_a_bounded_length() {
+    let mut state = state();
+    for id in 1..=25_u64 {
+        acquire(&mut state, u128::from(id), &format!("lock-{id:02}"), "holder", 100 - id);
+        acquire(&mut state, u128::from(id) + 100, &format!("lock-{id:02}"), "waiter", 100);
+    }
+    let all = walked(&state, None, 3);
+    assert_eq!([all.holding.len(), all.blocking.len(), all.waiting.len()], [BUSY_LISTED_MAX; 3]);
+    assert_eq!(all.holding[0].lock, name("lock-25"), "the longest of all, though it is visited last");
+}

@@ -1,0 +1,242 @@
+//! The JSON bodies of what a person looks at first: the overview, and who waits for whom.
+
+use super::{AlarmSeverity, Contender, Member};
+use crate::{FencingToken, GrantNumber, LockName, NodeId, Revision, SessionNumber};
+use serde::{Deserialize, Serialize};
+
+/// The cluster at a glance, as one server sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct Overview {
+    /// The server that answers.
+    pub id: NodeId,
+    /// The version of its program.
+    pub version: String,
+    /// The cluster's id, once it has formed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// The server's role: `leader`, `follower`, `candidate`, `learner` or `stopped`.
+    pub role: String,
+    /// The current term.
+    pub term: u64,
+    /// The leader, if the server knows one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<NodeId>,
+    /// The revision that the lists reflect.
+    pub revision: Revision,
+    /// When the server looked, by its clock.
+    pub as_of: String,
+    /// How much there is.
+    pub totals: OverviewTotals,
+    /// The last ten minutes, if you asked for them with `series`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<OverviewSample>,
+    /// The members, as this server knows them. Only the leader knows whether the others answer.
+    pub members: Vec<Member>,
+    /// What needs attention: the alarms of this server, and locks that others wait for.
+    pub problems: Vec<OverviewProblem>,
+    /// The longest waiter of each lock: the ten longest, the longest first.
+    pub waiting_longest: Vec<LongWait>,
+    /// The longest holder of each lock: the ten longest, the longest first.
+    pub held_longest: Vec<LongHold>,
+}
+
+/// How much there is. These figures count all locks, also those that you may not see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct OverviewTotals {
+    /// Locks with a holder or a waiter.
+    pub locks: u64,
+    /// Held grants.
+    pub held: u64,
+    /// Queued grants.
+    pub queued: u64,
+    /// Grants whose lock delay runs.
+    pub cooling: u64,
+    /// Sessions, including those made for one grant.
+    pub sessions: u64,
+    /// Grants that were given since the cluster was formed.
+    pub granted: u64,
+    /// Those of them that had to wait.
+    pub handed_over: u64,
+    /// Held grants that ended without a release: they expired, were broken, or their callers disconnected.
+    pub lost: u64,
+}
+
+/// One second of the last ten minutes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct OverviewSample {
+    /// When, by the server's clock.
+    pub at: String,
+    /// The grants given since the previous entry.
+    pub granted: u64,
+    /// Those of them that had to wait.
+    pub handed_over: u64,
+    /// The held grants that ended without a release since the previous entry.
+    pub lost: u64,
+    /// Held grants.
+    pub held: u64,
+    /// Queued grants.
+    pub queued: u64,
+    /// The term.
+    pub term: u64,
+}
+
+/// Something that needs attention.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct OverviewProblem {
+    /// How bad it is.
+    pub severity: AlarmSeverity,
+    /// The name of the alarm or the rule.
+    pub check: String,
+    /// What the server sees.
+    pub seen: String,
+    /// What to do.
+    #[serde(rename = "do")]
+    pub advice: String,
+    /// Since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// The lock that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock: Option<LockName>,
+}
+
+/// A grant that has waited for long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct LongWait {
+    /// The lock.
+    pub lock: LockName,
+    /// The grant's public number.
+    pub number: GrantNumber,
+    /// Its session's public number, unless the session was made for this grant alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionNumber>,
+    /// Its owner, for people to read.
+    pub owner: String,
+    /// When it queued.
+    pub since: String,
+    /// How long it has waited.
+    pub waiting: String,
+    /// How many wait for the lock.
+    pub queue_length: u64,
+    /// The first holder of the lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<Contender>,
+}
+
+/// A grant that has been held for long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct LongHold {
+    /// The lock.
+    pub lock: LockName,
+    /// The grant's public number.
+    pub number: GrantNumber,
+    /// Its session's public number, unless the session was made for this grant alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionNumber>,
+    /// Its owner, for people to read.
+    pub owner: String,
+    /// When it was granted.
+    pub since: String,
+    /// How long it has been held.
+    pub held_for: String,
+    /// How long recent holders have usually held the lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usual: Option<String>,
+    /// How many wait for the lock.
+    pub queue_length: u64,
+}
+
+/// The tree of waits, in the order in which a person reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct Waits {
+    /// The rows. A row waits for the nearest row above it that has a smaller depth.
+    pub items: Vec<WaitItem>,
+    /// How many rows do not fit.
+    pub left_out: u64,
+    /// `false` if more grants wait than the server examines.
+    pub complete: bool,
+    /// When the server looked, by its clock.
+    pub as_of: String,
+}
+
+/// A row of the tree: an owner in a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct WaitItem {
+    /// How far below its root it is: 0 for a root, which waits for nobody.
+    pub depth: u64,
+    /// The owner, for people to read.
+    pub owner: String,
+    /// The session's public number, unless the session was made for one grant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionNumber>,
+    /// What it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<WaitPlace>,
+    /// The locks that it holds while others wait for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<AwaitedHold>,
+    /// How many waits are below this root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<u64>,
+    /// How long the longest of them has lasted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks_for: Option<String>,
+    /// Whether the rows below it stand at an earlier row.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
+}
+
+/// A place in a queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct WaitPlace {
+    /// The lock.
+    pub lock: LockName,
+    /// The grant's public number.
+    pub number: GrantNumber,
+    /// Its position: the number of grants ahead, including holders, plus 1.
+    pub position: u64,
+    /// When it queued.
+    pub since: String,
+    /// How long it has waited.
+    pub waiting: String,
+}
+
+/// A lock that is held while others wait for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct AwaitedHold {
+    /// The lock.
+    pub lock: LockName,
+    /// The grant's public number.
+    pub number: GrantNumber,
+    /// Its token; missing while it cools, or if it is the first in line and waits for another lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<FencingToken>,
+    /// Since when it has held the lock, or waited.
+    pub since: String,
+    /// How long that is.
+    pub held_for: String,
+    /// How many holders the lock has.
+    pub holder_count: u64,
+    /// How many wait for it.
+    pub queue_length: u64,
+}

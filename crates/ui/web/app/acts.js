@@ -1,0 +1,163 @@
+// The dialogs of administrators: a token, a request to release, and a break. Nothing here happens by one key or one click.
+
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { call, newKey, withQuery } from "./api.js";
+import { count, quoted, shortened, visible, waits } from "./format.js";
+import { Line, Since, Typed } from "./parts.js";
+import { actAs, admin, dialog, look, mayAct, said, set, settings, stale, token, tokenWanted } from "./state.js";
+
+const REASON_MAX = 256;
+const TRIES = 4;
+
+/** @param {{ label: string, close: () => void, children: any }} props */
+function Dialog({ label, close, children }) {
+  const node = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  useEffect(() => {
+    const before = document.activeElement;
+    node.current?.showModal();
+    return () => /** @type {HTMLElement | null} */ (before)?.focus?.();
+  }, []);
+  return html`<dialog ref=${node} aria-label=${label} onCancel=${(/** @type {Event} */ event) => { event.preventDefault(); close(); }}>
+    <h2>${label}</h2>${children}</dialog>`;
+}
+
+export function Dialogs() {
+  const shown = dialog.value;
+  const close = () => { dialog.value = null; };
+  if (tokenWanted.value !== null) return html`<${SignIn} />`;
+  if (shown?.kind === "admin") return html`<${Administrator} close=${close} />`;
+  if (shown?.kind === "keys") return html`<${Keys} close=${close} />`;
+  if (shown?.kind === "break") return html`<${Break} key=${shown.lock} shown=${shown} close=${close} />`;
+  if (shown?.kind === "revoke") return html`<${AskBack} key=${shown.lock} shown=${shown} close=${close} />`;
+  return null;
+}
+
+function SignIn() {
+  const [typed, setTyped] = useState("");
+  const go = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    token.value = typed.trim() || null;
+    tokenWanted.value = null;
+  };
+  return html`<${Dialog} label="Sign in" close=${() => {}}><form onSubmit=${go}>
+    <p>${tokenWanted.value} The token stays in the memory of this page: a reload forgets it.</p>
+    <label>Token <input type="password" autocomplete="off" autofocus value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>
+    <p class="buttons"><button type="submit">Sign in</button></p></form></>`;
+}
+
+/** @param {{ close: () => void }} props */
+function Administrator({ close }) {
+  const [typed, setTyped] = useState("");
+  const go = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    actAs(typed.trim() || token.value);
+    close();
+  };
+  return html`<${Dialog} label="Act as administrator" close=${close}><form onSubmit=${go}>
+    <p>You can then break locks and ask for them back. It ends after 15 minutes without use, by a reload, and at another node.</p>
+    <label>Administrator token <input type="password" autocomplete="off" autofocus value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>
+    <p class="muted">Leave it empty if this server asks for none, or to use the token that you signed in with. The page keeps it in memory only.</p>
+    <p class="buttons"><button type="button" onClick=${close}>Cancel</button><button type="submit">Continue</button></p></form></>`;
+}
+
+/** Sends a change, again with the same key while it is not known whether it happened.
+ * @param {string} path @param {any} options @param {(text: string) => void} tell */
+async function send(path, options, tell) {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await call(path, options);
+    } catch (error) {
+      const failed = /** @type {any} */ (error);
+      const unknown = failed.status === 0 || failed.status === 503 || failed.status === 504;
+      if (!unknown || attempt === TRIES) throw error;
+      tell("It is not known yet whether it happened: asking again with the same key.");
+      await new Promise((resolve) => { setTimeout(resolve, 500 * attempt); });
+    }
+  }
+}
+
+/** @param {{ shown: any, close: () => void }} props */
+function Break({ shown, close }) {
+  const [reason, setReason] = useState("");
+  const [typed, setTyped] = useState("");
+  const [state, setState] = useState(/** @type {any} */ ({ busy: false, text: "", done: false }));
+  const key = useRef(newKey());
+  const { lock, holder } = shown;
+  const bytes = new TextEncoder().encode(reason).length;
+  const ready = typed === lock && bytes >= 3 && bytes <= REASON_MAX && mayAct.value && !state.busy && !state.done;
+  const path = withQuery(`v1/locks/${encodeURIComponent(lock)}/holders`, { token: holder.token, reason });
+  const go = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (!ready) return;
+    const tell = (/** @type {string} */ text) => setState({ busy: true, text, done: false });
+    tell("Breaking…");
+    try {
+      await send(path, { method: "DELETE", key: key.current, token: admin.value?.token }, tell);
+      said.value = `${shortened(lock)} was broken.`;
+      setState({ busy: false, done: true, text: `Done: the grant of ${visible(holder.owner)} has ended, and token ${holder.token} is stale.` });
+    } catch (error) {
+      setState({ busy: false, done: false, text: refusal(error) });
+    }
+  };
+  return html`<${Dialog} label="Break a lock" close=${close}><form onSubmit=${go}>
+    <p><strong><${Typed} text=${holder.owner} /></strong> has held <strong><${Typed} text=${lock} /></strong> for <${Since} at=${holder.since} />:
+      grant #${holder.number}, token ${holder.token}. ${shown.waiting > 0 ? `${waits(shown.waiting)}.` : "Nobody waits."}
+      ${shown.total > 1 ? html` <strong>All ${count(shown.total)} holders lose it.</strong>` : null}</p>
+    <p>The grant ends, the token becomes stale, and the next in line gets the lock in the same step.</p>
+    <p class="lost">⬣ The holder may go on writing. Only a fence stops that.</p>
+    <label>Reason <input type="text" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} autocomplete="off"
+      placeholder="3 to 256 bytes, for the holder and the history" /></label>
+    <label>Type the name of the lock <input type="text" name="confirm" value=${typed} spellcheck=${false} autocomplete="off" onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>
+    <${Line} label="fairhold" text=${`fairhold locks break ${quoted(lock)} --reason ${quoted(reason || "REASON")}`} />
+    ${stale.value ? html`<p class="lost">The figures are old: wait until the page is live again.</p>` : null}
+    <p role="status" class="outcome">${state.text}</p>
+    <p class="buttons"><button type="button" onClick=${() => { dialog.value = { ...shown, kind: "revoke" }; }}>Ask it back instead</button>
+      <button type="button" onClick=${close}>${state.done ? "Close" : "Cancel"}</button>
+      <button type="submit" class="danger" disabled=${!ready}>Break</button></p></form></>`;
+}
+
+/** @param {any} error */
+function refusal(error) {
+  if (error.code === "stale_token") return "Nothing was broken: that grant does not hold the lock any more. Close this, and look again.";
+  if (error.status === 401 || error.status === 403) return `Nothing was broken: ${visible(error.message)}`;
+  if (error.status === 0 || error.status === 504) return "It is not known whether it happened. The history of the lock says so.";
+  return visible(error.message);
+}
+
+/** @param {{ shown: any, close: () => void }} props */
+function AskBack({ shown, close }) {
+  const [reason, setReason] = useState("");
+  const [text, setText] = useState("");
+  const key = useRef(newKey());
+  const go = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    try {
+      const form = reason ? { reason } : {};
+      await send(`v1/locks/${encodeURIComponent(shown.lock)}/holders/revoke`, { method: "POST", key: key.current, token: admin.value?.token, form }, setText);
+      setText("Asked. The holder decides when it releases the lock.");
+    } catch (error) {
+      setText(visible(/** @type {any} */ (error).message));
+    }
+  };
+  return html`<${Dialog} label="Ask for a lock back" close=${close}><form onSubmit=${go}>
+    <p>This asks the holders of <strong><${Typed} text=${shown.lock} /></strong> to release it. It ends nothing.</p>
+    <label>Reason <input type="text" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} autocomplete="off" /></label>
+    <p role="status" class="outcome">${text}</p>
+    <p class="buttons"><button type="button" onClick=${close}>Close</button><button type="submit" disabled=${!mayAct.value}>Ask</button></p></form></>`;
+}
+
+export const KEYS = [
+  ["/", "search"], ["j, k", "next and previous row"], ["Enter", "open"], ["u", "up"], ["g o, g l, g w, g c", "overview, locks, waits, cluster"],
+  ["p", "pause"], ["d", "dark or light"], ["z", "local time or UTC"], ["y", "copy a link to this view"], ["?", "this list"],
+];
+
+/** @param {{ close: () => void }} props */
+function Keys({ close }) {
+  return html`<${Dialog} label="Keys" close=${close}><dl class="facts">${KEYS.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
+    <${KeySwitch} /><p class="muted">${look.value ? `Fairhold ${visible(look.value.version)}` : ""}</p>
+    <p class="buttons"><button type="button" autofocus onClick=${close}>Close</button></p></>`;
+}
+
+function KeySwitch() {
+  return html`<label class="check"><input type="checkbox" checked=${settings.value.keys} onChange=${(/** @type {any} */ event) => set({ keys: event.currentTarget.checked })} /> Single keys work</label>`;
+}

@@ -1,0 +1,106 @@
+// Text for people. Everything here is a pure function.
+
+const UNITS = [["d", 86400000], ["h", 3600000], ["min", 60000], ["s", 1000], ["ms", 1]];
+const TEXT_MAX = 64;
+
+/** A duration of the API, such as "90s" or "250ms", in milliseconds; null if it is none.
+ * @param {string | null | undefined} text */
+export function parseSpan(text) {
+  const found = /^(\d+)(ms|s)$/.exec(text ?? "");
+  return found ? Number(found[1]) * (found[2] === "s" ? 1000 : 1) : null;
+}
+
+/** A duration for people, in two units at most, rounded down.
+ * @param {number | null | undefined} millis */
+export function span(millis) {
+  if (millis === null || millis === undefined || Number.isNaN(millis)) return "—";
+  let rest = Math.max(0, Math.floor(millis));
+  if (rest >= 10000) rest -= rest % 1000;
+  const first = UNITS.findIndex(([, size]) => rest >= size);
+  if (first < 0) return "0 s";
+  if (UNITS[first][0] === "s" && rest < 10000) return `${Math.floor(rest / 100) / 10} s`;
+  const [unit, size] = UNITS[first];
+  const text = `${Math.floor(rest / size)} ${unit}`;
+  const next = UNITS[first + 1];
+  if (!next || next[0] === "ms") return text;
+  const smaller = Math.floor((rest % size) / next[1]);
+  return smaller > 0 ? `${text} ${smaller} ${next[0]}` : text;
+}
+
+/** A number with separators.
+ * @param {number | null | undefined} value */
+export function count(value) {
+  return value === null || value === undefined ? "—" : value.toLocaleString("en-US");
+}
+
+/** "1 waits", "2 wait".
+ * @param {number} value */
+export function waits(value) {
+  return `${count(value)} ${value === 1 ? "waits" : "wait"}`;
+}
+
+/** "1st", "2nd", "3rd", "11th".
+ * @param {number} value */
+export function ordinal(value) {
+  const tens = value % 100;
+  const ending = tens >= 11 && tens <= 13 ? "th" : ({ 1: "st", 2: "nd", 3: "rd" }[value % 10] ?? "th");
+  return `${count(value)}${ending}`;
+}
+
+/** Text that somebody typed, with control and direction characters made visible.
+ * @param {string} text */
+export function visible(text) {
+  const hidden = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/gu;
+  return text.replace(hidden, (found) => `\\u${(found.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}`);
+}
+
+/** The same, cut in the middle if it is long.
+ * @param {string} text */
+export function shortened(text, most = TEXT_MAX) {
+  const shown = [...visible(text)];
+  if (shown.length <= most) return shown.join("");
+  const half = Math.floor((most - 1) / 2);
+  return `${shown.slice(0, half).join("")}…${shown.slice(-half).join("")}`;
+}
+
+/** The text as a link, if it is one of the web; otherwise null.
+ * @param {string} text */
+export function webLink(text) {
+  try {
+    const url = new URL(text);
+    return ["http:", "https:"].includes(url.protocol) ? url.href : null;
+  } catch {
+    return null;
+  }
+}
+
+/** A time for people.
+ * @param {string | null | undefined} text @param {boolean} utc */
+export function time(text, utc) {
+  const at = new Date(text ?? "");
+  if (Number.isNaN(at.getTime())) return "—";
+  const two = (/** @type {number} */ value) => String(value).padStart(2, "0");
+  const of = utc
+    ? [at.getUTCFullYear(), at.getUTCMonth() + 1, at.getUTCDate(), at.getUTCHours(), at.getUTCMinutes(), at.getUTCSeconds()]
+    : [at.getFullYear(), at.getMonth() + 1, at.getDate(), at.getHours(), at.getMinutes(), at.getSeconds()];
+  return `${of[0]}-${two(of[1])}-${two(of[2])} ${two(of[3])}:${two(of[4])}:${two(of[5])}${utc ? " UTC" : ""}`;
+}
+
+/** The bound of a bucket of a histogram, for people.
+ * @param {number} index @param {number} length */
+export function bucket(index, length) {
+  return index + 1 < length ? `≤ ${span(4 ** index)}` : `> ${span(4 ** (index - 1))}`;
+}
+
+/** The middle of some numbers; null if there are none.
+ * @param {number[]} values */
+export function median(values) {
+  const sorted = [...values].sort((one, other) => one - other);
+  return sorted.length > 0 ? sorted[Math.floor(sorted.length / 2)] : null;
+}
+
+/** A word for a shell, in quotes if it needs them.
+ * @param {string} text */
+export function quoted(text) {
+  return /^[A-Za-z0-9_./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}

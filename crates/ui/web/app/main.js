@@ -1,0 +1,150 @@
+// The frame around every page: the strip, the menu, the keys, and the pages themselves.
+
+import { html, render, useEffect } from "../vendor/preact.js";
+import { Dialogs } from "./acts.js";
+import { count, span, visible } from "./format.js";
+import { copy, Heading, Panel } from "./parts.js";
+import { Cluster, isSilent } from "./pages/cluster.js";
+import { Lock } from "./pages/lock.js";
+import { Locks } from "./pages/locks.js";
+import { Overview } from "./pages/overview.js";
+import { Waits } from "./pages/waits.js";
+import { link } from "./route.js";
+import { admin, age, dialog, failure, look, now, paused, route, said, set, settings, stale, start } from "./state.js";
+
+const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits", "w"], ["cluster", "Cluster", "c"]];
+
+function App() {
+  useEffect(() => {
+    document.body.classList.toggle("acting", admin.value !== null);
+    document.body.classList.toggle("stale", stale.value);
+  });
+  const { page, name } = route.value;
+  document.title = `${name === null ? MENU.find(([known]) => known === page)?.[1] ?? "Fairhold" : visible(name)} · Fairhold`;
+  return html`<a class="skip" href=${location.hash || "#/"} onClick=${skip}>Skip to the page</a>
+    <${Strip} /><${Banner} />
+    <main id="main" tabIndex="-1" key=${`${page}/${name ?? ""}`}><${Page} page=${page} name=${name} /></main>
+    <footer><span class="muted">Names and figures are what this node knows.</span> <button type="button" class="plain" onClick=${() => { dialog.value = { kind: "keys" }; }}>Keys</button></footer>
+    <div role="status" class="offscreen">${said.value}</div>
+    <${Dialogs} />`;
+}
+
+/** @param {Event} event */
+function skip(event) {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+}
+
+/** @param {{ page: string, name: string | null }} props */
+function Page({ page, name }) {
+  if (page === "locks" && name !== null) return html`<${Lock} name=${name} />`;
+  if (page === "locks") return html`<${Locks} />`;
+  if (page === "waits") return html`<${Waits} />`;
+  if (page === "cluster") return html`<${Cluster} />`;
+  if (page === "") return html`<${Overview} />`;
+  return html`<${Heading}>There is no such page</><${Panel} title="Not found"><p class="note">The address names no page of this dashboard. <a href="#/">Overview</a></p></>`;
+}
+
+function Strip() {
+  const { page } = route.value;
+  return html`<header class="strip"><nav aria-label="Pages"><a class="brand" href="#/">fairhold</a>
+      ${MENU.map(([key, label]) => html`<a key=${key} href=${link(key)} aria-current=${page === key ? "page" : null}>${label}</a>`)}</nav>
+    <${Health} /><${Controls} /></header>`;
+}
+
+function Health() {
+  const found = look.value;
+  if (found === null) return html`<p class="health muted">${failure.value ? visible(failure.value.message) : "Connecting…"}</p>`;
+  const leads = found.leader === found.id;
+  const voters = found.members.filter((/** @type {any} */ member) => member.role !== "learner");
+  const answering = voters.filter((/** @type {any} */ member) => !isSilent(member)).length;
+  const spare = answering - (Math.floor(voters.length / 2) + 1);
+  const problems = found.problems.length;
+  return html`<p class="health">
+    <span>${found.leader ? html`<span class="role leader" aria-hidden="true">★</span> node ${found.leader} leads` : html`<span class="lost">⬣ no leader</span>`}</span>
+    <span>${leads ? html`${answering} of ${voters.length} voters answer${spare > 0 ? `, can lose ${spare}` : html`, <span class=${spare === 0 ? "queued" : "lost"}>${spare === 0 ? "▲ can lose none" : "⬣ no majority"}</span>`}` : `${found.members.length} members`}</span>
+    <span class="figure">rev ${count(found.revision)}</span>
+    <span class="figure">seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago at node ${found.id}</span>
+    ${problems > 0 ? html`<a class="queued" href="#/">▲ ${count(problems)} ${problems === 1 ? "problem" : "problems"}</a>` : null}</p>`;
+}
+
+function Controls() {
+  const dark = document.documentElement.dataset.theme === "dark";
+  const acting = admin.value !== null;
+  settings.value;
+  return html`<div class="toggles">
+    <button type="button" onClick=${pause} aria-pressed=${paused.value !== null}>${paused.value === null ? "▸ Live" : "‖ Paused"}</button>
+    <button type="button" onClick=${() => set({ theme: dark ? "light" : "dark" })} aria-label=${dark ? "Use the light theme" : "Use the dark theme"}>◐</button>
+    <button type="button" class=${acting ? "danger" : ""} onClick=${() => { if (acting) admin.value = null; else dialog.value = { kind: "admin" }; }}>
+      ${acting ? "Stop acting" : "Read-only"}</button></div>`;
+}
+
+function pause() {
+  paused.value = paused.value === null ? performance.now() : null;
+}
+
+function Banner() {
+  if (paused.value !== null) return html`<p class="banner">‖ Paused ${span(Math.floor((now.value - paused.value) / 1000) * 1000)} ago. The figures do not change. <button type="button" onClick=${pause}>Go on</button></p>`;
+  if (admin.value !== null && !stale.value) return html`<p class="banner acting-banner">You act as administrator.</p>`;
+  if (!stale.value) return null;
+  const others = look.value.members.filter((/** @type {any} */ member) => member.id !== look.value.id);
+  return html`<p class="banner stale-banner" role="alert">▲ Seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago: ${failure.value ? visible(failure.value.message) : "no answer"}. The page tries other members.
+    ${others.map((/** @type {any} */ member) => html` <a key=${member.id} href=${`${member.url.replace(/\/$/, "")}/ui/${location.hash}`}>Node ${member.id}</a>`)}</p>`;
+}
+
+let prefix = false;
+
+/** @param {KeyboardEvent} event */
+function onKey(event) {
+  const target = /** @type {HTMLElement} */ (event.target);
+  const typing = target.closest?.("input, select, textarea, dialog") !== null;
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || !settings.value.keys || document.querySelector("dialog[open]")) return;
+  const after = prefix;
+  prefix = false;
+  if (after) {
+    const found = MENU.find(([, , key]) => key === event.key);
+    if (found) location.hash = link(found[0]);
+    return;
+  }
+  /** @type {Record<string, () => void>} */
+  const actions = {
+    g: () => { prefix = true; },
+    "/": search,
+    j: () => move(1),
+    k: () => move(-1),
+    u: () => { location.hash = route.value.name === null ? "#/" : link("locks"); },
+    p: pause,
+    d: () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }),
+    z: () => set({ utc: !settings.value.utc }),
+    y: () => { copy(location.href); },
+    "?": () => { dialog.value = { kind: "keys" }; },
+  };
+  const action = actions[event.key];
+  if (action) {
+    event.preventDefault();
+    action();
+  }
+}
+
+function search() {
+  const field = document.getElementById("search");
+  if (field) field.focus();
+  else location.hash = link("locks");
+}
+
+/** @param {number} by */
+function move(by) {
+  const rows = [...document.querySelectorAll("main tbody tr a, main .tree a")].filter((node, at, all) => {
+    const row = node.closest("tr, li");
+    return all.findIndex((other) => other.closest("tr, li") === row) === at;
+  });
+  const at = rows.findIndex((node) => node.closest("tr, li")?.contains(document.activeElement));
+  const next = rows[Math.min(rows.length - 1, Math.max(0, at < 0 ? 0 : at + by))];
+  /** @type {HTMLElement | undefined} */ (next)?.focus();
+}
+
+addEventListener("keydown", onKey);
+start();
+const root = /** @type {HTMLElement} */ (document.getElementById("app"));
+root.replaceChildren();
+render(html`<${App} />`, root);

@@ -1,0 +1,166 @@
+// One lock: who holds it, who waits, and who held it before.
+
+import { html } from "../../vendor/preact.js";
+import { withQuery } from "../api.js";
+import { bucket, count, median, ordinal, parseSpan, quoted, shortened, span, visible, waits, webLink } from "../format.js";
+import { Heading, Line, Panel, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { link } from "../route.js";
+import { dialog, mayAct, route, serverNow } from "../state.js";
+
+const ROWS = 100;
+const TABS = [["queue", "Queue"], ["history", "History"], ["settings", "Settings"]];
+
+/** @param {{ name: string }} props */
+export function Lock({ name }) {
+  const wanted = route.value.query.get("tab") ?? "queue";
+  const tab = TABS.some(([known]) => known === wanted) ? wanted : "queue";
+  const base = `v1/locks/${encodeURIComponent(name)}`;
+  const poll = usePoll(withQuery(base, { consistency: "local", limit: ROWS }));
+  const history = usePoll(withQuery(`${base}/history`, { consistency: "local", limit: ROWS }), 3000);
+  const lock = poll.body;
+  const ended = (history.body?.items ?? []).filter((/** @type {any} */ held) => held.to).slice(0, 20);
+  const usual = median(ended.map((/** @type {any} */ held) => parseSpan(held.held_for) ?? 0));
+  return html`<${Heading}><${Typed} text=${name} /></>
+    ${lock ? html`<${Holders} lock=${lock} usual=${usual} name=${name} />` : html`<${Panel} title="Holder"><${Waiting} poll=${poll} /></>`}
+    <nav class="tabs" aria-label="Views of this lock">${TABS.map(([key, label]) => html`<a key=${key} href=${link("locks", name, { tab: key })}
+      aria-current=${tab === key ? "page" : null}>${label}${key === "queue" && lock ? ` ${count(lock.queue_length)}` : ""}</a>`)}
+      <a href=${link("waits", null, { lock: name })}>Who waits for whom</a></nav>
+    ${tab === "queue" ? html`<${QueuePanel} base=${base} name=${name} />` : null}
+    ${tab === "history" ? html`<${HistoryPanel} poll=${history} />` : null}
+    ${tab === "settings" && lock ? html`<${Settings} lock=${lock} />` : null}
+    <${Panel} title="The same without this page">
+      <${Line} label="fairhold" text=${`fairhold locks queue ${quoted(name)}`} />
+      <${Line} label="curl" text=${`curl "$SERVER/${base}/queue"`} /></>`;
+}
+
+/** @param {{ lock: any, usual: number | null, name: string }} props */
+function Holders({ lock, usual, name }) {
+  const held = lock.holders.filter((/** @type {any} */ holder) => holder.state === "held");
+  const [first] = held;
+  const open = (/** @type {string} */ kind) => () => {
+    dialog.value = { kind, lock: name, holder: first, holders: held.length, total: lock.holder_count, waiting: lock.queue_length };
+  };
+  const act = mayAct.value && first ? html`<span class="acts">
+    <button type="button" onClick=${open("revoke")}>Ask back…</button>
+    <button type="button" class="danger" onClick=${open("break")}>Break…</button></span>` : null;
+  const title = lock.limit > 1 ? `Holders (${count(lock.holder_count)} of ${count(lock.limit)})` : "Holder";
+  if (lock.holders.length === 0) {
+    return html`<${Panel} title=${title}><p class="note"><${State} state="idle" /> Nobody holds it. To take it:</p>
+      <${Line} label="Take it" text=${`fairhold lock ${quoted(name)} -- COMMAND`} /></>`;
+  }
+  return html`<${Panel} title=${title} extra=${act}><ul class="holders">${lock.holders.map((/** @type {any} */ holder) => html`<li key=${holder.number}>
+    <${State} state=${holder.state} /> <strong><${Typed} text=${holder.owner} /></strong>
+    <span>for <strong><${Since} at=${holder.since} /></strong></span>
+    <span class="muted">since <${Time} at=${holder.since} /></span>
+    ${usual === null ? null : html`<span class="muted">usual ${span(usual)}</span>`}
+    <span class="muted">grant #${holder.number} · session ${holder.session}${holder.token ? ` · token ${holder.token}` : ""} · ${holder.mode}${holder.permits > 1 ? ` · ${holder.permits} permits` : ""}</span>
+    <${Meta} meta=${holder.meta} /></li>`)}</ul>
+    ${lock.next_cursor ? html`<p class="note">These are the first ${count(lock.holders.length)} of ${count(lock.holder_count)} holders.</p>` : null}</>`;
+}
+
+/** @param {{ meta: Record<string, string> | undefined }} props */
+function Meta({ meta }) {
+  const pairs = Object.entries(meta ?? {});
+  if (pairs.length === 0) return null;
+  const value = (/** @type {string} */ text) => {
+    const href = webLink(text);
+    return href ? html`<a href=${href} rel="noopener noreferrer nofollow"><${Typed} text=${text} /></a>` : html`<${Typed} text=${text} />`;
+  };
+  return html`<dl class="meta">${pairs.map(([key, text]) => html`<div key=${key}><dt><${Typed} text=${key} most=${32} /></dt><dd>${value(text)}</dd></div>`)}</dl>`;
+}
+
+/** @param {{ base: string, name: string }} props */
+function QueuePanel({ base, name }) {
+  const cursor = route.value.query.get("cursor") ?? "";
+  const poll = usePoll(withQuery(`${base}/queue`, { consistency: "local", limit: ROWS, cursor }));
+  if (!poll.body) return html`<${Panel} title="Queue"><${Waiting} poll=${poll} /></>`;
+  const waiters = poll.body.items.filter((/** @type {any} */ item) => item.state === "queued");
+  const columns = [
+    { head: "Place", figure: true, cell: (/** @type {any} */ row) => ordinal(row.position) },
+    { head: "Owner", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
+    { head: "Waits for", cell: (/** @type {any} */ row) => (row.waits_for ? html`<${Typed} text=${row.waits_for.owner} most=${32} /> <span class="muted">#${row.waits_for.number}</span>` : "—") },
+    { head: "Waits", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.queued_at} />` },
+    { head: "Estimate", figure: true, cell: (/** @type {any} */ row) => (row.estimate ? `about ${span(parseSpan(row.estimate))}` : "unknown") },
+    { head: "Mode", cell: (/** @type {any} */ row) => `${row.mode}${row.permits > 1 ? `, ${row.permits} permits` : ""}` },
+  ];
+  return html`<${Panel} title="Queue" extra=${html`<span class="muted">${waits(poll.body.queue_length)}</span>`}>
+    <${Table} columns=${columns} rows=${waiters} of=${(/** @type {any} */ row) => row.number} label="Queue" empty="Nobody waits here." />
+    <nav class="pages" aria-label="Pages">
+      ${cursor ? html`<a href=${link("locks", name)}>From the front</a>` : null}
+      ${poll.body.next_cursor ? html`<a href=${link("locks", name, { cursor: poll.body.next_cursor })}>Further back</a>` : null}
+    </nav></>`;
+}
+
+const ENDED = { released: "released", expired: "✕ expired", broken: "✕ broken", withdrawn: "✕ caller gone" };
+
+/** @param {{ poll: any }} props */
+function HistoryPanel({ poll }) {
+  if (!poll.body) return html`<${Panel} title="History"><${Waiting} poll=${poll} /></>`;
+  const rows = poll.body.items;
+  const columns = [
+    { head: "Owner", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
+    { head: "From", cell: (/** @type {any} */ row) => html`<${Time} at=${row.from} />` },
+    { head: "To", cell: (/** @type {any} */ row) => (row.to ? html`<${Time} at=${row.to} />` : "now") },
+    { head: "Held", figure: true, cell: (/** @type {any} */ row) => (row.to ? span(parseSpan(row.held_for)) : html`<${Since} at=${row.from} />`) },
+    { head: "Waited", figure: true, cell: (/** @type {any} */ row) => span(Date.parse(row.from) - Date.parse(row.queued_at)) },
+    { head: "Token", figure: true, cell: (/** @type {any} */ row) => row.token },
+    { head: "Ended", cell: (/** @type {any} */ row) => html`<${Ended} row=${row} />` },
+  ];
+  return html`<${Panel} title="History" extra=${html`<span class="muted">newest first, ${count(rows.length)} shown</span>`}>
+    <${TimeLine} rows=${rows} />
+    <${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => `${row.number}-${row.from_revision}`} label="History" empty="Nobody has held it yet." /></>`;
+}
+
+/** @param {{ row: any }} props */
+function Ended({ row }) {
+  if (!row.to) return html`<${State} state="held" />`;
+  const word = /** @type {any} */ (ENDED)[row.ended] ?? row.ended;
+  const lost = row.ended !== "released";
+  return html`<span class=${lost ? "state lost" : ""}>${word}</span>${row.by ? html` <span class="muted">by ${shortened(row.by, 40)}</span>` : null}
+    ${row.reason ? html` <span>“${shortened(row.reason, 120)}”</span>` : null}`;
+}
+
+/** The newest holds as bars. The table below says the same. @param {{ rows: any[] }} props */
+function TimeLine({ rows }) {
+  const shown = rows.slice(0, 24);
+  const end = serverNow() ?? Date.now();
+  const start = Math.min(...shown.map((/** @type {any} */ row) => Date.parse(row.queued_at)));
+  if (shown.length < 2 || !(end > start)) return null;
+  const at = (/** @type {string | undefined} */ text) => ((text ? Date.parse(text) : end) - start) / (end - start) * 1000;
+  const tall = 12;
+  const bar = (/** @type {any} */ row, /** @type {number} */ index) => {
+    const [queued, from, to] = [at(row.queued_at), at(row.from), at(row.to)];
+    const y = (shown.length - 1 - index) * tall;
+    const kind = row.to && row.ended !== "released" ? "lost" : "held";
+    return html`<g key=${`${row.number}-${row.from_revision}`}><title>${visible(row.owner)}</title>
+      <line class="wait" x1=${queued} x2=${from} y1=${y + tall / 2} y2=${y + tall / 2} />
+      <rect class=${kind} x=${from} y=${y + 2} width=${Math.max(2, to - from)} height=${tall - 4} /></g>`;
+  };
+  return html`<figure class="timeline" aria-hidden="true"><svg viewBox=${`0 0 1000 ${shown.length * tall}`} preserveAspectRatio="none">${shown.map(bar)}</svg>
+    <figcaption class="muted"><span>${span(end - start)} ago</span><span>— waited · ▬ held · <span class="lost">▬ lost</span></span><span>now</span></figcaption></figure>`;
+}
+
+/** @param {{ lock: any }} props */
+function Settings({ lock }) {
+  const rows = [
+    ["Permits (limit)", count(lock.limit)],
+    ["Most waiters", lock.max_waiters === undefined ? "no limit of its own" : count(lock.max_waiters)],
+    ["Longest hold", lock.max_hold ? span(parseSpan(lock.max_hold)) : "no limit"],
+    ["Newest token", lock.last_token ?? "—"],
+  ];
+  const found = lock.statistics;
+  const ends = found ? [["Released", found.released], ["Expired", found.expired], ["Broken", found.broken], ["Caller gone", found.abandoned], ["Gave up waiting", found.gave_up], ["Had to wait", found.hand_overs]] : [];
+  return html`<div class="columns"><${Panel} title="Settings"><dl class="facts">${rows.map(([key, value]) => html`<div key=${key}><dt>${key}</dt><dd class="figure">${value}</dd></div>`)}</dl></>
+    <${Panel} title="How holds ended"><dl class="facts">${ends.map(([key, value]) => html`<div key=${key}><dt>${key}</dt><dd class="figure">${count(value)}</dd></div>`)}</dl>
+      ${found ? null : html`<p class="note">Nothing has been counted yet.</p>`}</></div>
+    ${found ? html`<div class="columns"><${Buckets} title="How long they waited" spans=${found.waited} /><${Buckets} title="How long they held" spans=${found.held} /></div>` : null}`;
+}
+
+/** @param {{ title: string, spans: any }} props */
+function Buckets({ title, spans }) {
+  const most = Math.max(...spans.buckets, 1);
+  return html`<${Panel} title=${title}><table class="buckets" aria-label=${title}><tbody>${spans.buckets.map((/** @type {number} */ value, /** @type {number} */ index) => html`<tr key=${index}>
+    <th scope="row" class="figure">${bucket(index, spans.buckets.length)}</th>
+    <td aria-hidden="true"><svg viewBox="0 0 100 10" preserveAspectRatio="none"><rect x="0" y="1" width=${(value / most) * 100} height="8" /></svg></td>
+    <td class="figure">${count(value)}</td></tr>`)}</tbody></table></>`;
+}

@@ -1,0 +1,81 @@
+// The list of locks, a page at a time.
+
+import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { withQuery } from "../api.js";
+import { count } from "../format.js";
+import { Heading, Line, LockLink, Panel, Since, State, Table, Typed, usePoll, Waiting } from "../parts.js";
+import { link, parseSearch } from "../route.js";
+import { route } from "../state.js";
+
+const ROWS = 100;
+const ORDERS = [
+  ["longest_wait", "longest wait"], ["waiters", "most waiters"], ["name", "name"], ["contention", "most hand-overs"],
+];
+
+export function Locks() {
+  const { query } = route.value;
+  const [text, state, sort, cursor] = ["match", "state", "sort", "cursor"].map((name) => query.get(name) ?? "");
+  const search = parseSearch(text);
+  const order = ORDERS.some(([name]) => name === sort) ? sort : "longest_wait";
+  const path = withQuery("v1/locks", {
+    consistency: "local", limit: ROWS, prefix: search.prefix, state: search.state ?? state, sort: order, cursor,
+  });
+  const poll = usePoll(path, 2000);
+  const items = (poll.body?.items ?? []).filter((/** @type {any} */ item) => !search.owner || item.owner === search.owner);
+  const go = (/** @type {Record<string, string | null>} */ change) => {
+    location.hash = link("locks", null, { match: text, state, sort, cursor: null, ...change });
+  };
+  const extra = html`<span class="muted">${count(items.length)} shown</span>`;
+  return html`<${Heading}>Locks</>
+    <${Search} text=${text} go=${go} state=${search.state ?? state} order=${order} />
+    ${search.owner ? html`<p class="note">Only locks on this page whose first holder is ${" "}<${Typed} text=${search.owner} />.
+      For everything that concerns an owner, see <a href=${link("waits", null, { owner: search.owner })}>waits</a>.</p>` : null}
+    <${Panel} title="Locks" extra=${extra}>
+      ${poll.body ? html`<${Rows} items=${items} />` : html`<${Waiting} poll=${poll} />`}
+      <nav class="pages" aria-label="Pages">
+        ${cursor ? html`<a href=${link("locks", null, { match: text, state, sort })}>First page</a>` : null}
+        ${poll.body?.next_cursor ? html`<a href=${link("locks", null, { match: text, state, sort, cursor: poll.body.next_cursor })}>Next page</a>` : null}
+      </nav>
+    </>
+    <${Panel} title="The same without this page"><${Line} label="curl" text=${`curl "$SERVER/${path}"`} /></>`;
+}
+
+/** @param {{ text: string, go: (change: Record<string, string | null>) => void, state: string, order: string }} props */
+function Search({ text, go, state, order }) {
+  const [typed, setTyped] = useState(text);
+  const timer = useRef(0);
+  useEffect(() => setTyped(text), [text]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const change = (/** @type {any} */ event) => {
+    const { value } = event.currentTarget;
+    setTyped(value);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => go({ match: value }), 250);
+  };
+  const states = [["", "all"], ["held", "held"], ["queued", "with waiters"], ["cooling", "cooling"], ["idle", "idle"]];
+  return html`<form class="controls" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+    <label>Name begins with <input id="search" type="search" value=${typed} onInput=${change} spellcheck=${false} autocomplete="off"
+      placeholder="orders/ or owner:ci-7" /></label>
+    <label>State <select value=${state} onChange=${(/** @type {any} */ event) => go({ state: event.currentTarget.value })}>
+      ${states.map(([value, label]) => html`<option value=${value}>${label}</option>`)}</select></label>
+    <label>Order <select value=${order} onChange=${(/** @type {any} */ event) => go({ sort: event.currentTarget.value })}>
+      ${ORDERS.map(([value, label]) => html`<option value=${value}>${label}</option>`)}</select></label>
+  </form>`;
+}
+
+/** @param {{ items: any[] }} props */
+function Rows({ items }) {
+  const columns = [
+    { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} />` },
+    { head: "State", cell: (/** @type {any} */ row) => html`<${State} state=${row.state} />${row.limit > 1 ? html` <span class="muted">${row.holders} of ${row.limit}</span>` : null}` },
+    { head: "Holder", cell: (/** @type {any} */ row) => (row.owner ? html`<${Typed} text=${row.owner} most=${32} />${row.holders > 1 ? ` +${row.holders - 1}` : ""}` : "—") },
+    { head: "Held for", figure: true, cell: (/** @type {any} */ row) => (row.since ? html`<${Since} at=${row.since} />` : "—") },
+    { head: "Waiting", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
+    { head: "Longest wait", figure: true, cell: (/** @type {any} */ row) => (row.waiting_since ? html`<${Since} at=${row.waiting_since} />` : "—") },
+    { head: "Hand-overs", figure: true, cell: (/** @type {any} */ row) => count(row.hand_overs) },
+  ];
+  const empty = html`No lock fits. Locks appear when somebody takes them:
+    <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />`;
+  return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => row.lock} label="Locks" empty=${empty} />`;
+}
+

@@ -1,0 +1,67 @@
+// Who waits for whom, roots first.
+
+import { html, useEffect, useState } from "../../vendor/preact.js";
+import { withQuery } from "../api.js";
+import { count, ordinal, parseSpan, span, waits } from "../format.js";
+import { Heading, Line, LockLink, Panel, Since, Typed, usePoll, Waiting } from "../parts.js";
+import { link } from "../route.js";
+import { route } from "../state.js";
+
+const ROWS = 200;
+const FIELDS = ["owner", "lock", "session"];
+
+export function Waits() {
+  const { query } = route.value;
+  const given = Object.fromEntries(FIELDS.map((name) => [name, query.get(name) ?? ""]));
+  const path = withQuery("v1/waits", { ...given, limit: ROWS });
+  const poll = usePoll(path, 2000);
+  const tree = poll.body;
+  const filtered = FIELDS.some((name) => given[name] !== "");
+  return html`<${Heading}>Waits</>
+    <${Filter} given=${given} />
+    <${Panel} title="Who waits for whom" extra=${tree ? html`<span class="muted">${count(tree.items.length)} rows</span>` : null}>
+      ${poll.error?.status === 400 ? html`<p class="note lost">${poll.error.message}</p>` : null}
+      ${tree ? html`<${Rows} items=${tree.items} filtered=${filtered} />` : html`<${Waiting} poll=${poll} />`}
+      ${tree?.left_out > 0 ? html`<p class="note">${count(tree.left_out)} further rows are left out: name an owner, a lock or a session.</p>` : null}
+      ${tree && !tree.complete ? html`<p class="note queued">▲ More grants wait than the server examines: this is a part of the tree.</p>` : null}
+    </>
+    <${Panel} title="The same without this page"><${Line} label="curl" text=${`curl "$SERVER/${path}"`} /></>`;
+}
+
+/** @param {{ given: Record<string, string> }} props */
+function Filter({ given }) {
+  const [typed, setTyped] = useState(given);
+  const key = FIELDS.map((name) => given[name]).join("\n");
+  useEffect(() => setTyped(given), [key]);
+  const go = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    location.hash = link("waits", null, typed);
+  };
+  return html`<form class="controls" onSubmit=${go}>${FIELDS.map((name) => html`<label key=${name}>${name[0].toUpperCase() + name.slice(1)}
+      <input id=${name === "owner" ? "search" : name} type="text" value=${typed[name]} spellcheck=${false} autocomplete="off" inputMode=${name === "session" ? "numeric" : "text"}
+        onInput=${(/** @type {any} */ event) => setTyped({ ...typed, [name]: event.currentTarget.value })} /></label>`)}
+    <button type="submit">Show</button><a class="button" href=${link("waits")}>Show all</a></form>`;
+}
+
+/** @param {{ items: any[], filtered: boolean }} props */
+function Rows({ items, filtered }) {
+  if (items.length === 0) {
+    return html`<p class="note">${filtered ? "Nobody of these waits, or is waited for." : "Nobody waits for anybody."}</p>`;
+  }
+  return html`<ol class="tree" role="tree" aria-label="Who waits for whom">${items.map((item, at) => html`<li key=${`${at}-${item.owner}-${item.waits?.number ?? ""}`}
+    role="treeitem" aria-level=${item.depth + 1} aria-selected="false" class=${`depth${Math.min(item.depth, 8)}`}><${Row} item=${item} /></li>`)}</ol>`;
+}
+
+/** @param {{ item: any }} props */
+function Row({ item }) {
+  const who = html`<strong><${Typed} text=${item.owner} most=${48} /></strong>${item.session ? html` <a class="muted" href=${link("waits", null, { session: String(item.session) })}>session ${item.session}</a>` : null}`;
+  const holds = (item.holds ?? []).map((/** @type {any} */ held) => html`<span key=${held.lock} class="held-lock">
+    ${held.token ? html`<span class="state held" aria-hidden="true">■</span> holds` : html`<span class="state queued" aria-hidden="true">▸</span> is first in line for`}
+    ${" "}<${LockLink} name=${held.lock} /> <span class="muted"><${Since} at=${held.since} />, ${waits(held.queue_length)}${held.holder_count > 1 ? `, ${held.holder_count} holders` : ""}</span></span>`);
+  if (!item.waits) {
+    return html`<span class="root-mark">ROOT</span> ${who} <span>blocks <strong>${count(item.blocks)}</strong>${item.blocks_for ? `, the longest for ${span(parseSpan(item.blocks_for))}` : null}</span> ${holds}`;
+  }
+  return html`<span class="state queued" aria-hidden="true">▸</span> ${who} <span class="muted">waits <${Since} at=${item.waits.since} /> for</span>
+    ${" "}<${LockLink} name=${item.waits.lock} /> <span class="muted">${ordinal(item.waits.position)} in line</span>
+    ${item.repeated ? html`<span class="muted">(shown above)</span>` : null} ${holds}`;
+}

@@ -1,0 +1,176 @@
+// The parts of which pages are made.
+
+import { html, signal, useEffect, useRef, useState, Component } from "../vendor/preact.js";
+import { call } from "./api.js";
+import { count, shortened, span, time, visible } from "./format.js";
+import { link } from "./route.js";
+import { credential, now, paused, refused, said, settings, since, tokenWanted } from "./state.js";
+
+/** Text that somebody typed. The whole of it is in the tooltip. @param {{ text: string, most?: number }} props */
+export function Typed({ text, most = 64 }) {
+  return html`<span class="typed" title=${visible(text)}>${shortened(text, most)}</span>`;
+}
+
+/** @param {{ name: string, tab?: string }} props */
+export function LockLink({ name, tab }) {
+  return html`<a class="typed" href=${link("locks", name, { tab })} title=${visible(name)}>${shortened(name)}</a>`;
+}
+
+/** A time, with the other zone in its tooltip. @param {{ at: string | null | undefined }} props */
+export function Time({ at }) {
+  if (!at) return "—";
+  const { utc } = settings.value;
+  return html`<time dateTime=${at} title=${time(at, !utc)}>${time(at, utc)}</time>`;
+}
+
+/** How long ago something was; it counts on between looks. @param {{ at: string | null | undefined }} props */
+export function Since({ at }) {
+  now.value;
+  const ago = since(at);
+  return html`<span class="figure">${span(ago === null ? null : ago - (ago % 1000))}</span>`;
+}
+
+const STATES = { held: "■ held", queued: "▸ queued", cooling: "◆ cooling", idle: "□ idle", lost: "✕ lost" };
+const ROLES = { leader: "★ leader", follower: "● follower", learner: "○ learner", unreachable: "⊘ unreachable" };
+
+/** @param {{ state: string }} props */
+export function State({ state }) {
+  return html`<span class=${`state ${state}`}>${/** @type {any} */ (STATES)[state] ?? state}</span>`;
+}
+
+/** @param {{ role: string }} props */
+export function Role({ role }) {
+  return html`<span class=${`role ${role}`}>${/** @type {any} */ (ROLES)[role] ?? role}</span>`;
+}
+
+/** A panel that survives its own errors. */
+export class Panel extends Component {
+  constructor() {
+    super();
+    this.state = { error: null };
+  }
+
+  /** @param {any} error */
+  componentDidCatch(error) {
+    console.warn(error);
+    this.setState({ error: String(error) });
+  }
+
+  render() {
+    const { title, extra, children } = /** @type {any} */ (this.props);
+    return html`<section class="panel">
+      <header><h2>${title}</h2>${extra ?? null}</header>
+      ${this.state.error ? html`<p class="note lost">This panel cannot show its answer: ${this.state.error}</p>` : children}
+    </section>`;
+  }
+}
+
+/**
+ * A table. Below 640 px its rows are cards with the same cells and their headings.
+ * @param {{ columns: { head: string, cell: (row: any) => any, figure?: boolean, wide?: boolean }[], rows: any[], of: (row: any) => any, label: string, empty: any }} props
+ */
+export function Table({ columns, rows, of, label, empty }) {
+  if (rows.length === 0) return html`<p class="note">${empty}</p>`;
+  const of_column = (/** @type {any} */ column) => [column.figure && "figure", column.wide && "wide"].filter(Boolean).join(" ");
+  return html`<table aria-label=${label}>
+    <thead><tr>${columns.map((column) => html`<th scope="col" class=${of_column(column)}>${column.head}</th>`)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr key=${of(row)}>
+      ${columns.map((column) => html`<td data-head=${column.head} class=${of_column(column)}>${column.cell(row)}</td>`)}
+    </tr>`)}</tbody>
+  </table>`;
+}
+
+/**
+ * Asks a call again and again while the page is visible. What it knew of another address is forgotten.
+ * @param {string | null} path @param {number} [every]
+ */
+export function usePoll(path, every = 1000) {
+  const [found, setFound] = useState(/** @type {any} */ ({ path: null, body: null, error: null }));
+  useEffect(() => {
+    if (path === null) return undefined;
+    let open = true;
+    let timer = 0;
+    const next = async () => {
+      if (!document.hidden && paused.value === null && tokenWanted.value === null) {
+        try {
+          const { body } = await call(path, { token: credential() });
+          if (open) setFound({ path, body, error: null });
+        } catch (error) {
+          refused(error);
+          if (open) setFound((/** @type {any} */ before) => ({ path, body: before.path === path ? before.body : null, error }));
+        }
+      }
+      if (open) timer = setTimeout(next, every);
+    };
+    next();
+    return () => { open = false; clearTimeout(timer); };
+  }, [path, every]);
+  return found.path === path ? found : { path, body: null, error: null };
+}
+
+/** What to show while there is no answer. @param {{ poll: any }} props */
+export function Waiting({ poll }) {
+  if (!poll.error) return html`<p class="note">Loading…</p>`;
+  if (poll.error.status === 403) return html`<p class="note">Your rights do not cover this: ${visible(poll.error.message)}</p>`;
+  return html`<p class="note lost">No answer yet: ${visible(poll.error.message)}</p>`;
+}
+
+/** Copies text, also where the page is no secure context. @param {string} text */
+export async function copy(text) {
+  try {
+    if (navigator.clipboard) {
+      await navigator.clipboard.writeText(text);
+    } else {
+      const area = document.createElement("textarea");
+      area.value = text;
+      area.className = "offscreen";
+      (document.querySelector("dialog[open]") ?? document.body).append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+    said.value = "Copied.";
+  } catch {
+    said.value = "The browser does not allow copying.";
+  }
+}
+
+/** A line to copy. @param {{ text: string, label: string }} props */
+export function Line({ text, label }) {
+  return html`<div class="line"><code tabIndex="0" role="group" aria-label=${label}>${visible(text)}</code>
+    <button type="button" onClick=${() => copy(text)} aria-label=${`Copy: ${label}`}>Copy</button></div>`;
+}
+
+/** A small chart of the last ten minutes. @param {{ values: number[], marks?: number[], label: string }} props */
+export function Spark({ values, marks = [], label }) {
+  const [width, height, points] = [120, 28, 60];
+  if (values.length < 2) return html`<svg class="spark" viewBox="0 0 120 28" role="img" aria-label=${`${label}: not enough figures yet`}></svg>`;
+  const step = Math.max(1, Math.ceil(values.length / points));
+  const bars = [];
+  for (let at = 0; at < values.length; at += step) bars.push(Math.max(...values.slice(at, at + step)));
+  const most = Math.max(...bars, 1);
+  const wide = width / points;
+  const bar = (/** @type {number} */ value, /** @type {number} */ at) => {
+    const tall = Math.max(1, (value / most) * (height - 2));
+    return html`<rect x=${width - (bars.length - at) * wide} y=${height - tall} width=${wide - 0.4} height=${tall} />`;
+  };
+  const mark = (/** @type {number} */ at) => {
+    const x = width - (bars.length - Math.floor(at / step)) * wide;
+    return html`<line class="mark" x1=${x} x2=${x} y1="0" y2=${height} />`;
+  };
+  return html`<svg class="spark" viewBox=${`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img"
+    aria-label=${`${label}: now ${count(values.at(-1))}, at most ${count(Math.max(...values))} in the last ten minutes`}>
+    ${bars.map(bar)}${marks.map(mark)}</svg>`;
+}
+
+/** Moves the focus to the heading of a new page. @param {{ children: any }} props */
+export function Heading({ children }) {
+  const node = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    if (seen.value) node.current?.focus({ preventScroll: true });
+    seen.value = true;
+  }, []);
+  return html`<h1 tabIndex="-1" ref=${node}>${children}</h1>`;
+}
+
+const seen = signal(false);

@@ -1,0 +1,54 @@
+// The address of a view: #/locks/orders%2F42?tab=history. Everything here is a pure function.
+
+const PAGES = ["", "locks", "waits", "cluster"];
+
+/** @typedef {{ page: string, name: string | null, query: Map<string, string> }} Route */
+
+/** @param {string} hash @returns {Route} */
+export function parse(hash) {
+  const [path, query] = cut(hash.replace(/^#\/?/, ""), "?");
+  const [page, name] = cut(path, "/");
+  const known = PAGES.includes(page) && (name === "" || page === "locks");
+  const pairs = new Map(query.split("&").filter(Boolean).map((pair) => {
+    const [key, value] = cut(pair, "=");
+    return [decode(key), decode(value)];
+  }));
+  return { page: known ? page : "unknown", name: known && name !== "" ? decode(name) : null, query: pairs };
+}
+
+/** @param {string} page @param {string | null} [name] @param {Record<string, string | null | undefined>} [query] */
+export function link(page, name = null, query = {}) {
+  const pairs = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const text = pairs.map(([key, value]) => `${encodeURIComponent(key)}=${encodeURIComponent(String(value))}`).join("&");
+  return `#/${page}${name === null ? "" : `/${encodeURIComponent(name)}`}${text ? `?${text}` : ""}`;
+}
+
+/** @param {string} text @param {string} at @returns {[string, string]} */
+function cut(text, at) {
+  const index = text.indexOf(at);
+  return index < 0 ? [text, ""] : [text.slice(0, index), text.slice(index + 1)];
+}
+
+/** @param {string} text */
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** The search of the list of locks: words of the kind owner:ci-7 or state:held, and a prefix of the name.
+ * @param {string} text */
+export function parseSearch(text) {
+  const states = ["held", "queued", "cooling", "idle"];
+  const found = /** @type {Record<string, string>} */ ({});
+  const rest = text.split(/\s+/).filter((word) => {
+    const [key, value] = cut(word, ":");
+    if (key === "state" && states.includes(value)) found.state = value;
+    else if (key === "owner" && value) found.owner = value;
+    else return word !== "";
+    return false;
+  });
+  return { ...found, prefix: rest.join(" ") };
+}

@@ -1,0 +1,146 @@
+// What all pages share: the newest look at the cluster, and the reader's choices.
+
+import { signal, computed } from "../vendor/preact.js";
+import { call, withQuery } from "./api.js";
+import { follow } from "./follow.js";
+import { parse } from "./route.js";
+
+const EVERY = 1000;
+const STALE_AFTER = 2000;
+const SERIES_MAX = 600;
+const ADMIN_FOR = 15 * 60 * 1000;
+
+export const route = signal(parse(location.hash));
+/** The newest overview. */
+export const look = signal(/** @type {any} */ (null));
+export const series = signal(/** @type {any[]} */ ([]));
+/** When it arrived, by performance.now(). */
+export const lookAt = signal(0);
+export const failure = signal(/** @type {any} */ (null));
+/** Counts the time between looks, for ages. */
+export const now = signal(performance.now());
+export const paused = signal(/** @type {number | null} */ (null));
+/** The reader's token, in the memory of this page only. */
+export const token = signal(/** @type {string | null} */ (null));
+export const tokenWanted = signal(/** @type {string | null} */ (null));
+export const admin = signal(/** @type {{ token: string | null, until: number } | null} */ (null));
+export const dialog = signal(/** @type {any} */ (null));
+export const said = signal("");
+
+export const settings = signal(load());
+export const age = computed(() => (look.value === null ? null : now.value - lookAt.value));
+export const stale = computed(() => look.value !== null && (age.value ?? 0) > STALE_AFTER && paused.value === null);
+export const mayAct = computed(() => admin.value !== null && !stale.value && paused.value === null);
+
+/** The server's time now, in milliseconds: it never depends on the browser's clock. */
+export function serverNow() {
+  return look.value === null ? null : Date.parse(look.value.as_of) + now.value - lookAt.value;
+}
+
+/** How long ago a time of the server is. @param {string | null | undefined} text */
+export function since(text) {
+  const at = Date.parse(text ?? "");
+  const server = serverNow();
+  return server === null || Number.isNaN(at) ? null : Math.max(0, server - at);
+}
+
+function load() {
+  const initial = { theme: "", utc: false, keys: true };
+  try {
+    return { ...initial, ...JSON.parse(localStorage.getItem("fairhold") ?? "{}") };
+  } catch {
+    return initial;
+  }
+}
+
+/** @param {Partial<{ theme: string, utc: boolean, keys: boolean }>} change */
+export function set(change) {
+  settings.value = { ...settings.value, ...change };
+  applyTheme();
+  try {
+    localStorage.setItem("fairhold", JSON.stringify(settings.value));
+  } catch {
+    // A browser may keep nothing.
+  }
+}
+
+export function applyTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.dataset.theme = settings.value.theme || (dark ? "dark" : "light");
+}
+
+/** @param {string | null} given */
+export function actAs(given) {
+  admin.value = { token: given, until: performance.now() + ADMIN_FOR };
+}
+
+/** The credential of the next read. */
+export function credential() {
+  return token.value ?? admin.value?.token ?? null;
+}
+
+/** @param {any} error */
+export function refused(error) {
+  if (error.status !== 401) return;
+  const shown = credential() !== null;
+  token.value = null;
+  if (!admin.value) tokenWanted.value = shown ? "That is not a token of this server." : "This server asks who you are.";
+}
+
+let failures = 0;
+
+async function lookOnce() {
+  const wantsSeries = series.value.length === 0;
+  try {
+    const { body } = await call(withQuery("v1/overview", { series: wantsSeries || null }), { token: credential(), timeout: 1500 });
+    const before = look.value;
+    if (failures > 0) said.value = `Live again at node ${body.id}.`;
+    failures = 0;
+    tokenWanted.value = null;
+    failure.value = null;
+    lookAt.value = performance.now();
+    now.value = lookAt.value;
+    look.value = body;
+    addSeries(body, before);
+  } catch (error) {
+    failure.value = error;
+    refused(error);
+    if (/** @type {any} */ (error).status > 0) return;
+    failures += 1;
+    if (failures >= 2) await follow(look.value?.members ?? [], look.value?.id);
+  }
+}
+
+/** @param {any} body @param {any} before */
+function addSeries(body, before) {
+  if (Array.isArray(body.series) && body.series.length > 0) {
+    series.value = body.series;
+  } else if (before && before.id === body.id && before.as_of !== body.as_of) {
+    const sample = {
+      at: body.as_of, term: body.term, held: body.totals.held, queued: body.totals.queued,
+      granted: Math.max(0, body.totals.granted - before.totals.granted), lost: Math.max(0, body.totals.lost - before.totals.lost),
+    };
+    series.value = [...series.value, sample].slice(-SERIES_MAX);
+  }
+}
+
+/** Looks once a second while the page is visible. */
+export function start() {
+  applyTheme();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", applyTheme);
+  addEventListener("hashchange", () => { route.value = parse(location.hash); });
+  document.addEventListener("visibilitychange", () => { now.value = performance.now(); });
+  for (const used of ["pointerdown", "keydown"]) {
+    addEventListener(used, () => { if (admin.value) admin.value = { ...admin.value, until: performance.now() + ADMIN_FOR }; });
+  }
+  setInterval(() => {
+    if (document.hidden) return;
+    now.value = performance.now();
+    if (admin.value && admin.value.until < now.value) admin.value = null;
+  }, 500);
+  const next = async () => {
+    if (!document.hidden && paused.value === null && tokenWanted.value === null) await lookOnce();
+    setTimeout(next, EVERY);
+  };
+  next();
+}

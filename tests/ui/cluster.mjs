@@ -1,0 +1,115 @@
+// A cluster of real processes on this machine, and what the tests do with it.
+
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const PROGRAM = process.env.FAIRHOLD ?? "fairhold";
+
+/** The first of some neighbouring free ports, whose peer ports are free too. */
+async function freePorts(count) {
+  const isFree = (port) => new Promise((resolve) => {
+    const server = createServer();
+    server.once("error", () => resolve(false));
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
+  });
+  for (let port = 20000 + (process.pid % 1000) * 10; port < 40000; port += 10) {
+    const wanted = [...Array(count).keys()].flatMap((index) => [port + index, port + 100 + index]);
+    if ((await Promise.all(wanted.map(isFree))).every(Boolean)) return port;
+  }
+  throw new Error("no free ports");
+}
+
+/** Waits until the condition holds. It fails after a time, with what it was about. */
+export async function until(what, condition, within = 10000) {
+  const end = performance.now() + within;
+  for (;;) {
+    const found = await condition();
+    if (found) return found;
+    if (performance.now() > end) throw new Error(`not within ${within} ms: ${what}`);
+    await new Promise((resolve) => { setTimeout(resolve, 25); });
+  }
+}
+
+export class Cluster {
+  static async start({ administrator = null } = {}) {
+    const cluster = new Cluster();
+    cluster.folder = mkdtempSync(join(tmpdir(), "fairhold-ui-"));
+    cluster.port = await freePorts(3);
+    cluster.urls = [0, 1, 2].map((index) => `http://127.0.0.1:${cluster.port + index}`);
+    const args = ["dev", "--no-restart", "--port", String(cluster.port), "--dir", join(cluster.folder, "data")];
+    if (administrator !== null) {
+      const file = join(cluster.folder, "token");
+      writeFileSync(file, administrator, { mode: 0o600 });
+      args.push("--admin-token-file", file);
+    }
+    cluster.process = spawn(PROGRAM, args, { stdio: ["ignore", "pipe", "pipe"] });
+    cluster.output = "";
+    for (const stream of [cluster.process.stdout, cluster.process.stderr]) stream.on("data", (bytes) => { cluster.output += bytes; });
+    await until("the cluster serves", () => cluster.urls.reduce(
+      async (before, url) => (await before) && fetch(`${url}/readyz`).then((answer) => answer.ok, () => false), Promise.resolve(true)), 60000);
+    return cluster;
+  }
+
+  async stop() {
+    this.process.kill("SIGINT");
+    await new Promise((resolve) => { this.process.once("exit", resolve); });
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  async leader() {
+    return until("a leader is known", async () => (await (await fetch(`${this.urls[0]}/v1/cluster`)).json()).leader);
+  }
+
+  /** Kills a node, by the pid of the process that listens on its port. */
+  kill(node) {
+    const found = /node (\d+)[^\n]*?pid (\d+)/g;
+    for (const [, id, pid] of this.output.matchAll(found)) {
+      if (Number(id) === node) return process.kill(Number(pid), "SIGKILL");
+    }
+    throw new Error(`no pid of node ${node} in:\n${this.output}`);
+  }
+
+  async call(path, { method = "GET", body, headers = {}, at = 0 } = {}) {
+    const answer = await fetch(`${this.urls[at]}${path}`, {
+      method, body: body === undefined ? undefined : JSON.stringify(body),
+      headers: { ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
+    });
+    const text = await answer.text();
+    return { status: answer.status, headers: answer.headers, json: text === "" ? null : JSON.parse(text) };
+  }
+
+  async session(name) {
+    return (await this.call("/v1/sessions", { method: "POST", body: { ttl: "600s", name } })).json.id;
+  }
+
+  /** Takes a lock, or stands in its queue. */
+  async acquire(session, lock, owner, more = {}) {
+    const headers = { prefer: "respond-async" };
+    const body = { session, owner, wait: "1ms", ...more };
+    const answer = await this.call(`/v1/locks/${encodeURIComponent(lock)}`, { method: "POST", body, headers });
+    if (answer.status !== 200 && answer.status !== 202) throw new Error(JSON.stringify(answer));
+    return answer.json;
+  }
+
+  /** ci-7 holds deploy and stock. ci-9 waits for deploy and holds orders/42, for which two wait. */
+  async jam() {
+    const [a, b, c, d, e] = await Promise.all(["worker-a", "worker-b", "worker-c", "worker-d", "worker-e"].map((name) => this.session(name)));
+    const meta = { host: "n7", build: "https://ci.example/812" };
+    for (const owner of ["ci-1", "ci-2", "ci-3"]) {
+      const { id } = await this.acquire(e, "deploy", owner);
+      await this.call(`/v1/grants/${id}`, { method: "DELETE" });
+    }
+    const holder = await this.acquire(a, "deploy", "ci-7", { meta });
+    await this.acquire(a, "stock", "ci-7", { meta });
+    await this.acquire(b, "orders/42", "ci-9");
+    await this.acquire(b, "deploy", "ci-9");
+    await this.acquire(c, "stock", "batch");
+    await this.acquire(d, "orders/42", "w1");
+    await this.acquire(e, "orders/42", "w2");
+    return { holder, sessions: { a, b, c, d, e } };
+  }
+}
+

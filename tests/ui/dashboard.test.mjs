@@ -1,0 +1,222 @@
+// The dashboard in a browser, against a cluster of real processes.
+
+import assert from "node:assert/strict";
+import { readFileSync, mkdirSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before, test } from "node:test";
+import { chromium } from "playwright-core";
+import { Cluster, until } from "./cluster.mjs";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const PICTURES = process.env.FAIRHOLD_PICTURES;
+const ADMINISTRATOR = "correct-horse-battery-staple-administrator";
+const HOSTILE = {
+  lock: "<script>alert(1)</script>",
+  owner: "\"><img src=x onerror=alert(1)>",
+  meta: { link: "javascript:alert(1)", html: "<b>bold</b>" },
+};
+const PAGES = {
+  overview: "#/", locks: "#/locks", lock: "#/locks/deploy", history: "#/locks/deploy?tab=history", settings: "#/locks/deploy?tab=settings",
+  waits: "#/waits", cluster: "#/cluster",
+};
+
+let browser;
+let cluster;
+
+before(async () => {
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  cluster = await Cluster.start({ administrator: ADMINISTRATOR });
+  await cluster.jam();
+});
+
+after(async () => {
+  await browser?.close();
+  await cluster?.stop();
+});
+
+/** Opens a view. What the page does wrong is in `wrong`. */
+async function open(hash, { at = 0, of = cluster, ...options } = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  const page = await context.newPage();
+  const wrong = [];
+  page.on("console", (message) => { if (["error", "warning"].includes(message.type())) wrong.push(message.text()); });
+  page.on("pageerror", (error) => wrong.push(error.message));
+  page.on("dialog", (dialog) => { wrong.push(`dialog ${dialog.message()}`); dialog.dismiss(); });
+  page.on("request", (request) => { if (!of.urls.some((url) => request.url().startsWith(url))) wrong.push(`asked ${request.url()}`); });
+  await page.addInitScript(() => {
+    addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`));
+  });
+  await page.goto(`${of.urls[at]}/ui/${hash}`);
+  await page.waitForSelector("h1");
+  return { page, wrong, close: () => context.close() };
+}
+
+const seen = (page) => page.locator(".health").innerText();
+
+test("each page shows its content without a violation, in both themes and sizes", async () => {
+  const expected = {
+    overview: "ci-7", locks: "orders/42", lock: "ci-9", history: "ci-3", settings: "How long they held", waits: "ROOT", cluster: "leader",
+  };
+  if (PICTURES) mkdirSync(PICTURES, { recursive: true });
+  for (const colorScheme of ["light", "dark"]) {
+    for (const width of [1280, 360]) {
+      for (const [name, hash] of Object.entries(PAGES)) {
+        const { page, wrong, close } = await open(hash, { colorScheme, viewport: { width, height: 800 } });
+        await page.locator("main", { hasText: expected[name] }).waitFor({ timeout: 5000 });
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= width, `${name} scrolls sideways at ${width}`);
+        await page.evaluate(AXE);
+        const found = await page.evaluate(() => globalThis.axe.run());
+        const bad = found.violations.filter((violation) => ["serious", "critical"].includes(violation.impact));
+        assert.deepEqual(bad.map((violation) => `${violation.id}: ${violation.nodes[0].html}`), [], `${name} ${colorScheme} ${width}`);
+        if (PICTURES) await page.screenshot({ path: `${PICTURES}/${name}-${colorScheme}-${width}.png`, fullPage: true });
+        assert.deepEqual(wrong, [], `${name} ${colorScheme} ${width}`);
+        await close();
+      }
+    }
+  }
+});
+
+test("text from others is only text", async () => {
+  const session = await cluster.session(HOSTILE.owner);
+  await cluster.acquire(session, HOSTILE.lock, HOSTILE.owner, { meta: HOSTILE.meta });
+  await cluster.acquire(await cluster.session("waiter"), HOSTILE.lock, HOSTILE.owner);
+  for (const hash of ["#/", "#/locks?sort=name", `#/locks/${encodeURIComponent(HOSTILE.lock)}`, "#/waits"]) {
+    const { page, wrong, close } = await open(hash);
+    await page.locator("main", { hasText: HOSTILE.owner }).waitFor({ timeout: 5000 });
+    assert.equal(await page.locator("main img, main script, main b").count(), 0, hash);
+    assert.equal(await page.locator("a[href^=javascript]").count(), 0, hash);
+    if (hash.includes("script")) assert.ok((await page.locator(".meta").innerText()).includes("<b>bold</b>"));
+    assert.deepEqual(wrong, [], hash);
+    await close();
+  }
+});
+
+test("a search finds a lock, and a link opens it with its exact name", async () => {
+  const session = await cluster.session("names");
+  const names = ["odd/constructor", "odd/__proto__", "odd/a%2Fb", "odd/#?&=", "odd/🔒🔒"];
+  for (const name of names) await cluster.acquire(session, name, "names");
+  const { page, wrong, close } = await open("#/locks?sort=name");
+  await page.fill("#search", "odd/");
+  await page.waitForURL(/match=odd/);
+  for (const name of names) await page.locator("main table a", { hasText: name }).waitFor({ timeout: 5000 });
+  for (const name of names) {
+    await page.locator("main table a", { hasText: name }).click();
+    await page.locator("h1", { hasText: name }).waitFor({ timeout: 5000 });
+    await page.locator(".holders", { hasText: "names" }).waitFor({ timeout: 5000 });
+    await page.goBack();
+    await page.locator("h1", { hasText: "Locks" }).waitFor();
+  }
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("a waits page shows what concerns an owner", async () => {
+  const { page, wrong, close } = await open("#/waits?owner=batch");
+  await page.locator(".tree li", { hasText: "batch" }).waitFor();
+  const rows = await page.locator(".tree li").allInnerTexts();
+  assert.equal(rows.length, 2, rows.join("\n"));
+  assert.match(rows[0], /ROOT ci-7 .* blocks 4/s);
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("an address that names nothing is answered by the page", async () => {
+  const { page, close } = await open("#/nothing");
+  await page.locator("h1", { hasText: "There is no such page" }).waitFor();
+  await close();
+});
+
+/** Switches to acting as administrator, and opens the dialog to break. */
+async function beginBreak(page, token) {
+  await page.getByRole("button", { name: "Read-only" }).click();
+  await page.locator("dialog input[type=password]").fill(token);
+  await page.getByRole("button", { name: "Continue" }).click();
+  await page.getByRole("button", { name: "Break…" }).click();
+  await page.getByLabel("Reason").fill("it hangs");
+}
+
+test("a break needs the switch, a reason and the name, and happens once", async () => {
+  await cluster.acquire(await cluster.session("broken"), "to-break", "first");
+  const { page, close } = await open("#/locks/to-break");
+  await page.locator(".holders", { hasText: "first" }).waitFor();
+  assert.equal(await page.getByRole("button", { name: "Break…" }).count(), 0, "it is read-only at first");
+  await beginBreak(page, ADMINISTRATOR);
+  const submit = page.getByRole("button", { name: "Break", exact: true });
+  assert.ok(await submit.isDisabled(), "the name is not typed yet");
+  await page.locator("input[name=confirm]").fill("to-break");
+  await submit.click();
+  await page.locator(".outcome", { hasText: "Done" }).waitFor();
+  const { json } = await cluster.call("/v1/locks/to-break/history");
+  assert.deepEqual(json.items.map((item) => [item.owner, item.ended, item.reason]), [["first", "broken", "it hangs"]]);
+  await close();
+});
+
+test("a break of a holder that has gone breaks nobody", async () => {
+  const session = await cluster.session("changing");
+  const first = await cluster.acquire(session, "to-keep", "first");
+  const { page, close } = await open("#/locks/to-keep");
+  await page.locator(".holders", { hasText: "first" }).waitFor();
+  await beginBreak(page, ADMINISTRATOR);
+  await page.locator("input[name=confirm]").fill("to-keep");
+  await cluster.call(`/v1/grants/${first.id}`, { method: "DELETE" });
+  await cluster.acquire(session, "to-keep", "second");
+  await page.getByRole("button", { name: "Break", exact: true }).click();
+  await page.locator(".outcome", { hasText: "Nothing was broken" }).waitFor();
+  const { json } = await cluster.call("/v1/locks/to-keep");
+  assert.deepEqual(json.holders.map((holder) => holder.owner), ["second"]);
+  await close();
+});
+
+test("a wrong token breaks nothing", async () => {
+  await cluster.acquire(await cluster.session("safe"), "safe", "owner");
+  const { page, close } = await open("#/locks/safe");
+  await page.locator(".holders", { hasText: "owner" }).waitFor();
+  await beginBreak(page, "not-the-token-of-this-server-at-all");
+  await page.locator("input[name=confirm]").fill("safe");
+  await page.getByRole("button", { name: "Break", exact: true }).click();
+  await page.locator(".outcome", { hasText: "Nothing was broken" }).waitFor();
+  assert.equal((await cluster.call("/v1/locks/safe")).json.holders.length, 1);
+  assert.equal(await page.evaluate(() => JSON.stringify(localStorage)).then((kept) => kept.includes("token")), false);
+  await close();
+});
+
+test("keys move through the pages, and do nothing while somebody types", async () => {
+  const { page, close } = await open("#/");
+  for (const [keys, heading] of [["gl", "Locks"], ["gw", "Waits"], ["gc", "Cluster"], ["go", "Overview"]]) {
+    for (const key of keys) await page.keyboard.press(key);
+    await page.locator("h1", { hasText: heading }).waitFor();
+  }
+  await page.keyboard.press("p");
+  await page.locator(".banner", { hasText: "Paused" }).waitFor();
+  await page.keyboard.press("p");
+  await page.keyboard.press("g");
+  await page.keyboard.press("l");
+  await page.locator("h1", { hasText: "Locks" }).waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("gp");
+  assert.equal(await page.inputValue("#search"), "gp");
+  assert.equal(await page.locator(".banner").count(), 0);
+  await close();
+});
+
+test("the page moves to another node with the same view, and says how old it is if there is none", async () => {
+  const mortal = await Cluster.start();
+  try {
+    await mortal.jam();
+    const leader = await mortal.leader();
+    const { page, close } = await open("#/locks/deploy?tab=history", { at: leader - 1, of: mortal });
+    await page.locator("main", { hasText: "ci-7" }).waitFor();
+    mortal.kill(leader);
+    await until("another node is shown", async () => !page.url().startsWith(mortal.urls[leader - 1]), 10000);
+    assert.ok(page.url().endsWith("/ui/#/locks/deploy?tab=history"), page.url());
+    await page.locator(".health", { hasText: "seen 0 s ago" }).waitFor({ timeout: 10000 });
+    await page.locator("main", { hasText: "ci-7" }).waitFor();
+    assert.ok(!(await seen(page)).includes(`at node ${leader}`));
+    for (const node of [1, 2, 3]) if (node !== leader) mortal.kill(node);
+    await page.locator(".banner", { hasText: "Seen" }).waitFor({ timeout: 5000 });
+    assert.ok(await page.locator("main", { hasText: "ci-7" }).isVisible(), "the old figures stay");
+    await close();
+  } finally {
+    await mortal.stop();
+  }
+});

@@ -1,0 +1,71 @@
+// Tests of the pure parts: they need no browser and no server.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as format from "../../crates/ui/web/app/format.js";
+import * as route from "../../crates/ui/web/app/route.js";
+
+test("a span has two units at most and rounds down", () => {
+  const spans = [
+    [0, "0 s"], [7, "7 ms"], [999, "999 ms"], [1500, "1.5 s"], [9999, "9.9 s"], [40000, "40 s"], [61000, "1 min 1 s"], [3600000, "1 h"],
+    [10920000, "3 h 2 min"], [10979999, "3 h 2 min"], [2 * 86400000 + 3599999, "2 d"], [-5, "0 s"], [null, "—"], [Number.NaN, "—"],
+  ];
+  for (const [millis, text] of spans) assert.equal(format.span(millis), text, String(millis));
+});
+
+test("a span of the API is read", () => {
+  for (const [text, millis] of [["90s", 90000], ["250ms", 250], ["", null], ["5m", null], [undefined, null]]) {
+    assert.equal(format.parseSpan(text), millis);
+  }
+});
+
+test("hidden characters are made visible and long text is cut in the middle", () => {
+  assert.equal(format.visible("a\u202eb\u0000\n\u200b"), "a\\u202eb\\u0000\\u000a\\u200b");
+  assert.equal(format.visible("grüße 🔒"), "grüße 🔒");
+  assert.equal(format.shortened("x".repeat(64)), "x".repeat(64));
+  const cut = format.shortened(`begin${"🔒".repeat(100)}end`, 21);
+  assert.equal([...cut].length, 21);
+  assert.ok(cut.startsWith("begin") && cut.endsWith("end") && cut.includes("…"));
+});
+
+test("only an address of the web becomes a link", () => {
+  assert.equal(format.webLink("https://ci.example/812"), "https://ci.example/812");
+  for (const text of ["javascript:alert(1)", " javascript:alert(1)", "data:text/html,x", "ftp://a", "ci.example", ""]) {
+    assert.equal(format.webLink(text), null, text);
+  }
+});
+
+test("a word is quoted for a shell", () => {
+  assert.equal(format.quoted("orders/42"), "orders/42");
+  assert.equal(format.quoted("it's $(rm)"), "'it'\\''s $(rm)'");
+});
+
+test("figures", () => {
+  assert.deepEqual([1, 2, 3, 4, 11, 12, 21, 111, 1002].map(format.ordinal), ["1st", "2nd", "3rd", "4th", "11th", "12th", "21st", "111th", "1,002nd"]);
+  assert.deepEqual([format.median([]), format.median([3]), format.median([9, 1, 5])], [null, 3, 5]);
+  assert.deepEqual([format.waits(1), format.waits(2)], ["1 waits", "2 wait"]);
+  assert.deepEqual([format.bucket(0, 13), format.bucket(12, 13)], ["≤ 1 ms", "> 1 h 9 min"]);
+});
+
+test("every name survives the way into the address and back", () => {
+  for (const name of ["constructor", "__proto__", "../x", "a%2Fb", "orders/42", "#", "?", "a=b&c", "🔒".repeat(128), "<script>", " "]) {
+    const parsed = route.parse(route.link("locks", name, { tab: "history", at: "2026-11-22T03:12:00Z" }));
+    assert.equal(parsed.name, name);
+    assert.equal(parsed.page, "locks");
+    assert.equal(parsed.query.get("at"), "2026-11-22T03:12:00Z");
+  }
+});
+
+test("an address that names no page is no page", () => {
+  for (const hash of ["#/nothing", "#/waits/x", "#/__proto__", "#/cluster/"]) {
+    assert.equal(route.parse(hash).page, hash === "#/cluster/" ? "cluster" : "unknown", hash);
+  }
+  assert.equal(route.parse("").page, "");
+  assert.equal(route.parse("#/locks/%zz").name, "%zz");
+});
+
+test("a search has words and a prefix", () => {
+  assert.deepEqual(route.parseSearch("state:held owner:ci-7 ord"), { state: "held", owner: "ci-7", prefix: "ord" });
+  assert.deepEqual(route.parseSearch("state:other"), { prefix: "state:other" });
+  assert.deepEqual(route.parseSearch(""), { prefix: "" });
+});
