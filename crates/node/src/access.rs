@@ -16,6 +16,7 @@ mod caller;
 mod caller_request;
 mod judge;
 mod refusal;
+mod request_times;
 mod tenant_door;
 mod tenant_quota;
 mod trail;

@@ -1,10 +1,10 @@
 //! One request: where its time went, and its span if it is traced.
 
 use crate::{
-    span::{Attribute, Span, SpanKind, Stage, StageTime},
+    span::{Attribute, FinishedSpan, SpanKind, Stage, StageTime},
     tracer::Tracer,
 };
-use fairhold_types::trace_context::{SpanId, TraceContext};
+use fairhold_types::trace_context::{ParseTraceParentError, SpanId, TraceContext, TraceParent};
 use std::{
     sync::{
         OnceLock,
@@ -25,6 +25,15 @@ pub struct RequestSpan {
 }
 
 impl RequestSpan {
+    /// Begins the span of a request, if the tracer traces it. `given` reads the header `traceparent`.
+    pub fn begin(
+        tracer: &Tracer,
+        given: impl FnOnce() -> Option<Result<TraceParent, ParseTraceParentError>>,
+    ) -> Option<RequestSpan> {
+        let (context, parent) = tracer.admit(given)?;
+        Some(RequestSpan { tracer: tracer.clone(), context, parent, started_at: tracer.now() })
+    }
+
     /// Its trace and its own id.
     #[must_use]
     pub fn context(&self) -> TraceContext {
@@ -39,7 +48,7 @@ impl RequestSpan {
 
     /// The request has ended.
     pub fn end(self, name: String, attributes: Vec<(&'static str, Attribute)>, is_error: bool) {
-        self.tracer.finish(Span {
+        self.tracer.finish(FinishedSpan {
             context: self.context,
             parent: self.parent,
             name: name.into(),
@@ -122,7 +131,7 @@ mod tests {
     fn traced() -> (Tracer, RequestSpan) {
         let tracer = Tracer::new([1, 2], || 1_000_000_000);
         tracer.turn_on(SampleRate::new(1.0).unwrap(), false);
-        let span = tracer.begin(|| None).unwrap();
+        let span = RequestSpan::begin(&tracer, || None).unwrap();
         (tracer, span)
     }
 

@@ -81,7 +81,7 @@ pub enum Attribute {
 
 /// A finished span.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Span {
+pub struct FinishedSpan {
     /// Its trace and its own id.
     pub context: TraceContext,
     /// The span of which it is a part.

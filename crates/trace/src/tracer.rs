@@ -2,9 +2,8 @@
 
 use crate::{
     ids::IdSource,
-    request::RequestSpan,
     sampling::SampleRate,
-    span::{Span, SpanKind, Stage, StageTime},
+    span::{FinishedSpan, SpanKind, Stage, StageTime},
 };
 use fairhold_metrics::{Counter, Registry};
 use fairhold_types::{
@@ -34,7 +33,7 @@ struct TracerInner {
     ids: IdSource,
     /// Unix time in nanoseconds.
     clock: fn() -> u64,
-    finished: Mutex<VecDeque<Span>>,
+    finished: Mutex<VecDeque<FinishedSpan>>,
     metrics: TraceMetrics,
 }
 
@@ -86,13 +85,16 @@ impl Tracer {
         self.0.is_on.load(Relaxed)
     }
 
-    /// Begins the span of a request, if the request is traced. `parent` reads the caller's header: if the request has one,
-    /// the caller has decided. A header that is not valid counts as none.
-    pub fn begin(&self, parent: impl FnOnce() -> Option<Result<TraceParent, ParseTraceParentError>>) -> Option<RequestSpan> {
+    /// Decides whether a request is traced. If it is, its span has this context, and is a part of this one. `given` reads the
+    /// caller's header: if the request has one, the caller has decided. A header that is not valid counts as none.
+    pub(crate) fn admit(
+        &self,
+        given: impl FnOnce() -> Option<Result<TraceParent, ParseTraceParentError>>,
+    ) -> Option<(TraceContext, Option<SpanId>)> {
         if !self.is_on() {
             return None;
         }
-        let parent = parent().and_then(|parent| {
+        let parent = given().and_then(|parent| {
             if parent.is_err() {
                 self.0.metrics.headers_refused.inc();
             }
@@ -104,12 +106,7 @@ impl Tracer {
         };
         is_sampled.then(|| {
             let trace = parent.map_or_else(|| self.0.ids.trace_id(), |parent| parent.context.trace);
-            RequestSpan {
-                tracer: self.clone(),
-                context: TraceContext { trace, span: self.span_id() },
-                parent: parent.map(|parent| parent.context.span),
-                started_at: self.now(),
-            }
+            (TraceContext { trace, span: self.span_id() }, parent.map(|parent| parent.context.span))
         })
     }
 
@@ -118,7 +115,7 @@ impl Tracer {
         let StageTime { stage, took, ended_ago, span } = stage;
         let ended_at = self.now().saturating_sub(nanos(ended_ago));
         let kind = if stage == Stage::Forward { SpanKind::Client } else { SpanKind::Internal };
-        self.finish(Span {
+        self.finish(FinishedSpan {
             context: TraceContext { span: span.unwrap_or_else(|| self.span_id()), ..parent },
             parent: Some(parent.span),
             name: stage.as_str().into(),
@@ -132,7 +129,7 @@ impl Tracer {
 
     /// Takes the oldest finished spans.
     #[must_use]
-    pub fn take(&self, max: usize) -> Vec<Span> {
+    pub fn take(&self, max: usize) -> Vec<FinishedSpan> {
         let mut finished = self.0.finished.lock();
         let count = finished.len().min(max);
         finished.drain(..count).collect()
@@ -171,7 +168,7 @@ impl Tracer {
     }
 
     /// Adds a finished span to the queue, if there is room.
-    pub(crate) fn finish(&self, span: Span) {
+    pub(crate) fn finish(&self, span: FinishedSpan) {
         let mut finished = self.0.finished.lock();
         // It may have been turned off since the request began.
         if self.is_on() && finished.len() < TRACE_QUEUE_SPANS_MAX {
@@ -206,24 +203,24 @@ mod tests {
     #[test]
     fn while_it_is_off_nothing_is_read_and_nothing_is_kept() {
         let tracer = Tracer::default();
-        assert!(tracer.begin(|| panic!("the header is not read")).is_none());
-        let traced = on(1.0).begin(|| None).unwrap();
-        tracer.finish_stage(traced.context(), stage());
+        assert!(tracer.admit(|| panic!("the header is not read")).is_none());
+        let (traced, _) = on(1.0).admit(|| None).unwrap();
+        tracer.finish_stage(traced, stage());
         assert!(tracer.take(1).is_empty());
     }
 
     #[test]
     fn the_caller_decides_and_a_wrong_header_counts_as_none() {
         let (never, always) = (on(0.0), on(1.0));
-        let sampled = never.begin(|| Some(PARENT.parse())).unwrap();
+        let (sampled, below) = never.admit(|| Some(PARENT.parse())).unwrap();
         let parent: TraceParent = PARENT.parse().unwrap();
-        assert_eq!((sampled.context.trace, sampled.parent), (parent.context.trace, Some(parent.context.span)));
-        assert_ne!(sampled.context.span, parent.context.span);
-        assert!(always.begin(|| Some(PARENT.replace("-01", "-00").parse())).is_none(), "the caller records nothing");
-        assert!(never.begin(|| None).is_none());
-        assert!(never.begin(|| Some("nonsense".parse())).is_none());
-        let own = always.begin(|| Some("nonsense".parse())).unwrap();
-        assert_eq!(own.parent, None);
+        assert_eq!((sampled.trace, below), (parent.context.trace, Some(parent.context.span)));
+        assert_ne!(sampled.span, parent.context.span);
+        assert!(always.admit(|| Some(PARENT.replace("-01", "-00").parse())).is_none(), "the caller records nothing");
+        assert!(never.admit(|| None).is_none());
+        assert!(never.admit(|| Some("nonsense".parse())).is_none());
+        let (_, below) = always.admit(|| Some("nonsense".parse())).unwrap();
+        assert_eq!(below, None);
         let refused = [never, always].map(|tracer| tracer.0.metrics.headers_refused.get());
         assert_eq!(refused, [1, 1]);
     }
@@ -231,15 +228,15 @@ mod tests {
     #[test]
     fn a_full_queue_drops_the_newest_spans_and_counts_them() {
         let tracer = on(1.0);
-        let span = tracer.begin(|| None).unwrap();
+        let (span, _) = tracer.admit(|| None).unwrap();
         for _ in 0..TRACE_QUEUE_SPANS_MAX + 3 {
-            tracer.finish_stage(span.context(), stage());
+            tracer.finish_stage(span, stage());
         }
         assert_eq!(tracer.0.metrics.dropped.get(), 3);
         assert_eq!(tracer.take(5).len(), 5);
         tracer.turn_off();
         assert_eq!(tracer.0.metrics.dropped.get(), 3 + TRACE_QUEUE_SPANS_MAX as u64 - 5);
-        tracer.finish_stage(span.context(), stage());
+        tracer.finish_stage(span, stage());
         assert!(tracer.take(1).is_empty(), "a request from before leaves nothing behind");
     }
 }

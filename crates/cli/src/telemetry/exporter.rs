@@ -8,7 +8,7 @@ use crate::{
     remote::TlsArgs,
 };
 use fairhold_metrics::Registry;
-use fairhold_trace::{Span, Tracer};
+use fairhold_trace::{FinishedSpan, Tracer};
 use fairhold_types::limits::TRACE_BATCH_SPANS_MAX;
 use parking_lot::Mutex;
 use reqwest::{Client, header::CONTENT_TYPE};
@@ -75,7 +75,7 @@ impl Exporter {
         }
     }
 
-    async fn send(&self, resource: TraceResource, spans: &[Span]) -> Result<(), String> {
+    async fn send(&self, resource: TraceResource, spans: &[FinishedSpan]) -> Result<(), String> {
         let url = format!("{}/v1/traces", self.config.endpoint);
         let request = self.client.post(url).header(CONTENT_TYPE, "application/json").body(otlp::body(resource, spans));
         let response = request.send().await.map_err(|error| cause(&error))?;

@@ -1,7 +1,7 @@
 //! The exporter and a collector, as one who listens on a port.
 
 use super::*;
-use fairhold_trace::{SampleRate, Stage, StageTime};
+use fairhold_trace::{RequestSpan, SampleRate, Stage, StageTime};
 use fairhold_types::trace_context::TraceParent;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ async fn the_spans_of_a_follower_and_of_the_leader_are_one_tree() {
     let [first, second] = [TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap()];
     let (follower, leader) = (export(&first, 1, 2), export(&second, 7, 1));
     let client: TraceParent = PARENT.parse().unwrap();
-    let request = follower.tracer().begin(|| Some(Ok(client))).unwrap();
+    let request = RequestSpan::begin(&follower.tracer(), || Some(Ok(client))).unwrap();
     let work = fairhold_trace::RequestWork::default();
     work.trace(request.clone());
     let hop = work.next_span().unwrap();
@@ -96,7 +96,7 @@ async fn the_spans_of_a_follower_and_of_the_leader_are_one_tree() {
 async fn spans_that_the_collector_refuses_are_dropped_and_the_next_ones_are_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let export = export(&listener, 1, 1);
-    let span = |name: &str| export.tracer().begin(|| None).unwrap().end(name.to_owned(), Vec::new(), true);
+    let span = |name: &str| RequestSpan::begin(&export.tracer(), || None).unwrap().end(name.to_owned(), Vec::new(), true);
     span("first");
     take(&listener, "503 Service Unavailable").await;
     span("second");

@@ -1,6 +1,6 @@
 //! Spans as OTLP: one request of the protocol, in its JSON mapping.
 
-use fairhold_trace::{Attribute, Span, SpanKind};
+use fairhold_trace::{Attribute, FinishedSpan, SpanKind};
 use serde_json::{Value, json};
 
 /// What is the same for all spans of a node.
@@ -11,7 +11,7 @@ pub(crate) struct TraceResource {
 }
 
 /// The body of one request with these spans.
-pub(crate) fn body(resource: TraceResource, spans: &[Span]) -> Vec<u8> {
+pub(crate) fn body(resource: TraceResource, spans: &[FinishedSpan]) -> Vec<u8> {
     let version = env!("CARGO_PKG_VERSION");
     let attributes = [
         attribute("service.name", &text("fairhold")),
@@ -24,7 +24,7 @@ pub(crate) fn body(resource: TraceResource, spans: &[Span]) -> Vec<u8> {
     request.to_string().into_bytes()
 }
 
-fn span(span: &Span) -> Value {
+fn span(span: &FinishedSpan) -> Value {
     let kind = match span.kind {
         SpanKind::Internal => 1,
         SpanKind::Server => 2,

@@ -42,7 +42,7 @@ impl<'c, RT: AsyncRuntime> Observation<'c, RT> {
         started_at: RT::Instant,
     ) -> Self {
         let traced_by = traced_by.filter(|_| route.is_some_and(|route| route.starts_with(TRACED)));
-        let span = traced_by.and_then(|node| node.tracer().begin(|| headers::trace_parent(request.headers())));
+        let span = traced_by.and_then(|node| RequestSpan::begin(node.tracer(), || headers::trace_parent(request.headers())));
         let named = span.as_ref().filter(|span| span.shows_names()).and(route);
         let name = named.and_then(|route| in_path(route, request.uri().path()));
         Observation { slow, started_at, id, method: request.method().clone(), route, span, name, node: None, is_ended: false }

@@ -35,7 +35,7 @@ impl From<ProposalOutcome> for Answered {
 impl Answered {
     /// The stages of a proposal that was answered now, `total` after it was submitted. If another node did the work, it
     /// knows this span.
-    pub(crate) fn stages(&self, total: Duration, span: Option<SpanId>) -> impl Iterator<Item = StageTime> {
+    pub(crate) fn stages(&self, total: Duration, span: Option<SpanId>) -> impl Iterator<Item = StageTime> + use<> {
         let ProposalTimes { worked, applied, is_forwarded } = self.times;
         // If its deadline passed after it was handed over, the queue was the smaller part.
         let is_unknown = matches!(self.outcome, Err(ProposeError::Unknown(_)));
