@@ -114,11 +114,11 @@ fn a_request_through_a_follower_is_one_tree_at_the_collector() {
         let leader = cluster.leader().await;
         let [follower, _] = cluster.followers().await;
         let client = cluster.client(follower);
-        let long = "0".repeat(4_000);
+        let long = "0".repeat(10 * 1024);
         let zeros = format!("00-{}-{CLIENT}-01", "0".repeat(32));
         let forbidden = format!("ff-{TRACE}-{CLIENT}-01");
-        for wrong in [long.as_str(), &zeros, &forbidden] {
-            let call = Call::post("/v1/locks/untraced?ttl=60s").with("traceparent", wrong);
+        for (number, wrong) in [long.as_str(), &zeros, &forbidden].into_iter().enumerate() {
+            let call = Call::post(&format!("/v1/locks/untraced-{number}?ttl=60s")).with("traceparent", wrong);
             assert_eq!(client.send_to(follower, &call).await.expect("an answer").status, 200);
         }
         let parent = format!("00-{TRACE}-{CLIENT}-01");

@@ -239,14 +239,15 @@ mod tests {
     #[test]
     fn a_change_is_named_with_its_table_and_says_whether_it_needs_a_restart() {
         let running = values("log = \"info\"\nlisten = \"a:1\"\nid = 1\n[audit]\nwhat = \"all\"\n[jwt.ci]\nissuer = \"i\"\n");
-        let new = values("log = \"warn\"\nid = 1\ndata = \"d\"\n[audit]\nwhat = \"writes\"\n[jwt.k8s]\nissuer = \"i\"\n");
+        let tables = "[audit]\nwhat = \"writes\"\n[jwt.k8s]\nissuer = \"i\"\n[trace]\nsample = 0.5\n";
+        let new = values(&format!("log = \"warn\"\nid = 1\ndata = \"d\"\nslow-request = \"2s\"\n{tables}"));
         let of = |has_audit, overridden: &'static str| changed(&running, &new, has_audit, move |name| name == overridden);
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let all = of(true, "");
-        assert_eq!(all.at_once, names(&["audit.what", "jwt.ci.issuer", "jwt.k8s.issuer", "log"]));
+        assert_eq!(all.at_once, names(&["audit.what", "jwt.ci.issuer", "jwt.k8s.issuer", "log", "slow-request", "trace.sample"]));
         assert_eq!(all.at_restart, names(&["data", "listen"]));
         let without_audit = of(false, "data");
-        assert_eq!(without_audit.at_once, names(&["jwt.ci.issuer", "jwt.k8s.issuer", "log"]));
+        assert_eq!(without_audit.at_once, names(&["jwt.ci.issuer", "jwt.k8s.issuer", "log", "slow-request", "trace.sample"]));
         assert_eq!(without_audit.at_restart, names(&["audit.what", "listen"]), "the flag counts, so the file changes nothing");
         assert_eq!(changed(&running, &running, true, |_| false), Changed::default());
     }
