@@ -105,6 +105,7 @@ mod streams;
 mod tenants;
 mod tls;
 mod tls_under_load;
+mod traces;
 mod trail;
 mod tree;
 mod truth;

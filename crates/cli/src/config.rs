@@ -13,6 +13,7 @@ pub(crate) mod peer_trust;
 mod ports;
 pub(crate) mod source;
 pub(crate) mod start;
+pub(crate) mod trace;
 
 use crate::{
     member::{ServeMember, check_address, client_address},
@@ -28,7 +29,10 @@ use fairhold_http::Limits;
 use fairhold_trust::{client_port::TlsVersion, jwt::JwtProviderConfig, name::ClusterName};
 use fairhold_types::{
     Timing, duration,
-    limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
+    limits::{
+        CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, SLOW_REQUEST_DEFAULT,
+        STATE_BYTES_MIN,
+    },
     memory_plan::MemoryPlan,
 };
 use faults::Faults;
@@ -38,6 +42,7 @@ use peer_trust::PeerTrust;
 use ports::Ports;
 use start::{ResolvedStart, Start, StartInput, StartNote};
 use std::{path::PathBuf, time::Duration};
+use trace::{TraceConfig, TraceTable};
 
 /// The default log filter. openraft warns twenty times a second while a node is down.
 const LOG_DEFAULT: &str = "info,openraft=error";
@@ -91,6 +96,10 @@ pub(crate) struct ServeConfig {
     pub(crate) finalize_after: Option<Duration>,
     /// The log filter.
     pub(crate) log: String,
+    /// A request that takes longer is a slow one; zero: none is.
+    pub(crate) slow_request: Duration,
+    /// Where the spans of requests go; `None`: nothing is traced.
+    pub(crate) trace: Option<TraceConfig>,
     /// The file with the administrators' token; none: anyone who can reach the port may make their calls.
     pub(crate) admin_token_file: Option<PathBuf>,
     /// The audit log, if there is one.
@@ -141,6 +150,8 @@ impl ServeConfig {
         let (client_tls, peer_tls) = tls(&mut args, &mut file, cluster.clone(), faults);
         let audit = faults.or_default(file.audit.take().map(AuditTable::resolve).transpose());
         let backup = faults.or_default(file.backup.take().map(BackupTable::resolve).transpose());
+        let trace = faults.or_default(file.trace.take().map(TraceTable::resolve).transpose());
+        let slow_request = faults.or_default(slow_request(args.slow_request, file.slow_request.take()));
         let jwt = faults.or_default(jwt::providers(std::mem::take(&mut file.jwt)));
         let finalize_after = faults.or_default(finalize_after(args.finalize_after, std::mem::take(&mut file.upgrade)));
         let listen = faults.or_default(given_address("listen", args.listen.or(file.listen)));
@@ -193,6 +204,8 @@ impl ServeConfig {
             proposal_bytes: plan.proposal_bytes,
             finalize_after,
             log,
+            slow_request,
+            trace,
             admin_token_file: args.admin_token_file.or(file.admin_token_file),
             audit,
             backup,
@@ -239,6 +252,15 @@ fn finalize_after(given: Option<Duration>, table: UpgradeTable) -> Result<Option
     match given.or(table.finalize_after()?) {
         Some(given) if given < FINALIZE_AFTER_MIN => Err(ConfigError::FinalizeTooSoon { given: duration::format(given) }),
         given => Ok(given),
+    }
+}
+
+/// How long a request may take.
+fn slow_request(given: Option<Duration>, in_file: Option<String>) -> Result<Duration, ConfigError> {
+    match (given, in_file) {
+        (Some(given), _) => Ok(given),
+        (None, Some(text)) => duration::parse(&text).map_err(|_| ConfigError::Duration { key: "slow-request", text }),
+        (None, None) => Ok(SLOW_REQUEST_DEFAULT),
     }
 }
 

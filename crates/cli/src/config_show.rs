@@ -21,6 +21,7 @@ use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 #[derive(Debug, Subcommand)]
@@ -169,6 +170,7 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         ("event-ring-bytes", config.event_ring_bytes.to_string()),
         ("state-bytes-max", config.state_bytes_max.to_string()),
         ("log", quoted(&config.log)),
+        ("slow-request", quoted(&exactly(config.slow_request))),
     ]);
     if let Some(cluster) = &config.cluster_name {
         lines.push(("cluster-name", quoted(cluster.as_str())));
@@ -203,7 +205,9 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
     let audit = if audit.is_empty() { audit } else { format!("\n[audit]\n{audit}") };
     let backup: String = backup_lines(config).into_iter().map(line).collect();
     let backup = if backup.is_empty() { backup } else { format!("\n[backup]\n{backup}") };
-    lines + &known_members(config) + &audit + &backup + &upgrade + &jwt_tables(config)
+    let trace: String = trace_lines(config).into_iter().map(line).collect();
+    let trace = if trace.is_empty() { trace } else { format!("\n[trace]\n{trace}") };
+    lines + &known_members(config) + &audit + &backup + &trace + &upgrade + &jwt_tables(config)
 }
 
 /// Each key, with its value and its source.
@@ -243,6 +247,21 @@ fn backup_lines(config: &ServeConfig) -> Vec<(&'static str, String)> {
     let Some(backup) = &config.backup else { return Vec::new() };
     let every = quoted(&duration::format(backup.every));
     vec![("dir", quoted_path(&backup.dir)), ("every", every), ("keep", backup.keep.to_string())]
+}
+
+/// A duration that may be shorter than a millisecond.
+fn exactly(duration: Duration) -> String {
+    if duration.subsec_nanos().is_multiple_of(1_000_000) {
+        return duration::format(duration);
+    }
+    format!("{}ns", duration.as_nanos())
+}
+
+/// The lines of the table of traces.
+fn trace_lines(config: &ServeConfig) -> Vec<(&'static str, String)> {
+    let Some(trace) = &config.trace else { return Vec::new() };
+    let sample = trace.sample.to_string();
+    vec![("endpoint", quoted(&trace.endpoint)), ("sample", sample), ("names", trace.shows_names.to_string())]
 }
 
 /// The tables of the providers of JWTs. They come from the file alone.
@@ -334,7 +353,6 @@ mod tests {
     };
     use fairhold_trust::client_port::TlsVersion;
     use fairhold_types::{ClusterId, Timing};
-    use std::time::Duration;
 
     #[test]
     fn the_output_is_a_valid_file_and_names_the_source_of_each_value() {
@@ -344,6 +362,7 @@ mod tests {
             member: vec!["1=http://a:7171,a:7271".to_owned()],
             peer_key_file: Some("a key".into()),
             finalize_after: Some(Duration::from_secs(24 * 3_600)),
+            slow_request: Some(Duration::from_micros(10)),
             peer_cert: Some("node.crt".into()),
             peer_key: Some("node.key".into()),
             peer_ca: Some("ca.crt".into()),
@@ -362,7 +381,8 @@ mod tests {
                          [jwt.ci]\nissuer = \"https://ci\"\naudience = \"a\"\njwks = \"c\"\nuser-claim = \"name\"\n";
         let audit = "[audit]\nfile = \"audit.log\"\nwhat = \"writes\"\nrequired = true\n";
         let backup = format!("[backup]\ndir = {}\nevery = \"2h\"\nkeep = 9\n", quoted_path(folder.path()));
-        fs::write(&file, [audit, &backup, providers].concat()).unwrap();
+        let trace = "[trace]\nendpoint = \"http://c:4318\"\nsample = 0.25\nnames = true\n";
+        fs::write(&file, [audit, &backup, trace, providers].concat()).unwrap();
         let config = ServeConfig::resolve(ServeArgs { config: Some(file.clone()), ..args() }).unwrap();
         assert_eq!(config.jwt.len(), 2);
         let audit = AuditConfig { file: "audit.log".into(), scope: AuditScope::Writes, is_required: true };

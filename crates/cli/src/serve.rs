@@ -42,14 +42,23 @@ use crate::{
     },
     exit,
     signals::StopSignals,
-    telemetry,
+    telemetry::{
+        self, LogFilter,
+        exporter::{Exporter, TraceExport},
+    },
 };
 use args::ServeArgs;
 use certificates::Certificates;
 use error::ServeError;
+use fairhold_http::{Audit, ConnectionLimits, SlowRequests};
+use fairhold_trace::Tracer;
 use reload::{LiveParts, Reload};
 use server::{Prepared, Server};
-use std::{io, process::ExitCode, time::Duration};
+use std::{
+    io,
+    process::ExitCode,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 use tokio::{
     runtime::{Builder, Runtime},
     signal::unix::{Signal, SignalKind, signal},
@@ -115,8 +124,8 @@ fn run(args: ServeArgs, loaded: LoadedConfig) -> Result<(), ServeError> {
     let result = http.block_on(async {
         let mut certificates = Certificates::load(&config)?;
         let connections = config.limits.of_connections();
-        let live =
-            LiveParts { log, connections: connections.clone(), audit: audit.clone(), followed: certificates.followed().clone() };
+        let (slow, traces) = observers(&config)?;
+        let live = live_parts(log, (&connections, &audit, &certificates), (&slow, &traces));
         let reload = Reload::new(args, &values, live);
         let reloads = reload.counters();
         let _reloading = hangups.map(|hangups| AbortOnDrop(tokio::spawn(reload.at_each(hangups))));
@@ -128,7 +137,7 @@ fn run(args: ServeArgs, loaded: LoadedConfig) -> Result<(), ServeError> {
             }
             let storage = free_space::open_storage(&config, &node, &certificates).await?;
             restored::form(&config, &node, &storage, (&keys, &certificates)).await?;
-            let prepared = Prepared { admin, keys, certificates, audit, connections, reloads };
+            let prepared = Prepared { admin, keys, certificates, audit, connections, reloads, slow, traces };
             Server::start(&config, &node, storage, prepared, raft.handle(), clock.handle()).await
         };
         let mut server = tokio::select! {
@@ -164,6 +173,34 @@ fn run(args: ServeArgs, loaded: LoadedConfig) -> Result<(), ServeError> {
         tracing::info!("stopped");
     }
     result
+}
+
+/// What a reload can change.
+fn live_parts(
+    log: LogFilter,
+    (connections, audit, certificates): (&ConnectionLimits, &Audit, &Certificates),
+    (slow, traces): (&SlowRequests, &TraceExport),
+) -> LiveParts {
+    LiveParts {
+        log,
+        connections: connections.clone(),
+        audit: audit.clone(),
+        followed: certificates.followed().clone(),
+        slow: slow.clone(),
+        traces: traces.clone(),
+    }
+}
+
+/// What observes requests: the log of slow ones, and the traces.
+fn observers(config: &ServeConfig) -> Result<(SlowRequests, TraceExport), ServeError> {
+    let slow = SlowRequests::default();
+    slow.set_limit(config.slow_request);
+    let exporter = config.trace.as_ref().map(Exporter::new).transpose().map_err(ServeError::Telemetry)?;
+    let unix_nanos = || {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    };
+    Ok((slow, TraceExport::new(Tracer::new(rand::random(), unix_nanos), exporter)))
 }
 
 /// The signals that stop the node, and those at which it reads its configuration again, if it has files to read.

@@ -1,5 +1,8 @@
 //! The log of a node: lines on standard error. Panics are logged too, and abort the process.
 
+pub(crate) mod exporter;
+mod otlp;
+
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
     io::{self, IsTerminal},

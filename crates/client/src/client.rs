@@ -15,7 +15,7 @@ use crate::{
         tls::{TlsFiles, TlsSettings},
     },
 };
-use fairhold_types::{ClusterId, limits::TIMEOUT_MAX};
+use fairhold_types::{ClusterId, limits::TIMEOUT_MAX, trace_context::TraceParent};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::{runtime::Handle, sync::Semaphore};
 
@@ -58,6 +58,7 @@ pub struct ClientBuilder {
     owner: Option<String>,
     auth_token: Option<TokenSource>,
     user_agent: Option<String>,
+    trace_parent: Option<TraceParent>,
     tls: TlsFiles,
     discover: bool,
     cluster: Option<ClusterId>,
@@ -112,6 +113,13 @@ impl ClientBuilder {
         ClientBuilder { user_agent: Some(program.into()), ..self }
     }
 
+    /// Makes every request a part of this trace: sends it as the header `traceparent`, so that a cluster with traces shows
+    /// its spans below yours. It is for a program whose run is one span; for a single request, set the header of a
+    /// [`RawCall`](crate::RawCall).
+    pub fn trace_parent(self, parent: TraceParent) -> ClientBuilder {
+        ClientBuilder { trace_parent: Some(parent), ..self }
+    }
+
     /// Whether to use the addresses that the cluster reports, in addition to the given ones; `true` by default. Turn it
     /// off if clients reach the nodes by other addresses, for example through a proxy.
     pub fn discover(self, discover: bool) -> ClientBuilder {
@@ -143,7 +151,8 @@ impl ClientBuilder {
         let user_agent = self.user_agent.unwrap_or_else(|| program.clone());
         let tls = TlsSettings::load(&self.tls, given.iter().any(Endpoint::has_tls))?;
         let auth_token = self.auth_token.as_ref().map(|source| AuthToken::load(source, runtime.clone())).transpose()?;
-        let caller = Caller { program: user_agent, auth_token: auth_token.unwrap_or_default(), tls };
+        let caller =
+            Caller { program: user_agent, auth_token: auth_token.unwrap_or_default(), tls, trace_parent: self.trace_parent };
         let endpoints = Arc::new(Endpoints::new(given, self.discover)?);
         let identity = Identity::new(self.cluster);
         let calls = Transport::new(Arc::clone(&endpoints), &identity, &caller, runtime.clone())?;
@@ -187,6 +196,7 @@ impl Client {
             owner: None,
             auth_token: None,
             user_agent: None,
+            trace_parent: None,
             tls: TlsFiles::default(),
             discover: true,
             cluster: None,

@@ -10,9 +10,9 @@
 //! `docs/internals/decisions/0051-the-audit-log-of-requests.md`.
 
 pub(crate) mod call_kind;
-mod entry;
+pub(crate) mod entry;
 pub(crate) mod log;
-mod names;
+pub(crate) mod names;
 mod refusals;
 pub(crate) mod request;
 pub(crate) mod scope;

@@ -36,6 +36,7 @@ pub use edge::metrics::{Exposition, HttpMetrics};
 pub use edge::origin::Hosts;
 pub use edge::request::HttpPeer;
 pub use edge::server_info::ServerInfo;
+pub use edge::slow_requests::SlowRequests;
 pub use router::{router, status_router};
 pub use server::connection_limits::ConnectionLimits;
 pub use server::listener::{Limits, Listener};

@@ -13,8 +13,10 @@
 
 mod cache;
 mod caller;
+mod caller_request;
 mod judge;
 mod refusal;
+mod request_times;
 mod tenant_door;
 mod tenant_quota;
 mod trail;
@@ -22,6 +24,7 @@ mod visible;
 
 pub(crate) use cache::RightsCache;
 pub use caller::{Caller, Credential, FileTokens};
+pub(crate) use caller_request::CallerRequest;
 pub use refusal::{AccessRefusal, CredentialFault};
 pub(crate) use tenant_door::{TenantDoor, TenantSlot};
 pub use trail::{AccessTrail, NameVerdict, TouchedName, TrailRecord};

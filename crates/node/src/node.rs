@@ -1,7 +1,7 @@
 //! A node: the parts that serve every API, started and stopped together.
 
 use crate::{
-    access::{Caller, RightsCache, TenantDoor},
+    access::{CallerRequest, RightsCache, TenantDoor},
     api::{At, CallError, ClusterView, Freshness, MemberFacts, ReadOptions},
     base::{
         alarms::NodeAlarms, backups::Backups, memory::MemoryShortage, pulse::Pulse, samples::Samples,
@@ -105,7 +105,7 @@ fn facts_of(state: &State, member: NodeId) -> MemberFacts {
 }
 
 /// A running node. Clones are handles of the same node, for the same caller.
-pub struct Node<RT: AsyncRuntime>(pub(crate) Arc<NodeInner<RT>>, pub(crate) Option<Arc<Caller>>);
+pub struct Node<RT: AsyncRuntime>(pub(crate) Arc<NodeInner<RT>>, pub(crate) Option<Arc<CallerRequest>>);
 
 pub(crate) struct NodeInner<RT: AsyncRuntime> {
     pub(crate) replica: Replica<RT>,

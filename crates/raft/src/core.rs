@@ -40,6 +40,7 @@ use crate::{
         snapshot::SnapshotStore,
     },
 };
+use fairhold_trace::Tracer;
 use fairhold_types::NodeId;
 use futures_util::future::BoxFuture;
 use openraft::{
@@ -130,6 +131,8 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) reconcile: Notify,
     /// How many times longer everything takes that depends on the network than in one data centre.
     pub(crate) time_scale: u32,
+    /// Has the spans of commands that other nodes forward to this one.
+    pub(crate) tracer: Tracer,
 }
 
 /// Where the leader is.

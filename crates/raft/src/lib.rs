@@ -71,4 +71,5 @@ pub use machine::{
     defect, snapshot,
     stopped::{StoppedMember, StoppedNode},
 };
+pub use proposals::Proposer;
 pub use replica::Replica;

@@ -5,3 +5,4 @@ pub(crate) mod lanes;
 pub(crate) mod linger;
 pub(crate) mod priority;
 pub(crate) mod queue;
+pub(crate) mod times;

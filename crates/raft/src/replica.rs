@@ -23,6 +23,7 @@ use fairhold_state::{
     State,
     command::{Answer, Command, WriteKey},
 };
+use fairhold_trace::Tracer;
 use fairhold_types::{
     ClusterVersion, NodeId, Revision, Timing, duration, failpoint,
     planted::{self, Bug},
@@ -52,6 +53,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
     #[must_use]
     pub fn service(&self) -> Arc<dyn Service> {
         self.peer_service.service()
+    }
+
+    /// Traces the requests of this node.
+    #[must_use]
+    pub fn tracer(&self) -> &Tracer {
+        &self.core.tracer
     }
 
     /// Waits until this node is part of a cluster.
@@ -84,7 +91,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
         match self.core.until_leader_changes(completed).await {
             Some(Ok(Ok(response))) => {
-                let BatchResults(answers) = response.data;
+                let BatchResults { answers, .. } = response.data;
                 answers.into_iter().next().ok_or(ProposeError::Unknown(UnknownReason::Deposed))
             }
             Some(Ok(Err(ClientWriteError::ForwardToLeader(forward)))) => Err(match forward.reason {

@@ -29,11 +29,12 @@ use crate::{
     propose::{self, batcher},
     queues::Queues,
     read::{self, barrier},
-    replica::Replica,
+    replica::{Formation, Replica},
 };
 use fairhold_types::failpoint;
 use openraft::{
-    AsyncRuntime, async_runtime::watch::WatchSender, raft::Raft, storage::RaftLogStorage, type_config::TypeConfigExt,
+    AsyncRuntime, alias::WatchReceiverOf, async_runtime::watch::WatchSender, raft::Raft, storage::RaftLogStorage,
+    type_config::TypeConfigExt,
 };
 use std::{
     collections::BTreeMap,
@@ -101,6 +102,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             notice,
             reconcile: Notify::new(),
             time_scale: config.time_scale(),
+            tracer: config.tracer.clone(),
         });
         set_addresses::look(&core);
         if let Err(error) = check_incarnation(&core, &config) {
@@ -113,15 +115,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         drop(RT::spawn(batcher::run(batcher_queue, core.clone())));
         drop(RT::spawn(barrier::run(barrier_queue, core.clone())));
         spawn_tasks(&core, &queues, &config);
-        let (report, formation) = Types::<RT>::watch_channel(None);
-        let forming = formation::form(core.clone(), config);
-        let member = core.clone();
-        drop(RT::spawn(async move {
-            let result = forming.await;
-            member.with_metrics(|metrics| member.addresses.log_differences(metrics.membership_config.nodes()));
-            // The receiver may be gone; then the result is dropped.
-            report.send(Some(result)).ok();
-        }));
+        let formation = begin_forming(&core, config);
         if let Err(error) = failpoint!(RaftStartServe, RT) {
             core.stop().await;
             return Err(StartError::Log(error.to_string()));
@@ -132,6 +126,20 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
         Ok(Replica { core, queues, peer_service, formation })
     }
+}
+
+/// Forms or joins the cluster in the background.
+fn begin_forming<RT: AsyncRuntime>(core: &Arc<Core<RT>>, config: ReplicaConfig) -> WatchReceiverOf<Types<RT>, Formation> {
+    let (report, formation) = Types::<RT>::watch_channel(None);
+    let forming = formation::form(core.clone(), config);
+    let member = core.clone();
+    drop(RT::spawn(async move {
+        let result = forming.await;
+        member.with_metrics(|metrics| member.addresses.log_differences(metrics.membership_config.nodes()));
+        // The receiver may be gone; then the result is dropped.
+        report.send(Some(result)).ok();
+    }));
+    formation
 }
 
 /// Starts the tasks that run for as long as the replica does.

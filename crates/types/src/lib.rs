@@ -25,6 +25,7 @@ pub mod problem;
 mod schema;
 pub mod text;
 pub mod time;
+pub mod trace_context;
 pub mod txn;
 pub mod watch;
 

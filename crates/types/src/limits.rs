@@ -270,3 +270,11 @@ pub const BACKUP_EVERY_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
 pub const BACKUP_EVERY_DEFAULT: Duration = Duration::from_secs(3_600);
 /// Scheduled backups that a node keeps by default.
 pub const BACKUPS_KEPT_DEFAULT: usize = 48;
+/// Spans that wait for the collector of traces. Further spans are dropped.
+pub const TRACE_QUEUE_SPANS_MAX: usize = 8_192;
+/// Spans in one request to that collector.
+pub const TRACE_BATCH_SPANS_MAX: usize = 512;
+/// By default, a request that takes longer than this is a slow one.
+pub const SLOW_REQUEST_DEFAULT: Duration = Duration::from_secs(1);
+/// Slow requests that the log has in a second. Further ones are counted.
+pub const SLOW_REQUESTS_LOGGED_MAX: u32 = 10;

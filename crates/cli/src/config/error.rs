@@ -175,6 +175,18 @@ pub(crate) enum ConfigError {
     /// No backup would be kept.
     #[error("backup.keep in the configuration file is 0: the minimum is 1")]
     BackupKeep,
+    /// The table of traces names no collector.
+    #[error("the table [trace] in the configuration file needs the key `endpoint`: the URL of a collector of traces")]
+    TraceWithoutEndpoint,
+    /// The collector's URL.
+    #[error(
+        "trace.endpoint in the configuration file: {endpoint}: write the URL of a collector, like http://collector:4318, without \
+         a user, a query or /v1/traces"
+    )]
+    TraceEndpoint { endpoint: String },
+    /// A part that is none.
+    #[error("trace.sample in the configuration file: {part}: write the part of all requests, from 0 to 1, like 0.01")]
+    TraceSample { part: String },
     /// An invalid log filter.
     #[error("--log {filter}: {reason}; write it as LEVEL, or as MODULE=LEVEL,… with off, error, warn, info, debug or trace")]
     Log { filter: String, reason: String },
@@ -213,6 +225,7 @@ impl ConfigError {
                 | ConfigError::PeerTlsIncomplete { .. }
                 | ConfigError::Exposed { .. }
                 | ConfigError::AuditWithoutFile
+                | ConfigError::TraceWithoutEndpoint
                 | ConfigError::Jwt { .. }
                 | ConfigError::DataDir(_)
         )
@@ -268,6 +281,9 @@ impl ConfigError {
             | ConfigError::BackupWithoutDir
             | ConfigError::BackupEvery { .. }
             | ConfigError::BackupKeep
+            | ConfigError::TraceWithoutEndpoint
+            | ConfigError::TraceEndpoint { .. }
+            | ConfigError::TraceSample { .. }
             | ConfigError::Log { .. } => exit::USAGE,
         }
     }

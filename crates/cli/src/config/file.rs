@@ -6,6 +6,7 @@ use super::{
     error::ConfigError,
     jwt::{JWT_KEYS, JwtTable},
     peer_tls::PeerTlsMode,
+    trace::TraceTable,
 };
 use fairhold_types::{NodeId, Timing, duration};
 use serde::Deserialize;
@@ -19,7 +20,7 @@ use strsim::levenshtein;
 use toml::de::DeTable;
 
 /// The valid keys of the file outside its tables: the names of the flags.
-const FILE_KEYS: [&str; 28] = [
+const FILE_KEYS: [&str; 29] = [
     "id",
     "data",
     "member",
@@ -47,18 +48,23 @@ const FILE_KEYS: [&str; 28] = [
     "event-ring-bytes",
     "state-bytes-max",
     "log",
+    "slow-request",
     "admin-token-file",
 ];
 
 /// The tables of the file, with their valid keys.
-const TABLES: [(&str, &[&str]); 3] =
-    [("audit", &["file", "what", "required"]), ("backup", &["dir", "every", "keep"]), ("upgrade", &["finalize-after"])];
+const TABLES: [(&str, &[&str]); 4] = [
+    ("audit", &["file", "what", "required"]),
+    ("backup", &["dir", "every", "keep"]),
+    ("trace", &["endpoint", "sample", "names"]),
+    ("upgrade", &["finalize-after"]),
+];
 
 /// The table whose own tables each have the keys `JWT_KEYS`.
 const JWT: &str = "jwt";
 
 /// What to write for each key, as an example. The keys of providers are without the name of the provider.
-const EXAMPLES: [(&str, &str); 40] = [
+const EXAMPLES: [(&str, &str); 44] = [
     ("id", "1"),
     ("data", "\"/var/lib/fairhold\""),
     ("member", "[\"1=http://a:7171,a:7271\"]"),
@@ -86,6 +92,7 @@ const EXAMPLES: [(&str, &str); 40] = [
     ("event-ring-bytes", "67108864"),
     ("state-bytes-max", "1073741824"),
     ("log", "\"info\""),
+    ("slow-request", "\"1s\""),
     ("admin-token-file", "\"admin.token\""),
     ("audit.file", "\"/var/log/fairhold/audit.log\""),
     ("audit.what", "\"writes\""),
@@ -93,6 +100,9 @@ const EXAMPLES: [(&str, &str); 40] = [
     ("backup.dir", "\"/var/backups/fairhold\""),
     ("backup.every", "\"1h\""),
     ("backup.keep", "48"),
+    ("trace.endpoint", "\"http://collector:4318\""),
+    ("trace.sample", "0.01"),
+    ("trace.names", "true"),
     ("upgrade.finalize-after", "\"24h\""),
     ("jwt.issuer", "\"https://issuer.example.com\""),
     ("jwt.audience", "\"fairhold\""),
@@ -135,9 +145,11 @@ pub(super) struct FileConfig {
     pub(super) event_ring_bytes: Option<u64>,
     pub(super) state_bytes_max: Option<u64>,
     pub(super) log: Option<String>,
+    pub(super) slow_request: Option<String>,
     pub(super) admin_token_file: Option<PathBuf>,
     pub(super) audit: Option<AuditTable>,
     pub(super) backup: Option<BackupTable>,
+    pub(super) trace: Option<TraceTable>,
     pub(super) upgrade: UpgradeTable,
     pub(super) jwt: BTreeMap<String, JwtTable>,
 }

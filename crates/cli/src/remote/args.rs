@@ -2,15 +2,18 @@
 
 use super::{failure::Failure, format::OutputFormat, request::ApiRequest};
 use fairhold_client::{Client, ClientBuilder};
-use fairhold_types::ClusterId;
+use fairhold_types::{ClusterId, trace_context::TraceParent};
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 /// The node of `fairhold dev` and of a node on this machine with the usual port.
 pub(super) const DEFAULT_ENDPOINT: &str = "http://127.0.0.1:7171";
+
+/// The environment variable with the caller's span.
+const TRACEPARENT_VARIABLE: &str = "TRACEPARENT";
 
 /// Which nodes to call, and how long to try.
 #[derive(Debug, Clone, clap::Args)]
@@ -84,6 +87,9 @@ impl ConnectArgs {
     /// A builder of the Rust client for this cluster.
     pub(crate) fn client_builder(&self) -> Result<ClientBuilder, Failure> {
         let mut builder = Client::builder();
+        if let Some(parent) = trace_parent(env::var(TRACEPARENT_VARIABLE).ok().as_deref()) {
+            builder = builder.trace_parent(parent);
+        }
         for url in self.urls()? {
             builder = builder.endpoint(url);
         }
@@ -111,6 +117,12 @@ impl ConnectArgs {
     pub(crate) fn auth_token(&self) -> Result<Option<String>, Failure> {
         self.auth_token_file.as_deref().map(read_token).transpose()
     }
+}
+
+/// The span of the program that runs this command, by the convention of OpenTelemetry. A value that is not valid counts as
+/// none: a command must not fail because of its trace.
+fn trace_parent(variable: Option<&str>) -> Option<TraceParent> {
+    variable?.parse().ok()
 }
 
 /// Reads a token from a file. The first line counts: the file of a node's administrators may have several.
@@ -206,6 +218,15 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_span_in_the_environment_that_is_not_valid_counts_as_none() {
+        let valid = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        assert_eq!(trace_parent(Some(valid)).map(|parent| parent.to_string()).as_deref(), Some(valid));
+        for wrong in [None, Some(""), Some("nonsense"), Some("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01")] {
+            assert_eq!(trace_parent(wrong), None, "{wrong:?}");
+        }
+    }
 
     #[test]
     fn an_endpoint_is_a_host_and_a_port() {

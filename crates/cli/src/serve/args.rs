@@ -35,6 +35,8 @@ pub(crate) struct ServeArgs {
     /// The audit log of requests is configured only there, in the table audit: its file, what it has, and whether it is
     /// required.
     ///
+    /// Traces are configured only there, too: the table trace has the keys endpoint, sample and names.
+    ///
     /// SIGHUP makes the node read the file again, and does not stop it. A file with an error changes nothing. The log
     /// says which changes need a restart.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_CONFIG")]
@@ -209,6 +211,13 @@ pub(crate) struct ServeArgs {
     /// Log by module and level, such as `info,fairhold_raft=debug` [default: info,openraft=error]
     #[arg(long, value_name = "FILTER", env = "FAIRHOLD_LOG")]
     pub(crate) log: Option<String>,
+
+    /// Log requests that take longer than this, without their waits for locks [default: 1s]
+    ///
+    /// Each gets one line, with the time of its stages; at most 10 in a second, and /metrics counts the others. With 0,
+    /// there are no such lines. SIGHUP changes it if it is in the --config file.
+    #[arg(long, value_name = "DURATION", env = "FAIRHOLD_SLOW_REQUEST", value_parser = duration::parse)]
+    pub(crate) slow_request: Option<Duration>,
 
     /// Require the token in this file for administrators' calls [default: none; anyone can make them]
     ///

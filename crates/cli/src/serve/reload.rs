@@ -6,9 +6,12 @@
 use super::{args::ServeArgs, audit, certificates::FollowedFiles, check, open_files};
 use crate::{
     config::{LoadedConfig, ServeConfig, source::outside_the_file},
-    telemetry::{self, LogFilter},
+    telemetry::{
+        self, LogFilter,
+        exporter::{Exporter, TraceExport},
+    },
 };
-use fairhold_http::{Audit, ConnectionLimits, Limits};
+use fairhold_http::{Audit, ConnectionLimits, Limits, SlowRequests};
 use fairhold_metrics::{ByLabel, Counter, Registry};
 use fairhold_trust::jwt::JwtProviders;
 use std::{collections::BTreeMap, env};
@@ -16,11 +19,14 @@ use tokio::{signal::unix::Signal, task::spawn_blocking};
 use tracing_subscriber::EnvFilter;
 
 /// Settings that change at once. Those of an audit log do too, if there was one at the start.
-const LIVE: [&str; 3] = ["log", "connections-max", "connections-per-address-max"];
+const LIVE: [&str; 4] = ["log", "connections-max", "connections-per-address-max", "slow-request"];
 /// The table of the audit log.
 const AUDIT: &str = "audit.";
 /// The tables of providers of JWTs.
 const JWT: &str = "jwt.";
+
+/// The table of traces.
+const TRACE: &str = "trace.";
 
 /// The parts of a running node that a reload can change.
 pub(super) struct LiveParts {
@@ -28,6 +34,8 @@ pub(super) struct LiveParts {
     pub(super) connections: ConnectionLimits,
     pub(super) audit: Audit,
     pub(super) followed: FollowedFiles,
+    pub(super) slow: SlowRequests,
+    pub(super) traces: TraceExport,
 }
 
 /// How many reloads were accepted and refused. Clones share them.
@@ -66,6 +74,8 @@ struct Accepted {
     limits: Limits,
     /// If they have changed.
     providers: Option<JwtProviders>,
+    /// If the table of traces has changed: its exporter, or none.
+    exporter: Option<Option<Exporter>>,
 }
 
 /// The names of settings that have changed.
@@ -133,10 +143,12 @@ impl Reload {
         let has_new_providers = changed.at_once.iter().any(|name| name.starts_with(JWT));
         let providers = has_new_providers.then(|| JwtProviders::load(config.jwt.clone())).transpose();
         let providers = providers.map_err(|error| one(error.to_string()))?;
+        let has_new_exporter = changed.at_once.iter().any(|name| name.starts_with(TRACE));
+        let exporter = has_new_exporter.then(|| config.trace.as_ref().map(Exporter::new).transpose()).transpose().map_err(one)?;
         if let Some(audit) = config.audit.as_ref().filter(|_| self.has_audit(&config)) {
             audit::try_file(audit).map_err(|error| one(error.to_string()))?;
         }
-        Ok(Accepted { config, values, changed, filter, limits, providers })
+        Ok(Accepted { config, values, changed, filter, limits, providers, exporter })
     }
 
     /// Whether there is an audit log, and still is to be one.
@@ -146,11 +158,15 @@ impl Reload {
 
     /// Applies a configuration. Nothing of it can fail.
     fn accept(&mut self, accepted: Accepted) {
-        let Accepted { config, values, changed, filter, limits, providers } = accepted;
+        let Accepted { config, values, changed, filter, limits, providers, exporter } = accepted;
         if let Err(error) = self.live.log.replace(filter) {
             tracing::error!(%error, "the log keeps its filter");
         }
         self.live.connections.set(limits.connections, limits.per_address);
+        self.live.slow.set_limit(config.slow_request);
+        if let Some(exporter) = exporter {
+            self.live.traces.replace(exporter);
+        }
         if let (Some(log), Some(audit)) = (self.live.audit.log(), &config.audit) {
             log.set_rule(audit.scope, audit.is_required);
             tracing::info!("SIGHUP: opening the audit log again");
@@ -187,11 +203,12 @@ fn changed(running: &Values, new: &Values, has_audit: bool, is_overridden: impl 
     for name in names {
         // Flags have the name of the key alone.
         let flag = name.rsplit_once('.').map_or(name.as_str(), |(_, key)| key);
-        let has_flag = !name.starts_with(AUDIT) && !name.starts_with(JWT);
+        let is_in = |tables: &[&str]| tables.iter().any(|table| name.starts_with(table));
+        let has_flag = !is_in(&[AUDIT, JWT, TRACE]);
         if has_flag && is_overridden(flag) {
             continue;
         }
-        let is_live = LIVE.contains(&name.as_str()) || name.starts_with(JWT) || (name.starts_with(AUDIT) && has_audit);
+        let is_live = LIVE.contains(&name.as_str()) || is_in(&[JWT, TRACE]) || (is_in(&[AUDIT]) && has_audit);
         if is_live { &mut changed.at_once } else { &mut changed.at_restart }.push(name.clone());
     }
     changed
@@ -222,14 +239,15 @@ mod tests {
     #[test]
     fn a_change_is_named_with_its_table_and_says_whether_it_needs_a_restart() {
         let running = values("log = \"info\"\nlisten = \"a:1\"\nid = 1\n[audit]\nwhat = \"all\"\n[jwt.ci]\nissuer = \"i\"\n");
-        let new = values("log = \"warn\"\nid = 1\ndata = \"d\"\n[audit]\nwhat = \"writes\"\n[jwt.k8s]\nissuer = \"i\"\n");
+        let tables = "[audit]\nwhat = \"writes\"\n[jwt.k8s]\nissuer = \"i\"\n[trace]\nsample = 0.5\n";
+        let new = values(&format!("log = \"warn\"\nid = 1\ndata = \"d\"\nslow-request = \"2s\"\n{tables}"));
         let of = |has_audit, overridden: &'static str| changed(&running, &new, has_audit, move |name| name == overridden);
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let all = of(true, "");
-        assert_eq!(all.at_once, names(&["audit.what", "jwt.ci.issuer", "jwt.k8s.issuer", "log"]));
+        assert_eq!(all.at_once, names(&["audit.what", "jwt.ci.issuer", "jwt.k8s.issuer", "log", "slow-request", "trace.sample"]));
         assert_eq!(all.at_restart, names(&["data", "listen"]));
         let without_audit = of(false, "data");
-        assert_eq!(without_audit.at_once, names(&["jwt.ci.issuer", "jwt.k8s.issuer", "log"]));
+        assert_eq!(without_audit.at_once, names(&["jwt.ci.issuer", "jwt.k8s.issuer", "log", "slow-request", "trace.sample"]));
         assert_eq!(without_audit.at_restart, names(&["audit.what", "listen"]), "the flag counts, so the file changes nothing");
         assert_eq!(changed(&running, &running, true, |_| false), Changed::default());
     }

@@ -21,14 +21,16 @@ use crate::{
         start::{MemberSource, StartingNode},
     },
     member::ServeMember,
+    telemetry::exporter::TraceExport,
 };
 use fairhold_http::{
-    Admin, Audit, Authenticator, ClusterHeader, ConnectionLimits, Exposition, ServerInfo, router, status_router,
+    Admin, Audit, Authenticator, ClusterHeader, ConnectionLimits, Exposition, ServerInfo, SlowRequests, router, status_router,
 };
 use fairhold_node::{Node, NodeParts};
 use fairhold_peer::{client::TcpPeer, key::PeerKeys, security::PeerSecurity, server::PeerServer};
 use fairhold_raft::{MemberAddress, PeerService, Replica, ReplicaConfig};
 use fairhold_storage::{Storage, data_dir::DataDir, defect_file::DefectFile, fault::Faults};
+use fairhold_trace::Tracer;
 use openraft_rt_tokio::TokioRuntime;
 use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, sync::oneshot, task::JoinHandle, time::timeout};
@@ -48,6 +50,10 @@ pub(super) struct Prepared {
     /// The limits on connections of clients, which a reload can change.
     pub(super) connections: ConnectionLimits,
     pub(super) reloads: ReloadCounters,
+    /// Which requests are slow.
+    pub(super) slow: SlowRequests,
+    /// Sends the spans of requests.
+    pub(super) traces: TraceExport,
 }
 
 /// A running node.
@@ -90,7 +96,7 @@ impl Server {
         raft: &Handle,
         clock: &Handle,
     ) -> Result<Server, ServeError> {
-        let Prepared { admin, keys, certificates, audit, connections, reloads } = prepared;
+        let Prepared { admin, keys, certificates, audit, connections, reloads, slow, traces } = prepared;
         let listener = listen_for_clients(config, &certificates).await?;
         let listener =
             listener.with_limits(config.limits).with_connection_limits(connections).with_hosts(hosts(config, Some(node)));
@@ -105,7 +111,7 @@ impl Server {
             node.clone(),
             storage,
             (keys.clone(), certificates.peers().clone()),
-            clock.clone(),
+            (clock.clone(), traces.tracer()),
         );
         let services = raft.spawn(starting).await.map_err(ended)??;
         services.peer.metrics().register(&mut registry);
@@ -117,7 +123,8 @@ impl Server {
         host::set(&config.data, &config.exposures, own.clone(), audit.clone());
         let sources = MachineSources::new(config, node, syncs, (own.clone(), audit.clone()));
         let looking = tokio::spawn(alarms::watch(sources, services.node.clone(), services.replica.clone()));
-        let exposition = Exposition::new(registry);
+        traces.start(node.id, &mut registry);
+        let exposition = Exposition::with_slow_requests(registry, slow);
         let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::read, insecure: host::exposures };
         let (stop, stopped) = oneshot::channel();
         let listener = listener.with_metrics(exposition.http()).with_cluster(ClusterHeader::of(&services.node));
@@ -214,13 +221,13 @@ impl NodeServices {
         starting: StartingNode,
         storage: Storage,
         (keys, security): (PeerKeys, PeerSecurity),
-        clock: Handle,
+        (clock, tracer): (Handle, Tracer),
     ) -> Result<NodeServices, ServeError> {
         let bound = PeerServer::bind(&config.peer_listen).await;
         let server = bound.map_err(|error| ServeError::peer_port(&config.peer_listen, error))?;
         let Storage { data_dir, log, snapshots, faults } = storage;
         snapshots.when_idle(allocator::return_free_memory);
-        let replica_config = replica_config(&config, &starting, &data_dir);
+        let replica_config = ReplicaConfig { tracer, ..replica_config(&config, &starting, &data_dir) };
         let peer_service = PeerService::new(&replica_config);
         let peer = Arc::new(TcpPeer::with_security(Handle::current(), keys.clone(), security.clone()));
         let server = server.with_metrics(peer.metrics()).with_keys(keys).with_security(security);

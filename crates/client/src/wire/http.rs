@@ -15,7 +15,11 @@ use crate::{
         tls::TlsSettings,
     },
 };
-use fairhold_types::{Code, Revision, duration, problem::Effect};
+use fairhold_types::{
+    Code, Revision, duration,
+    problem::Effect,
+    trace_context::{TRACEPARENT, TraceParent},
+};
 use reqwest::{Method, StatusCode, header};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -67,6 +71,8 @@ pub(crate) struct Caller {
     pub(crate) program: String,
     pub(crate) auth_token: AuthToken,
     pub(crate) tls: TlsSettings,
+    /// The span of which every request is a part.
+    pub(crate) trace_parent: Option<TraceParent>,
 }
 
 /// A pool of connections. With HTTP/1.1, an open request has a connection to itself.
@@ -86,6 +92,7 @@ impl Connections {
         let builder = builder.tcp_keepalive(SILENT_MAX / 2).tcp_keepalive_interval(SILENT_MAX / 4).tcp_keepalive_retries(2);
         #[cfg(target_os = "linux")]
         let builder = builder.tcp_user_timeout(SILENT_MAX);
+        let builder = builder.default_headers(trace_headers(caller.trace_parent));
         let builder = caller.tls.apply(builder.user_agent(&caller.program));
         let http = builder.build().map_err(|error| Error::Invalid(unusable_settings(&error)))?;
         Ok(Connections { http, identity, auth_token: caller.auth_token.clone() })
@@ -266,6 +273,12 @@ impl Connections {
             None => request,
         }
     }
+}
+
+/// The header that makes a request a part of a trace. A call that has its own keeps that one.
+fn trace_headers(parent: Option<TraceParent>) -> header::HeaderMap {
+    let value = parent.and_then(|parent| header::HeaderValue::try_from(parent.to_string()).ok());
+    value.map(|value| (header::HeaderName::from_static(TRACEPARENT), value)).into_iter().collect()
 }
 
 async fn receive(request: reqwest::RequestBuilder, sent: Moment) -> Result<Reply, reqwest::Error> {

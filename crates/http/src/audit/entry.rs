@@ -122,7 +122,7 @@ pub(super) fn names<'a>(touched: &'a [TouchedName], in_path: Option<&'a str>) ->
 }
 
 /// Whether a text may be somebody's token or JWT, put into the wrong place.
-pub(super) fn shows_token(text: &str) -> bool {
+pub(crate) fn shows_token(text: &str) -> bool {
     text.contains(TOKEN_PREFIX) || text.split(|c: char| !is_of_jwt(c)).any(has_jwt)
 }
 

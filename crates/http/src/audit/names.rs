@@ -8,7 +8,7 @@ use fairhold_types::{LockName, Path};
 const NAME_SEGMENT: usize = 3;
 
 /// What the path of this route names, in the form of a rule if it has one: `locks:orders/42`, `roles:deployers`.
-pub(super) fn in_path(route: &str, path: &str) -> Option<String> {
+pub(crate) fn in_path(route: &str, path: &str) -> Option<String> {
     let segment = |index: usize| params::decode(path.split('/').nth(index).unwrap_or_default()).ok();
     let number = |index: usize| segment(index)?.parse::<u64>().ok();
     let mut levels = route.split('/').skip(2);

@@ -9,6 +9,7 @@ use fairhold_node::api::{Fence, Precondition};
 use fairhold_types::{
     FencingToken, GrantId, Path, Revision, duration,
     limits::{REQUEST_ID_BYTES_MAX, TIMEOUT_DEFAULT, TIMEOUT_MAX},
+    trace_context::{ParseTraceParentError, TRACEPARENT, TraceParent},
 };
 use http::{HeaderMap, HeaderName, header};
 use std::time::Duration;
@@ -133,6 +134,16 @@ pub(crate) fn program(headers: &HeaderMap) -> &str {
     if program.is_empty() || program.len() > PROGRAM_BYTES_MAX { "client" } else { program }
 }
 
+/// The caller's span, if the request has the header `traceparent`. Two such headers are none.
+pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<Result<TraceParent, ParseTraceParentError>> {
+    let mut values = headers.get_all(TRACEPARENT).iter();
+    let value = values.next()?;
+    if values.next().is_some() {
+        return Some(Err(ParseTraceParentError));
+    }
+    Some(value.to_str().map_err(|_| ParseTraceParentError).and_then(str::parse))
+}
+
 /// The caller's own request id, if it is safe to log.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<&http::HeaderValue> {
     let value = headers.get(REQUEST_ID)?;
@@ -226,6 +237,20 @@ mod tests {
             assert_eq!(respond_async(&headers(&[("prefer", prefer)])), wanted, "{prefer}");
         }
         assert!(!respond_async(&headers(&[])));
+    }
+
+    #[test]
+    fn a_request_is_part_of_one_trace_at_most() {
+        let valid = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        assert_eq!(trace_parent(&headers(&[])), None);
+        assert_eq!(trace_parent(&headers(&[("traceparent", valid)])), Some(Ok(valid.parse().unwrap())));
+        let long = "0".repeat(10 * 1024);
+        for wrong in [&[("traceparent", "")][..], &[("traceparent", &long)], &[("traceparent", valid), ("traceparent", valid)]] {
+            assert_eq!(trace_parent(&headers(wrong)), Some(Err(ParseTraceParentError)), "{wrong:?}");
+        }
+        let mut foreign = HeaderMap::new();
+        foreign.insert("traceparent", HeaderValue::from_bytes(b"00-\xff").unwrap());
+        assert_eq!(trace_parent(&foreign), Some(Err(ParseTraceParentError)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The metrics of the API (requests by route, connections, bytes), and `/metrics`, which shows all metrics of a node.
 
-use crate::{edge::body, edge::problem::Problem};
+use crate::{edge::body, edge::problem::Problem, edge::slow_requests::SlowRequests};
 use axum::response::Response;
 use fairhold_metrics::{
     ByLabel, Counter, Format, Gauge, Histogram, LATENCY_SECONDS, Registry, Scrape, WAIT_SECONDS, collect, text,
@@ -43,6 +43,7 @@ struct HttpMetricsInner {
     handshakes: Handshakes,
     received: Counter,
     sent: Counter,
+    slow: SlowRequests,
 }
 
 /// A counter for each result of a TLS handshake.
@@ -143,6 +144,11 @@ impl HttpMetrics {
         }
     }
 
+    /// Which requests are slow.
+    pub(crate) fn slow_requests(&self) -> &SlowRequests {
+        &self.0.slow
+    }
+
     pub(crate) fn received(&self, bytes: usize) {
         self.0.received.inc_by(bytes as u64);
     }
@@ -165,6 +171,7 @@ impl HttpMetrics {
         registry.register("http_tls_handshakes", help, ByLabel::new("result", inner.handshakes.0.clone()));
         registry.register("http_received_bytes", "Bytes from clients", inner.received.clone());
         registry.register("http_sent_bytes", "Bytes to clients", inner.sent.clone());
+        inner.slow.register(registry);
         let inner = Arc::clone(inner);
         collect(registry, move |scrape| inner.write_routes(scrape));
     }
@@ -208,8 +215,14 @@ impl Default for Exposition {
 impl Exposition {
     /// Takes the metrics that the other parts of the node have registered, and adds the API's own.
     #[must_use]
-    pub fn new(mut registry: Registry) -> Exposition {
-        let http = HttpMetrics::default();
+    pub fn new(registry: Registry) -> Exposition {
+        Exposition::with_slow_requests(registry, SlowRequests::default())
+    }
+
+    /// The same, with a log of slow requests.
+    #[must_use]
+    pub fn with_slow_requests(mut registry: Registry, slow: SlowRequests) -> Exposition {
+        let http = HttpMetrics(Arc::new(HttpMetricsInner { slow, ..HttpMetricsInner::default() }));
         http.register(&mut registry);
         Exposition { registry: Arc::new(registry), http }
     }

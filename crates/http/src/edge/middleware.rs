@@ -11,6 +11,7 @@ use crate::{
     edge::error::of_read,
     edge::headers,
     edge::metrics::{HttpMetrics, METHODS, RouteMetrics},
+    edge::observation::Observation,
     edge::problem::Problem,
     edge::request::HttpPeer,
     edge::stream::is_stream,
@@ -96,7 +97,7 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
         Arc::clone(&peer.waits)
     });
     let method = request.method().clone();
-    let mut response = serve(context, route.map(|route| route.template), request, next).await;
+    let mut response = serve(context, (route.map(|route| route.template), start), request, next).await;
     // hyper sets the length of other answers.
     if method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED {
         if let Some(length) = response.body().size_hint().exact() {
@@ -112,7 +113,7 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
 
 async fn serve<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
-    route: Option<&'static str>,
+    (route, start): (Option<&'static str>, RT::Instant),
     request: Request,
     next: impl FnOnce(Request, Node<RT>) -> BoxFuture<'static, Response>,
 ) -> Response {
@@ -122,10 +123,16 @@ async fn serve<RT: AsyncRuntime>(
     };
     // The path may contain a secret, so only its pattern is logged.
     let span = tracing::debug_span!("request", id = ?id, method = %request.method(), route);
+    // The listener for the status has no authenticator, and traces nothing.
+    let traced_by = context.authenticator.as_ref().map(|_| &context.node);
+    let mut observed = Observation::begin(context.metrics.slow_requests(), traced_by, &request, (id, route), start);
     let mut request = request;
     let address = request.extensions().get::<HttpPeer>().map(|peer| Arc::clone(&peer.address));
-    let mut audited = context.audit.begin(&mut request, route, &id, address.as_ref(), fairhold_raft::wall_now);
-    let routed = route_request(context, route, &mut request, (&id, audited.as_deref())).await;
+    let mut audited = context.audit.begin(&mut request, route, observed.id(), address.as_ref(), fairhold_raft::wall_now);
+    let routed = route_request(context, route, &mut request, (observed.id(), audited.as_deref())).await;
+    if let Ok((_, node)) = &routed {
+        observed.admitted(node);
+    }
     let response = match (routed, &mut audited) {
         (Ok((None, node)), None) => next(request, node).instrument(span).await,
         (Ok((None, node)), Some(audited)) => Box::pin(audited.answered::<RT>(next(request, node))).instrument(span).await,
@@ -137,8 +144,9 @@ async fn serve<RT: AsyncRuntime>(
         None => response,
     };
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
-        tracing::error!(request = ?id, "a request failed because of a defect in the server");
+        tracing::error!(request = ?observed.id(), "a request failed because of a defect in the server");
     }
+    let id = observed.answered(&response);
     let headers = response.headers_mut();
     headers.entry(headers::REVISION).or_insert_with(|| HeaderValue::from(context.node.revision().0));
     headers.insert(headers::REQUEST_ID, id);

@@ -2,6 +2,7 @@
 
 use super::{
     caller::{Caller, CallerIdentity, Credential},
+    caller_request::CallerRequest,
     refusal::{AccessRefusal, CredentialFault},
     trail::AccessTrail,
     visible::Visible,
@@ -39,13 +40,13 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// A handle of the same node for requests of this caller.
     #[must_use]
     pub fn for_caller(&self, caller: Caller) -> Node<RT> {
-        Node(Arc::clone(&self.0), Some(Arc::new(caller)))
+        Node(Arc::clone(&self.0), Some(Arc::new(CallerRequest::new(caller))))
     }
 
     /// The caller, unless the handle is the node's own.
     #[must_use]
     pub fn caller(&self) -> Option<&Caller> {
-        self.1.as_deref()
+        self.1.as_deref().map(CallerRequest::caller)
     }
 
     /// The access data as this node has applied it. It is never older than the state that a read sees.
@@ -261,7 +262,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         for _ in 0..DECISIONS_MAX {
             let Some((caller, access)) = self.enforcing().filter(|_| command.needs_guard()) else {
                 self.note_command(&command);
-                let answer = self.0.replica.propose(command, deadline).await?;
+                let answer = self.0.replica.propose_for(self.proposer(None), command, deadline).await?;
                 self.count_quota_refusal(&answer);
                 // Rights are enforced since.
                 let is_stale = self.caller().is_some() && is_changed(&answer);
@@ -283,7 +284,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             // queue needs the tenant of every command.
             let tenant = access.tenant_of(caller.principal());
             let guarded = command.clone().guarded(guard).for_tenant(tenant.filter(|_| command.opens_session()));
-            let answer = self.0.replica.propose_for(tenant.map(|tenant| tenant.0), guarded, deadline).await?;
+            let proposer = self.proposer(tenant.map(|tenant| tenant.0));
+            let answer = self.0.replica.propose_for(proposer, guarded, deadline).await?;
             self.count_quota_refusal(&answer);
             if !is_changed(&answer) {
                 return self.without_hidden(answer);

@@ -6,7 +6,7 @@
 use crate::{
     api::{AcquireCall, Acquired, At, CallError, GrantView, Renewal},
     calls::{
-        attempt::{AttemptStatus, CommittedAcquire, OwnGrant, attempt_status},
+        attempt::{AttemptStatus, CommittedAcquire, OwnGrant, attempt_status, expires_in},
         keep_alive_guard::KeepAliveGuard,
         waiter_rights::instead_of_timeout,
     },
@@ -17,10 +17,10 @@ use crate::{
 };
 use fairhold_raft::error::{NotProposed, ProposeError, UnknownReason};
 use fairhold_state::{
-    State,
     command::{Acquire, Claimant, Command, HeldGrant, IfBusy, Outcome, Queued, Rejection},
     read::GrantStatus,
 };
+use fairhold_trace::Stage;
 use fairhold_types::{EndReason, FencingToken, Revision, failpoint};
 use futures_util::FutureExt;
 use openraft_rt::{AsyncRuntime, Instant};
@@ -208,6 +208,7 @@ impl<RT: AsyncRuntime> PendingAcquire<RT> {
                 let deadline = after_waiting(deadline, since);
                 return Some(instead_of_timeout(self.withdraw(committed, confirmed_at(), deadline).await, refused));
             }
+            let waiting = self.node.begin_wait_time();
             tokio::select! {
                 biased;
                 () = self.node.0.stop.requested() => return Some(Err(CallError::Detached)),
@@ -215,6 +216,7 @@ impl<RT: AsyncRuntime> PendingAcquire<RT> {
                 () = waiter.woken() => {}
                 () = self.node.credential_expired() => {}
                 () = RT::sleep_until(until) => {
+                    drop(waiting);
                     let deadline = after_waiting(deadline, since);
                     return Some(if self.call.respond_async {
                         self.answer_queued(committed, deadline).await
@@ -276,7 +278,7 @@ impl<RT: AsyncRuntime> PendingAcquire<RT> {
             None if self.is_anonymous() => self.renew(committed, deadline).await?,
             None => RT::Instant::now(),
         };
-        self.node.0.replica.wait_for_revision(revision, deadline).await?;
+        self.node.timed(Stage::Apply, self.node.0.replica.wait_for_revision(revision, deadline)).await?;
         let grant = self.call.acquire.grant;
         self.node.0.replica.read(|state| match attempt_status(state, &grant, committed) {
             AttemptStatus::Held => {
@@ -303,7 +305,7 @@ impl<RT: AsyncRuntime> PendingAcquire<RT> {
     }
 
     async fn answer_queued(&self, committed: CommittedAcquire, deadline: RT::Instant) -> GrantAnswer {
-        self.node.0.replica.wait_for_revision(committed.revision, deadline).await?;
+        self.node.timed(Stage::Apply, self.node.0.replica.wait_for_revision(committed.revision, deadline)).await?;
         let state = self.node.0.replica.state();
         let value = views::grant_in_queue(&state, &self.call.acquire.grant).ok_or(UNKNOWN)?;
         let acquired = if value.token.is_some() { Acquired::Held(value) } else { Acquired::Queued(value) };
@@ -391,10 +393,4 @@ pub(crate) fn as_unknown(error: CallError) -> CallError {
         | CallError::ShuttingDown
         | CallError::Detached => error,
     }
-}
-
-/// How long an anonymous grant lives without a renewal, counted from the last confirmed keepalive.
-pub(crate) fn expires_in<RT: AsyncRuntime>(state: &State, view: &GrantView, confirmed_at: RT::Instant) -> Option<Duration> {
-    let session = state.session(view.session).filter(|_| view.anonymous)?;
-    Some(Duration::from_millis(session.timeout_ms).saturating_sub(RT::Instant::now().saturating_duration_since(confirmed_at)))
 }

@@ -1,7 +1,10 @@
 //! An attempt of a caller on a grant: its outcome, and its status while the request waits.
 
+use crate::api::GrantView;
 use fairhold_state::{State, read::GrantStatus};
 use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, Revision, SessionNumber, time::WallMillis};
+use openraft_rt::{AsyncRuntime, Instant};
+use std::time::Duration;
 
 /// An attempt after its commit.
 #[derive(Debug, Clone, Copy)]
@@ -55,4 +58,10 @@ pub(crate) fn attempt_status(state: &State, grant: &GrantId, committed: Committe
         // The state has forgotten the grant, so it ended long ago, for an unknown reason.
         GrantStatus::Unknown => AttemptStatus::Ended(EndReason::Expired),
     }
+}
+
+/// How long an anonymous grant lives without a renewal, counted from the last confirmed keepalive.
+pub(crate) fn expires_in<RT: AsyncRuntime>(state: &State, view: &GrantView, confirmed_at: RT::Instant) -> Option<Duration> {
+    let session = state.session(view.session).filter(|_| view.anonymous)?;
+    Some(Duration::from_millis(session.timeout_ms).saturating_sub(RT::Instant::now().saturating_duration_since(confirmed_at)))
 }

@@ -20,6 +20,7 @@ use fairhold_state::{
     queue_view::{Before, QueueKey},
     read::GrantStatus,
 };
+use fairhold_trace::Stage;
 use fairhold_types::{
     EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits::SESSION_ROW_MAX,
 };
@@ -90,6 +91,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             let (Some(waiter), true) = (waiter.as_mut(), waits && RT::Instant::now() < until) else {
                 return Ok(found);
             };
+            let _waiting = self.begin_wait_time();
             tokio::select! {
                 biased;
                 () = self.0.stop.requested() => return Err(CallError::ShuttingDown),
@@ -207,8 +209,20 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     pub(crate) async fn freshen_by(&self, freshness: Freshness, deadline: RT::Instant) -> Result<(), CallError> {
         match freshness {
-            Freshness::Linearizable => self.0.replica.read_barrier(deadline).await?,
             Freshness::Local => self.prove_access().await?,
+            Freshness::Linearizable | Freshness::AtLeast(_) | Freshness::LinearizableAtLeast(_) => {
+                self.timed(Stage::Read, self.catch_up(freshness, deadline)).await?;
+            }
+        }
+        // Only now the caller is decided by everything that was acknowledged before the read.
+        self.check_caller()
+    }
+
+    /// Waits until the state of this node is as fresh as required.
+    async fn catch_up(&self, freshness: Freshness, deadline: RT::Instant) -> Result<(), CallError> {
+        match freshness {
+            Freshness::Local => {}
+            Freshness::Linearizable => self.0.replica.read_barrier(deadline).await?,
             Freshness::AtLeast(revision) => {
                 self.prove_access().await?;
                 self.0.replica.wait_for_revision(revision, deadline).await?;
@@ -218,8 +232,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 self.0.replica.wait_for_revision(revision, deadline).await?;
             }
         }
-        // Only now the caller is decided by everything that was acknowledged before the read.
-        self.check_caller()
+        Ok(())
     }
 }
 

@@ -7,8 +7,8 @@ use crate::{
     api::{At, CallError, GrantView},
     calls::{
         abandon::ABANDON_AFTER,
-        acquire::{UNKNOWN, after_waiting, as_unknown, expires_in},
-        attempt::CommittedAcquire,
+        acquire::{UNKNOWN, after_waiting, as_unknown},
+        attempt::{CommittedAcquire, expires_in},
         keep_alive_guard::KeepAliveGuard,
         waiter_rights::instead_of_timeout,
         write_key::write_key,
@@ -159,12 +159,14 @@ impl<RT: AsyncRuntime> Node<RT> {
                 let deadline = after_waiting(deadline, since);
                 return instead_of_timeout(self.end_upgrade(grant, committed.attempt, deadline, confirmed_at()).await, refused);
             }
+            let waiting = self.begin_wait_time();
             tokio::select! {
                 biased;
                 () = self.0.stop.requested() => return Err(CallError::Detached),
                 () = waiter.woken() => {}
                 () = self.credential_expired() => {}
                 () = RT::sleep_until(until) => {
+                    drop(waiting);
                     return self.end_upgrade(grant, committed.attempt, after_waiting(deadline, since), confirmed_at()).await;
                 }
             }

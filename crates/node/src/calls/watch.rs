@@ -189,6 +189,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                     (Ok(Some(_)) | Err(_), _) => return Ok(LongPollResult::Newer),
                 }
             }
+            let _waiting = self.begin_wait_time();
             tokio::select! {
                 biased;
                 () = self.0.stop.requested() => return Err(CallError::ShuttingDown),

@@ -1,6 +1,7 @@
 //! The configuration of a replica, and openraft's configuration derived from it.
 
 use crate::base::program::Program;
+use fairhold_trace::Tracer;
 use fairhold_types::{ClusterId, Incarnation, NodeId, Timing, duration, limits::PROPOSALS_BYTES_MAX};
 use openraft::{Config, ConfigError, SnapshotPolicy};
 use std::{collections::BTreeMap, time::Duration};
@@ -77,6 +78,8 @@ pub struct ReplicaConfig {
     /// If this node leads: how long every member must have supported the next cluster version until this node finalizes
     /// the upgrade. `None`: only an operator does.
     pub finalize_after: Option<Duration>,
+    /// Has the spans of commands that other nodes forward to this one.
+    pub tracer: Tracer,
 }
 
 impl ReplicaConfig {
@@ -101,6 +104,7 @@ impl ReplicaConfig {
             log_kept_bytes: LOG_KEPT_BYTES,
             proposal_bytes: PROPOSALS_BYTES_MAX,
             finalize_after: None,
+            tracer: Tracer::default(),
         }
     }
 

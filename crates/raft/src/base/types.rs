@@ -6,7 +6,7 @@ use fairhold_state::command::{Answer, Command, LOG_FORMAT};
 use fairhold_types::{Incarnation, NodeId};
 use openraft::{AsyncRuntime, EntryPayload, RaftTypeConfig};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 /// The types that Fairhold configures openraft with.
 pub struct Types<RT>(PhantomData<fn() -> RT>);
@@ -87,9 +87,14 @@ impl fmt::Display for Batch {
     }
 }
 
-/// One answer for each command of a batch, in the same order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BatchResults(pub Vec<Answer>);
+/// What came of a batch on this node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchResults {
+    /// One answer for each command, in the same order.
+    pub answers: Vec<Answer>,
+    /// How long this node applied them.
+    pub took: Duration,
+}
 
 /// A member of the cluster, as stored in the replicated membership.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

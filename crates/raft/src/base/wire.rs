@@ -16,7 +16,7 @@ use crate::base::{
 use bytes::Bytes;
 use fairhold_codec::{DecodeError, EncodeError};
 use fairhold_state::command::{AccessGuard, ActOrigin, Answer, Command, WriteKey};
-use fairhold_types::{ClusterVersion, NodeId};
+use fairhold_types::{ClusterVersion, NodeId, trace_context::TraceContext};
 use openraft::{
     AsyncRuntime, Vote,
     raft::{
@@ -98,6 +98,24 @@ pub(crate) enum PeerRequest<RT: AsyncRuntime> {
     MembersView,
     /// A node joins, through another node.
     Join(JoinRequest),
+    /// `Propose` with commands of traced requests. Only for clusters of version 2.
+    ProposeTraced {
+        /// In no particular order.
+        commands: Vec<Command>,
+        /// How long the follower continues to wait.
+        within_ms: u64,
+        /// The commands of traced requests, by their indexes.
+        traced: Vec<TracedCommand>,
+    },
+}
+
+/// A command of a traced request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TracedCommand {
+    /// Its index among the commands.
+    pub(crate) index: u32,
+    /// The span whose parts the stages at the leader are.
+    pub(crate) context: TraceContext,
 }
 
 /// The head of a snapshot's transfer.
@@ -139,7 +157,7 @@ pub(crate) enum PeerReply<RT: AsyncRuntime> {
     SnapshotAccepted,
     /// To `SnapshotEnd`.
     SnapshotInstalled(#[serde(with = "encoding")] SnapshotResponse<Types<RT>>),
-    /// To `Propose`: one for each command, in the same order.
+    /// To `Propose` and `ProposeTraced`: one for each command, in the same order.
     Proposed(Vec<Result<Answer, ProposeError>>),
     /// To `ReadIndex`.
     ReadIndex(Result<u64, NotProposed>),
@@ -216,7 +234,9 @@ mod tests {
     };
     use fairhold_state::{access::PrincipalKey, command::Outcome};
     use fairhold_types::{
-        ClusterId, GrantId, Incarnation, JoinTokenNumber, MemberRole, Revision, SupportedVersions, Timing, time::WallMillis,
+        ClusterId, GrantId, Incarnation, JoinTokenNumber, MemberRole, Revision, SupportedVersions, Timing,
+        time::WallMillis,
+        trace_context::{SpanId, TraceId},
     };
     use openraft::{EntryPayload, Membership, alias::EntryOf, raft::TransferLeaderError};
     use openraft_rt_tokio::TokioRuntime;
@@ -264,7 +284,14 @@ mod tests {
             guard: guard(),
             origin: origin(),
         }))
+        .chain([proposal_of_a_trace()])
         .collect()
+    }
+
+    fn proposal_of_a_trace() -> PeerRequest<TokioRuntime> {
+        let context = TraceContext { trace: TraceId([0xab; 16]), span: SpanId([0xcd; 8]) };
+        let commands = vec![Command::Forget { through: Revision(7) }; 2];
+        PeerRequest::ProposeTraced { commands, within_ms: 10, traced: vec![TracedCommand { index: 1, context }] }
     }
 
     fn origin() -> Option<ActOrigin> {

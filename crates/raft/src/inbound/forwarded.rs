@@ -1,16 +1,15 @@
 //! Serves commands that another node forwards to the leader.
 
 use crate::{
+    base::wire::TracedCommand,
     core::Core,
-    propose::{
-        lanes::Lane,
-        queue::{ProposalOutcome, ProposalQueue},
-    },
+    propose::{lanes::Lane, queue::ProposalQueue, times::ProposalOutcome},
 };
 use fairhold_state::command::{Command, Rejection};
 use fairhold_types::{
     NodeId,
     planted::{self, Bug},
+    trace_context::TraceContext,
 };
 use futures_util::future::join_all;
 use openraft::{AsyncRuntime, Instant};
@@ -31,27 +30,34 @@ pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
     command.validate().err()
 }
 
-/// Serves forwarded commands: batches each with this node's own, and does not forward it again.
+/// Serves forwarded commands: batches each with this node's own, and does not forward it again. The stages of commands of
+/// traced requests become spans.
 pub(super) async fn serve<RT: AsyncRuntime>(
     core: &Core<RT>,
     proposals: &ProposalQueue,
     from: NodeId,
-    commands: Vec<Command>,
+    (commands, traced): (Vec<Command>, Vec<TracedCommand>),
     within: Duration,
 ) -> Vec<ProposalOutcome> {
-    let deadline = RT::Instant::now() + within;
+    let submitted_at = RT::Instant::now();
+    let deadline = submitted_at + within;
     // An inner `Err` is why the queue refused the command, an inner `Ok` the answer to a rejected one.
     let submit = |command: Command| match refusal(from, &command) {
         Some(rejection) => Err(Ok(core.shared.rejected(rejection))),
         None => proposals.submit_in(Lane::Of(from), command, true).map_err(Err),
     };
     let submitted: Vec<_> = commands.into_iter().map(submit).collect();
-    join_all(submitted.into_iter().map(|submitted| async move {
+    let contexts = contexts(submitted.len(), &traced);
+    join_all(submitted.into_iter().zip(contexts).map(|(submitted, context)| async move {
         match submitted {
             Ok(submitted) => {
-                let outcome = submitted.outcome::<RT>(deadline).await;
-                core.shared.metrics.record(&outcome);
-                outcome
+                let answered = submitted.answered::<RT>(deadline).await;
+                if let Some(context) = context {
+                    let stages = answered.stages(submitted_at.elapsed(), None);
+                    stages.for_each(|stage| core.tracer.finish_stage(context, stage));
+                }
+                core.shared.metrics.record(&answered.outcome);
+                answered.outcome
             }
             Err(Ok(answer)) => Ok(answer),
             Err(Err(reason)) => {
@@ -63,6 +69,18 @@ pub(super) async fn serve<RT: AsyncRuntime>(
     .await
 }
 
+/// The span of each of this many commands. Another node says which are traced, so an index may be wrong.
+fn contexts(count: usize, traced: &[TracedCommand]) -> Vec<Option<TraceContext>> {
+    let mut contexts = vec![None; count];
+    for command in traced {
+        let index = usize::try_from(command.index).ok();
+        if let Some(context) = index.and_then(|index| contexts.get_mut(index)) {
+            *context = Some(command.context);
+        }
+    }
+    contexts
+}
+
 /// Whether only the leader may propose this command.
 fn is_for_leader(command: &Command) -> bool {
     command.is_leader_only() && !planted::has(Bug::ExpiresByOldLeader)
@@ -72,7 +90,18 @@ fn is_for_leader(command: &Command) -> bool {
 mod tests {
     use super::*;
     use fairhold_state::command::{Break, WriteKey};
-    use fairhold_types::{GrantId, LockName, Revision, time::WallMillis};
+    use fairhold_types::{
+        GrantId, LockName, Revision,
+        time::WallMillis,
+        trace_context::{SpanId, TraceId},
+    };
+
+    #[test]
+    fn a_wrong_index_of_a_traced_command_is_ignored() {
+        let context = TraceContext { trace: TraceId([1; 16]), span: SpanId([2; 8]) };
+        let traced = [1, 2, u32::MAX].map(|index| TracedCommand { index, context });
+        assert_eq!(contexts(2, &traced), [None, Some(context)]);
+    }
 
     #[test]
     fn verdicts_and_commands_over_the_limits_may_not_be_forwarded() {

@@ -7,7 +7,7 @@ use crate::{
         peer::{ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Refusal, Requester, Service},
         program::Program,
         types::Types,
-        wire::{self, Declined, PeerReply, PeerRequest},
+        wire::{self, Declined, PeerReply, PeerRequest, TracedCommand},
     },
     core::{
         Core, LeaderRoute,
@@ -252,7 +252,12 @@ impl<RT: AsyncRuntime> PeerService<RT> {
                 .boxed(),
                 Err(declined) => ready(PeerReply::Declined(declined)).boxed(),
             },
-            PeerRequest::Propose { commands, within_ms } => self.propose(core, queues.proposals, from, commands, within_ms),
+            PeerRequest::Propose { commands, within_ms } => {
+                self.propose(core, queues.proposals, from, (commands, Vec::new()), within_ms)
+            }
+            PeerRequest::ProposeTraced { commands, within_ms, traced } => {
+                self.propose(core, queues.proposals, from, (commands, traced), within_ms)
+            }
             PeerRequest::HandOver { to, key, within_ms } => async move {
                 let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
                 PeerReply::HandedOver(handover::serve(&core, &queues, to, key, deadline).await)
@@ -283,17 +288,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
                 ready(PeerReply::Recorded).boxed()
             }
             PeerRequest::ReadIndex => async move { PeerReply::ReadIndex(queues.barriers.next(true).await) }.boxed(),
-            PeerRequest::CallLeader(message) => async move {
-                match (core.route(), core.leader_handler.get()) {
-                    (LeaderRoute::Local, Some(leader_handler)) => {
-                        PeerReply::LeaderReply(leader_handler.handle(message, from).await)
-                    }
-                    (LeaderRoute::Local | LeaderRoute::Remote(_) | LeaderRoute::Unknown, _) => {
-                        PeerReply::Declined(Declined::NotLeader)
-                    }
-                }
-            }
-            .boxed(),
+            PeerRequest::CallLeader(message) => async move { call_leader(&core, message, from).await }.boxed(),
         }
     }
 
@@ -302,7 +297,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         core: Arc<Core<RT>>,
         proposals: ProposalQueue,
         from: NodeId,
-        commands: Vec<Command>,
+        (commands, traced): (Vec<Command>, Vec<TracedCommand>),
         within_ms: u64,
     ) -> BoxFuture<'static, PeerReply<RT>> {
         if let Some(refusal) = commands.iter().find_map(|command| forwarded::refusal(from, command))
@@ -314,7 +309,8 @@ impl<RT: AsyncRuntime> PeerService<RT> {
             if !matches!(core.route(), LeaderRoute::Local) {
                 return PeerReply::Declined(Declined::NotLeader);
             }
-            PeerReply::Proposed(forwarded::serve(&core, &proposals, from, commands, Duration::from_millis(within_ms)).await)
+            let within = Duration::from_millis(within_ms);
+            PeerReply::Proposed(forwarded::serve(&core, &proposals, from, (commands, traced), within).await)
         }
         .boxed()
     }
@@ -323,6 +319,14 @@ impl<RT: AsyncRuntime> PeerService<RT> {
 /// A node that has lost log entries refuses every node, and reports the loss.
 fn check_no_lost_entries<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
     core.lost.get().map_or(Ok(()), |lost| Err(Refusal::LostEntries(lost.clone())))
+}
+
+/// Passes a message to what handles such messages while this node leads.
+async fn call_leader<RT: AsyncRuntime>(core: &Core<RT>, message: Vec<u8>, from: NodeId) -> PeerReply<RT> {
+    match (core.route(), core.leader_handler.get()) {
+        (LeaderRoute::Local, Some(leader_handler)) => PeerReply::LeaderReply(leader_handler.handle(message, from).await),
+        (LeaderRoute::Local | LeaderRoute::Remote(_) | LeaderRoute::Unknown, _) => PeerReply::Declined(Declined::NotLeader),
+    }
 }
 
 async fn vote<RT: AsyncRuntime>(core: &Core<RT>, rpc: VoteRequest<Types<RT>>) -> PeerReply<RT> {

@@ -30,6 +30,7 @@ fn highest<RT: AsyncRuntime>(request: &PeerRequest<RT>) -> Option<u64> {
         PeerRequest::SnapshotBlock { .. }
         | PeerRequest::SnapshotEnd
         | PeerRequest::Propose { .. }
+        | PeerRequest::ProposeTraced { .. }
         | PeerRequest::ReadIndex
         | PeerRequest::CallLeader(_)
         | PeerRequest::HandOver { .. }

@@ -26,7 +26,7 @@ use fairhold_types::{
 };
 use futures_util::{Stream, StreamExt};
 use openraft::{
-    AsyncRuntime, EntryPayload, OptionalSend,
+    AsyncRuntime, EntryPayload, Instant, OptionalSend,
     alias::{SnapshotMetaOf, SnapshotOf},
     storage::{EntryResponder, RaftStateMachine},
 };
@@ -130,6 +130,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
     /// Applies one entry's commands. Each gets its own answer, and the observer gets its events before any reader can
     /// see the change.
     async fn apply_batch(&self, index: u64, commands: &[Command]) -> io::Result<BatchResults> {
+        let began_at = RT::Instant::now();
         let mut answers = Vec::with_capacity(commands.len());
         let mut suspects = self.shared.defects.in_entry(index);
         let mut retried = Vec::new();
@@ -155,7 +156,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             yield_now().await;
         }
         retried.into_iter().try_for_each(|position| self.shared.defects.record_passed(index, position))?;
-        Ok(BatchResults(answers))
+        Ok(BatchResults { answers, took: began_at.elapsed() })
     }
 
     /// Applies the commands that have no answer yet, until they have taken `SLICE_STEPS` or a command has a recorded
@@ -271,7 +272,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             failpoint!(RaftApplyBegin, RT)?;
             let log_id = entry.log_id;
             let answers = match entry.payload {
-                EntryPayload::Blank => BatchResults(Vec::new()),
+                EntryPayload::Blank => BatchResults::default(),
                 EntryPayload::Normal(batch) => {
                     let commands = with_planted_bugs(batch.commands(), log_id.index, responder.is_none());
                     let written = commands.iter().map(Command::snapshot_weight).sum::<u64>();
@@ -287,7 +288,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                     failpoint!(RaftMembersApply, RT)?;
                     self.members = Members::new(Some(log_id), membership);
                     self.look_for_itself();
-                    BatchResults(Vec::new())
+                    BatchResults::default()
                 }
             };
             self.advance(log_id)?;

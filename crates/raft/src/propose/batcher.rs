@@ -4,17 +4,18 @@ use crate::{
     base::{
         error::{NotProposed, ProposeError, UnknownReason},
         peer::Target,
-        types::{Batch, BatchResults, Types},
-        wire::{PeerReply, PeerRequest},
+        types::{Batch, Types},
+        wire::{PeerReply, PeerRequest, TracedCommand},
     },
     core::{CallError, Core, LeaderRoute, snapshot_schedule::LogRoom},
     propose::{
         priority::needs_room,
-        queue::{Proposal, ProposalOutcome, ProposalReceiver},
+        queue::{Proposal, ProposalReceiver},
+        times::{Answered, ProposalOutcome, ProposalTimes},
     },
 };
 use fairhold_state::command::Command;
-use fairhold_types::{duration, failpoint};
+use fairhold_types::{cluster_version::TRACE_SINCE, duration, failpoint};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use openraft::{AsyncRuntime, Instant, errors::ClientWriteError, impls::ProgressResponder, raft::ClientWriteResult};
 use std::{sync::Arc, time::Duration};
@@ -132,28 +133,29 @@ fn refuse_defects<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Ve
 
 /// Appends one entry with all commands, and answers each caller.
 async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>, slot: Slot) {
-    let (commands, callers) = split(batch);
-    let started_at = RT::Instant::now();
+    let (commands, callers) = split::<RT>(batch, false);
     if failpoint!(RaftProposeWrite, RT).is_err() {
-        return answer_all(callers, Err(NotProposed::Overloaded.into()));
+        return callers.answer_all(Err(NotProposed::Overloaded.into()));
     }
     let (responder, completed) = ProgressResponder::<Types<RT>, ClientWriteResult<Types<RT>>>::complete_only();
     // The queues' limits keep a batch far below the largest size.
     let Ok(batch) = Batch::new(commands) else {
-        return answer_all(callers, Err(NotProposed::Overloaded.into()));
+        return callers.answer_all(Err(NotProposed::Overloaded.into()));
     };
     if core.raft.client_write_ff(batch, Some(responder)).await.is_err() {
-        return answer_all(callers, Err(NotProposed::ShuttingDown.into()));
+        return callers.answer_all(Err(NotProposed::ShuttingDown.into()));
     }
     match core.until_leader_changes_and(completed, || drop(slot)).await {
-        Some(Ok(Ok(_))) if failpoint!(RaftProposeDone, RT).is_err() => answer_all(callers, Err(UnknownReason::Deposed.into())),
+        Some(Ok(Ok(_))) if failpoint!(RaftProposeDone, RT).is_err() => callers.answer_all(Err(UnknownReason::Deposed.into())),
         Some(Ok(Ok(response))) => {
-            core.shared.metrics.histograms.commit.observe(started_at.elapsed());
-            answer_each(callers, response.data);
+            core.shared.metrics.histograms.commit.observe(callers.since.elapsed());
+            let results = response.data;
+            debug_assert_eq!(callers.answers.len(), results.answers.len(), "each command has an answer");
+            callers.answer_each(results.answers.into_iter().map(Ok), results.took);
         }
-        Some(Ok(Err(error))) => answer_all(callers, Err(write_error(&error))),
+        Some(Ok(Err(error))) => callers.answer_all(Err(write_error(&error))),
         // Raft stopped, or another node leads and the fate of the entry is unknown.
-        Some(Err(_)) | None => answer_all(callers, Err(UnknownReason::Deposed.into())),
+        Some(Err(_)) | None => callers.answer_all(Err(UnknownReason::Deposed.into())),
     }
 }
 
@@ -170,12 +172,18 @@ pub(crate) fn write_error<RT: AsyncRuntime>(error: &ClientWriteError<Types<RT>>)
 
 /// Forwards commands to the leader, which batches them with its own.
 async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<Proposal>, slot: Slot) {
-    let (commands, callers) = split(batch);
+    let traced = traced_in(&batch);
+    let (commands, callers) = split::<RT>(batch, true);
     if failpoint!(RaftProposeForward, RT).is_err() {
-        return answer_all(callers, Err(NotProposed::NoLeader.into()));
+        return callers.answer_all(Err(NotProposed::NoLeader.into()));
     }
     let count = commands.len();
-    let request = PeerRequest::Propose { commands, within_ms: duration::millis(FORWARD_LIMIT) };
+    let within_ms = duration::millis(FORWARD_LIMIT);
+    let request = if traced.is_empty() || core.shared.read().cluster_version() < TRACE_SINCE {
+        PeerRequest::Propose { commands, within_ms }
+    } else {
+        PeerRequest::ProposeTraced { commands, within_ms, traced }
+    };
     let answered = RT::timeout(FORWARD_LIMIT, core.call(leader, &request));
     let outcomes = match core.until_leader_changes_and(answered, || drop(slot)).await {
         Some(Ok(Ok(PeerReply::Proposed(outcomes)))) if outcomes.len() == count => Ok(outcomes),
@@ -185,15 +193,50 @@ async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<
         None => Err(UnknownReason::Deposed.into()),
     };
     match outcomes {
-        Ok(outcomes) => callers.into_iter().zip(outcomes).for_each(|(caller, outcome)| drop(caller.send(outcome))),
-        Err(error) => answer_all(callers, Err(error)),
+        Ok(outcomes) => callers.answer_each(outcomes, Duration::ZERO),
+        Err(error) => callers.answer_all(Err(error)),
     }
 }
 
-type Caller = oneshot::Sender<ProposalOutcome>;
+/// The callers of a batch that was handed over.
+struct Callers<I> {
+    answers: Vec<oneshot::Sender<Answered>>,
+    /// When it was handed over.
+    since: I,
+    is_forwarded: bool,
+}
 
-fn split(batch: Vec<Proposal>) -> (Vec<Command>, Vec<Caller>) {
-    batch.into_iter().map(|proposal| (proposal.command, proposal.answer)).unzip()
+impl<I: Instant> Callers<I> {
+    fn answer_all(self, outcome: ProposalOutcome) {
+        let times = self.times(Duration::ZERO);
+        for caller in self.answers {
+            caller.send(Answered { outcome: outcome.clone(), times }).ok();
+        }
+    }
+
+    /// Answers each caller. This node has applied the batch for this long.
+    fn answer_each(self, outcomes: impl IntoIterator<Item = ProposalOutcome>, applied: Duration) {
+        let times = self.times(applied);
+        for (caller, outcome) in self.answers.into_iter().zip(outcomes) {
+            caller.send(Answered { outcome, times }).ok();
+        }
+    }
+
+    fn times(&self, applied: Duration) -> ProposalTimes {
+        ProposalTimes { worked: Some(self.since.elapsed()), applied, is_forwarded: self.is_forwarded }
+    }
+}
+
+/// The commands of a batch, and their callers.
+fn split<RT: AsyncRuntime>(batch: Vec<Proposal>, is_forwarded: bool) -> (Vec<Command>, Callers<RT::Instant>) {
+    let (commands, answers) = batch.into_iter().map(|proposal| (proposal.command, proposal.answer)).unzip();
+    (commands, Callers { answers, since: RT::Instant::now(), is_forwarded })
+}
+
+/// The commands of a batch whose requests are traced.
+fn traced_in(batch: &[Proposal]) -> Vec<TracedCommand> {
+    let traced = (0..).zip(batch).filter_map(|(index, proposal)| Some(TracedCommand { index, context: proposal.trace? }));
+    traced.collect()
 }
 
 /// Refuses some commands for this reason; returns the others.
@@ -211,17 +254,4 @@ fn answer_some(batch: Vec<Proposal>, early: impl Fn(&Proposal) -> Option<Proposa
         None => Some(proposal),
     };
     batch.into_iter().filter_map(unanswered).collect()
-}
-
-fn answer_all(callers: Vec<Caller>, outcome: ProposalOutcome) {
-    for caller in callers {
-        caller.send(outcome.clone()).ok();
-    }
-}
-
-fn answer_each(callers: Vec<Caller>, BatchResults(answers): BatchResults) {
-    debug_assert_eq!(callers.len(), answers.len(), "each command has an answer");
-    for (caller, answer) in callers.into_iter().zip(answers) {
-        caller.send(Ok(answer)).ok();
-    }
 }

@@ -10,14 +10,16 @@
 //! of one tenant hardly delays another (`lanes`).
 
 use crate::{
-    base::error::{NotProposed, ProposeError, UnknownReason},
+    base::error::{NotProposed, UnknownReason},
     propose::{
         lanes::{Lane, Lanes},
         linger::BatchLinger,
         priority::is_urgent,
+        times::{Answered, ProposalOutcome},
     },
 };
-use fairhold_state::command::{Answer, Command};
+use fairhold_state::command::Command;
+use fairhold_types::trace_context::TraceContext;
 use openraft::AsyncRuntime;
 use parking_lot::Mutex;
 use std::sync::{
@@ -35,16 +37,16 @@ const BATCH_URGENT_MAX: usize = BATCH_COMMANDS_MAX / 4 * 3;
 /// Maximum number of commands in each of the two queues of a node.
 const QUEUE_COMMANDS_MAX: usize = 16_384;
 
-pub(crate) type ProposalOutcome = Result<Answer, ProposeError>;
-
 /// A command in the queue.
 pub(crate) struct Proposal {
     pub(crate) command: Command,
     pub(crate) bytes: usize,
     /// Forwarded by another node: it is not forwarded again.
     pub(crate) forwarded: bool,
+    /// The span of its work at another node, if its request is traced.
+    pub(crate) trace: Option<TraceContext>,
     settled: Settled,
-    pub(crate) answer: oneshot::Sender<ProposalOutcome>,
+    pub(crate) answer: oneshot::Sender<Answered>,
 }
 
 /// Whether the command is settled: its caller has withdrawn it, or the batcher has handed it over. Each of them swaps
@@ -54,7 +56,7 @@ type Settled = Arc<AtomicBool>;
 impl Proposal {
     pub(crate) fn resolve(self, outcome: ProposalOutcome) {
         // The caller may be gone; then the answer is dropped.
-        self.answer.send(outcome).ok();
+        self.answer.send(outcome.into()).ok();
     }
 
     /// Refuses a command that has lost its place in the queue, unless its caller has withdrawn it.
@@ -106,7 +108,7 @@ pub(crate) struct ProposalReceiver {
 /// A submitted command. Dropping it withdraws the command, if it was not handed over yet.
 pub(crate) struct SubmittedCommand {
     settled: Settled,
-    answer: oneshot::Receiver<ProposalOutcome>,
+    answer: oneshot::Receiver<Answered>,
 }
 
 /// Creates the queues. They hold at most `bytes_max` bytes of commands. Urgent commands are small, so this limit does
@@ -134,11 +136,22 @@ impl ProposalQueue {
 
     /// Submits a command, which waits in this lane unless it is urgent.
     pub(crate) fn submit_in(&self, lane: Lane, command: Command, forwarded: bool) -> Result<SubmittedCommand, NotProposed> {
+        self.submit_traced(lane, command, forwarded, None)
+    }
+
+    /// The same for a command whose work at another node is this span.
+    pub(crate) fn submit_traced(
+        &self,
+        lane: Lane,
+        command: Command,
+        forwarded: bool,
+        trace: Option<TraceContext>,
+    ) -> Result<SubmittedCommand, NotProposed> {
         let bytes = command.size();
         let settled = Settled::default();
         let (answer, receiver) = oneshot::channel();
         let urgent = is_urgent(&command);
-        let proposal = Proposal { command, bytes, forwarded, settled: settled.clone(), answer };
+        let proposal = Proposal { command, bytes, forwarded, trace, settled: settled.clone(), answer };
         if urgent {
             self.submit_urgent(proposal)?
         } else {
@@ -199,17 +212,22 @@ impl ProposalQueue {
 
 impl SubmittedCommand {
     /// Waits for the outcome of the command.
-    pub(crate) async fn outcome<RT: AsyncRuntime>(mut self, deadline: RT::Instant) -> ProposalOutcome {
+    pub(crate) async fn outcome<RT: AsyncRuntime>(self, deadline: RT::Instant) -> ProposalOutcome {
+        self.answered::<RT>(deadline).await.outcome
+    }
+
+    /// The same, with the time that it took.
+    pub(crate) async fn answered<RT: AsyncRuntime>(mut self, deadline: RT::Instant) -> Answered {
         let (answered, if_withdrawn, if_handed_over) = match RT::timeout_at(deadline, &mut self.answer).await {
-            Ok(Ok(outcome)) => return outcome,
+            Ok(Ok(answered)) => return answered,
             Ok(Err(_)) => (None, NotProposed::ShuttingDown, UnknownReason::Deposed),
             // The answer may have arrived at the last moment.
             Err(_) => (self.answer.try_recv().ok(), NotProposed::NoLeader, UnknownReason::Deadline),
         };
         match answered {
-            Some(outcome) => outcome,
-            None if !self.settled.swap(true, Ordering::AcqRel) => Err(if_withdrawn.into()),
-            None => Err(if_handed_over.into()),
+            Some(answered) => answered,
+            None if !self.settled.swap(true, Ordering::AcqRel) => Answered::from(Err(if_withdrawn.into())),
+            None => Answered::from(Err(if_handed_over.into())),
         }
     }
 }

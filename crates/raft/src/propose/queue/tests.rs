@@ -93,7 +93,7 @@ fn a_flood_of_one_tenant_takes_no_place_from_another() {
     let bytes = queue.bytes.load(Ordering::Relaxed);
     let _served = queue.submit_in(blue, command(2), false).expect("the flood makes room");
     assert_eq!(queue.bytes.load(Ordering::Relaxed), bytes, "one has left the queue");
-    let refused = flood.pop().expect("the newest").answer.try_recv();
+    let refused = flood.pop().expect("the newest").answer.try_recv().map(|answered| answered.outcome);
     assert_eq!(refused, Ok(Err(NotProposed::Overloaded.into())));
     assert!(flood.iter_mut().all(|waiting| waiting.answer.try_recv().is_err()), "no other has lost its place");
     let first = batcher.next(0).unwrap();

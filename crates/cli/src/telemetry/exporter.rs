@@ -1,0 +1,140 @@
+//! Sends finished spans to a collector: OTLP over HTTP, in JSON. Nothing is sent twice: what the collector does not take
+//! is dropped and counted.
+
+use super::otlp::{self, TraceResource};
+use crate::{
+    config::trace::TraceConfig,
+    local_http::{cause, client_for},
+    remote::TlsArgs,
+};
+use fairhold_metrics::Registry;
+use fairhold_trace::{FinishedSpan, Tracer};
+use fairhold_types::limits::TRACE_BATCH_SPANS_MAX;
+use parking_lot::Mutex;
+use reqwest::{Client, header::CONTENT_TYPE};
+use std::{sync::Arc, time::Duration};
+use tokio::task::JoinHandle;
+
+/// How often finished spans are sent.
+const SEND_EVERY: Duration = Duration::from_secs(1);
+/// How long the collector may take for one request.
+const SEND_LIMIT: Duration = Duration::from_secs(5);
+
+/// The export of the spans of a node. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct TraceExport(Arc<Mutex<ExportState>>);
+
+#[derive(Debug)]
+struct ExportState {
+    tracer: Tracer,
+    /// Known once the node has started.
+    resource: Option<TraceResource>,
+    /// None if nothing is traced.
+    exporter: Option<Exporter>,
+    running: Option<JoinHandle<()>>,
+}
+
+/// What one collector needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Exporter {
+    config: TraceConfig,
+    client: Client,
+}
+
+impl Exporter {
+    /// Contacts nobody yet.
+    pub(crate) fn new(config: &TraceConfig) -> Result<Exporter, String> {
+        let client = client_for(std::slice::from_ref(&config.endpoint), SEND_LIMIT, &TlsArgs::default(), None);
+        let client = client.map_err(|failure| format!("trace.endpoint in the configuration file: {failure}"))?;
+        Ok(Exporter { config: config.clone(), client })
+    }
+
+    /// Sends what there is, again and again.
+    async fn run(self, tracer: Tracer, resource: TraceResource) {
+        let mut is_failing = false;
+        loop {
+            tokio::time::sleep(SEND_EVERY).await;
+            loop {
+                let spans = tracer.take(TRACE_BATCH_SPANS_MAX);
+                if spans.is_empty() {
+                    break;
+                }
+                let sent = self.send(resource, &spans).await;
+                match &sent {
+                    Ok(()) => tracer.count_exported(spans.len()),
+                    Err(why) => {
+                        tracer.count_dropped(spans.len());
+                        if !is_failing {
+                            let endpoint = &self.config.endpoint;
+                            tracing::warn!("the collector of traces at {endpoint} takes no spans: {why}. They are dropped");
+                        }
+                    }
+                }
+                is_failing = sent.is_err();
+            }
+        }
+    }
+
+    async fn send(&self, resource: TraceResource, spans: &[FinishedSpan]) -> Result<(), String> {
+        let url = format!("{}/v1/traces", self.config.endpoint);
+        let request = self.client.post(url).header(CONTENT_TYPE, "application/json").body(otlp::body(resource, spans));
+        let response = request.send().await.map_err(|error| cause(&error))?;
+        if response.status().is_success() { Ok(()) } else { Err(format!("it answered {}", response.status())) }
+    }
+}
+
+impl TraceExport {
+    /// Nothing is sent before `start`.
+    pub(crate) fn new(tracer: Tracer, exporter: Option<Exporter>) -> TraceExport {
+        TraceExport(Arc::new(Mutex::new(ExportState { tracer, resource: None, exporter, running: None })))
+    }
+
+    /// The tracer whose spans it sends.
+    pub(crate) fn tracer(&self) -> Tracer {
+        self.0.lock().tracer.clone()
+    }
+
+    /// The node starts with this number. Needs a runtime.
+    pub(crate) fn start(&self, node: u64, registry: &mut Registry) {
+        let mut state = self.0.lock();
+        state.tracer.register_metrics(registry);
+        state.resource = Some(TraceResource { node });
+        state.run();
+    }
+
+    /// Uses another collector, or none. Needs a runtime.
+    pub(crate) fn replace(&self, exporter: Option<Exporter>) {
+        let mut state = self.0.lock();
+        state.exporter = exporter;
+        state.run();
+    }
+}
+
+impl ExportState {
+    /// Runs with what counts now.
+    fn run(&mut self) {
+        let Some(resource) = self.resource else { return };
+        if let Some(running) = self.running.take() {
+            running.abort();
+        }
+        match &self.exporter {
+            Some(exporter) => {
+                self.tracer.turn_on(exporter.config.sample, exporter.config.shows_names);
+                self.running = Some(tokio::spawn(exporter.clone().run(self.tracer.clone(), resource)));
+            }
+            None => self.tracer.turn_off(),
+        }
+    }
+}
+
+impl Drop for ExportState {
+    fn drop(&mut self) {
+        if let Some(running) = &self.running {
+            running.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "exporter_tests.rs"]
+mod tests;

@@ -1,0 +1,108 @@
+//! The exporter and a collector, as one who listens on a port.
+
+use super::*;
+use fairhold_trace::{RequestSpan, SampleRate, Stage, StageTime};
+use fairhold_types::trace_context::TraceParent;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpListener,
+    time::timeout,
+};
+
+const SOON: Duration = Duration::from_secs(30);
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+/// Takes one request, and answers with this status line. Returns its head and its body.
+async fn take(listener: &TcpListener, status: &str) -> (String, Value) {
+    let (mut stream, _) = timeout(SOON, listener.accept()).await.unwrap().unwrap();
+    let (read, mut write) = stream.split();
+    let mut read = BufReader::new(read);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(timeout(SOON, read.read_line(&mut head)).await.unwrap().unwrap() > 0, "{head}");
+    }
+    let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ").map(str::to_owned));
+    let mut body = vec![0; length.unwrap().parse().unwrap()];
+    timeout(SOON, read.read_exact(&mut body)).await.unwrap().unwrap();
+    let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}");
+    write.write_all(answer.as_bytes()).await.unwrap();
+    (head, serde_json::from_slice(&body).unwrap())
+}
+
+fn export(listener: &TcpListener, seed: u64, node: u64) -> TraceExport {
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let config = TraceConfig { endpoint, sample: SampleRate::new(1.0).unwrap(), shows_names: false };
+    let export = TraceExport::new(Tracer::new([seed, 2], || 1_700_000_000_000_000_000), Some(Exporter::new(&config).unwrap()));
+    export.start(node, &mut fairhold_metrics::registry());
+    export
+}
+
+fn spans(request: &Value) -> Vec<Value> {
+    request["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn the_spans_of_a_follower_and_of_the_leader_are_one_tree() {
+    let [first, second] = [TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap()];
+    let (follower, leader) = (export(&first, 1, 2), export(&second, 7, 1));
+    let client: TraceParent = PARENT.parse().unwrap();
+    let request = RequestSpan::begin(&follower.tracer(), || Some(Ok(client))).unwrap();
+    let work = fairhold_trace::RequestWork::default();
+    work.trace(request.clone());
+    let hop = work.next_span().unwrap();
+    for stage in [Stage::Queue, Stage::Commit, Stage::Apply] {
+        leader.tracer().finish_stage(hop, StageTime::now(stage, Duration::from_millis(1)));
+    }
+    work.record(StageTime::now(Stage::Queue, Duration::from_millis(1)));
+    work.record(StageTime { span: Some(hop.span), ..StageTime::now(Stage::Forward, Duration::from_millis(4)) });
+    request.end("POST /v1/locks/{name}".to_owned(), Vec::new(), false);
+
+    let ((head, of_follower), (_, of_leader)) = tokio::join!(take(&first, "200 OK"), take(&second, "200 OK"));
+    assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n") && head.contains("application/json"), "{head}");
+    let resource = &of_leader["resourceSpans"][0]["resource"]["attributes"];
+    assert_eq!(resource[2], serde_json::json!({ "key": "service.instance.id", "value": { "stringValue": "1" } }));
+    let all = [spans(&of_follower), spans(&of_leader)].concat();
+    let text = |span: &Value, key: &str| span[key].as_str().unwrap_or_default().to_owned();
+    assert!(all.iter().all(|span| text(span, "traceId") == client.context.trace.to_string()), "{all:#?}");
+    let by_id: BTreeMap<String, &Value> = all.iter().map(|span| (text(span, "spanId"), span)).collect();
+    assert_eq!(by_id.len(), 6);
+    let way = |span: &Value| {
+        let mut names = vec![text(span, "name")];
+        let mut parent = text(span, "parentSpanId");
+        while let Some(above) = by_id.get(&parent) {
+            names.push(text(above, "name"));
+            parent = text(above, "parentSpanId");
+        }
+        assert_eq!(parent, client.context.span.to_string(), "it ends at the client");
+        names.reverse();
+        names.join(" > ")
+    };
+    let mut ways: Vec<String> = all.iter().map(way).collect();
+    ways.sort();
+    let expected = [
+        "POST /v1/locks/{name}",
+        "POST /v1/locks/{name} > forward",
+        "POST /v1/locks/{name} > forward > apply",
+        "POST /v1/locks/{name} > forward > commit",
+        "POST /v1/locks/{name} > forward > queue",
+        "POST /v1/locks/{name} > queue",
+    ];
+    assert_eq!(ways, expected);
+}
+
+#[tokio::test]
+async fn spans_that_the_collector_refuses_are_dropped_and_the_next_ones_are_sent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let export = export(&listener, 1, 1);
+    let span = |name: &str| RequestSpan::begin(&export.tracer(), || None).unwrap().end(name.to_owned(), Vec::new(), true);
+    span("first");
+    take(&listener, "503 Service Unavailable").await;
+    span("second");
+    let (_, request) = take(&listener, "200 OK").await;
+    let names: Vec<_> = spans(&request).iter().map(|span| span["name"].clone()).collect();
+    assert_eq!((names, spans(&request)[0]["status"]["code"].clone()), (vec!["second".into()], 2.into()));
+    export.replace(None);
+    assert!(!export.tracer().is_on());
+}
