@@ -116,23 +116,15 @@ pub fn encode<T: Serialize>(version: u8, value: &T) -> Result<Vec<u8>, EncodeErr
     Ok(bytes)
 }
 
+/// Verifies the checksum of an envelope, and nothing else.
+pub fn verify(bytes: &[u8]) -> Result<(), DecodeError> {
+    covered(bytes).map(|_| ())
+}
+
 /// Decodes a value from its envelope, which must end with it.
 pub fn decode<T: DeserializeOwned>(version: u8, bytes: &[u8]) -> Result<T, DecodeError> {
     let length = bytes.len();
-    if length > BYTES_MAX {
-        return Err(DecodeError::TooLarge { length });
-    }
-    let Some((covered, checksum)) = bytes.split_last_chunk::<4>() else {
-        return Err(DecodeError::Truncated { length });
-    };
-    let Some((found_version, body)) = covered.split_first() else {
-        return Err(DecodeError::Truncated { length });
-    };
-    let expected = u32::from_le_bytes(*checksum);
-    let found = crc32fast::hash(covered);
-    if expected != found {
-        return Err(DecodeError::Checksum { expected, found });
-    }
+    let (found_version, body) = covered(bytes)?;
     if *found_version != version {
         return Err(DecodeError::Version { expected: version, found: *found_version });
     }
@@ -146,6 +138,23 @@ pub fn decode<T: DeserializeOwned>(version: u8, bytes: &[u8]) -> Result<T, Decod
         return Err(DecodeError::TrailingBytes { count: body.len() - read });
     }
     Ok(value)
+}
+
+/// The version and the encoded value of an envelope whose checksum is right.
+fn covered(bytes: &[u8]) -> Result<(&u8, &[u8]), DecodeError> {
+    let length = bytes.len();
+    if length > BYTES_MAX {
+        return Err(DecodeError::TooLarge { length });
+    }
+    let Some((covered, checksum)) = bytes.split_last_chunk::<4>() else {
+        return Err(DecodeError::Truncated { length });
+    };
+    let Some(parts) = covered.split_first() else {
+        return Err(DecodeError::Truncated { length });
+    };
+    let expected = u32::from_le_bytes(*checksum);
+    let found = crc32fast::hash(covered);
+    if expected == found { Ok(parts) } else { Err(DecodeError::Checksum { expected, found }) }
 }
 
 /// The checksum of bytes outside an envelope, such as a file's.
@@ -187,6 +196,18 @@ mod tests {
     fn an_encoded_value_is_decoded() {
         let value = (42_u64, "printer".to_owned(), vec![1_u8, 2, 3]);
         assert_eq!(decode::<(u64, String, Vec<u8>)>(1, &encode(1, &value).unwrap()).unwrap(), value);
+    }
+
+    #[test]
+    fn an_envelope_is_verified_without_its_value() {
+        let bytes = encode(1, &7_u64).unwrap();
+        verify(&bytes).unwrap();
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x20;
+            assert!(matches!(verify(&changed), Err(DecodeError::Checksum { .. })), "byte {at}");
+            assert!(verify(&bytes[..at]).is_err(), "{at} bytes");
+        }
     }
 
     /// Decoding once had the same limit as encoding, so a log could contain an entry that no node could decode.

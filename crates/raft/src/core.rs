@@ -47,6 +47,7 @@ use openraft::{
     AsyncRuntime, Instant, Raft, RaftMetrics, ServerState, async_runtime::watch::WatchReceiver, metrics::RaftServerMetrics,
 };
 use std::{
+    collections::BTreeSet,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -95,6 +96,8 @@ pub(crate) struct Links<RT: AsyncRuntime> {
     /// The round trips of heartbeats.
     pub(crate) round_trips: RoundTrips,
     pub(crate) outgoing_snapshots: OutgoingSnapshots,
+    /// The members without a vote.
+    pub(crate) learners: parking_lot::Mutex<BTreeSet<NodeId>>,
     /// Whether this node must stop, because it was removed or is a copy.
     pub(crate) notice: Arc<RemovalNotice<RT::Instant>>,
 }
@@ -162,6 +165,7 @@ impl<RT: AsyncRuntime> Links<RT> {
             losses: Losses::default(),
             round_trips: RoundTrips::default(),
             outgoing_snapshots: OutgoingSnapshots::default(),
+            learners: parking_lot::Mutex::default(),
         }
     }
 

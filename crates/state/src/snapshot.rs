@@ -201,32 +201,72 @@ impl State {
 
     /// Reads a state from its blocks, and rebuilds its caches. Each block is dropped before the next is read.
     pub fn from_snapshot_blocks(blocks: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<State, SnapshotError> {
-        let mut state = State { tree: Tree::default(), ..State::new() };
-        let mut header: Option<Header> = None;
-        let mut access = AccessData::default();
-        let mut access_records = 0;
-        let (mut audit, mut audit_entries) = (AuditRing::default(), 0);
-        for (block, bytes) in blocks.enumerate() {
-            let items: Vec<Item> = fairhold_codec::decode(SNAPSHOT_FORMAT, bytes.as_ref())
-                .map_err(|source| SnapshotError::Block { block, source })?;
-            drop(bytes);
-            for item in items {
-                match (item, header.is_some()) {
-                    (Item::Header(found), false) => header = Some(found),
-                    (Item::Header(_), true) | (_, false) => return Err(SnapshotError::Header),
-                    (Item::Session(session), true) => drop(state.sessions.insert(session.number, Arc::new(session))),
-                    (Item::Node(path, node), true) => state.tree.restore(path, node),
-                    (Item::Tombstone(id, at, what), true) => state.tombstones.remember(id, at, what),
-                    (Item::PastHolding(past), true) => state.tree.locks.restore_entry(past),
-                    (Item::Statistics(lock, counted), true) => state.tree.locks.restore_statistics(lock, counted),
-                    (Item::Pending(number, pending), true) => drop(state.pending.work.insert(number, pending)),
-                    (Item::ClusterVersion(version), true) => state.version = version,
-                    (Item::Membership(membership), true) => state.membership = membership,
-                    (Item::Access(saved), true) => access_records = access.restore(saved).unwrap_or(access_records),
-                    (Item::Audit(saved), true) => audit_entries = audit.restore(saved).unwrap_or(audit_entries),
-                }
-            }
+        let mut decoder = SnapshotDecoder::default();
+        for block in blocks {
+            decoder.add(block.as_ref())?;
         }
+        decoder.finish()
+    }
+}
+
+/// Decodes a state block by block.
+#[derive(Debug)]
+pub struct SnapshotDecoder {
+    state: State,
+    blocks: usize,
+    header: Option<Header>,
+    access: AccessData,
+    access_records: u64,
+    audit: AuditRing,
+    audit_entries: u64,
+}
+
+impl Default for SnapshotDecoder {
+    fn default() -> SnapshotDecoder {
+        SnapshotDecoder {
+            state: State { tree: Tree::default(), ..State::new() },
+            blocks: 0,
+            header: None,
+            access: AccessData::default(),
+            access_records: 0,
+            audit: AuditRing::default(),
+            audit_entries: 0,
+        }
+    }
+}
+
+impl SnapshotDecoder {
+    /// Adds the next block.
+    pub fn add(&mut self, bytes: &[u8]) -> Result<(), SnapshotError> {
+        let block = self.blocks;
+        let decoded = fairhold_codec::decode(SNAPSHOT_FORMAT, bytes);
+        let items: Vec<Item> = decoded.map_err(|source| SnapshotError::Block { block, source })?;
+        self.blocks += 1;
+        items.into_iter().try_for_each(|item| self.restore(item))
+    }
+
+    fn restore(&mut self, item: Item) -> Result<(), SnapshotError> {
+        let state = &mut self.state;
+        match (item, self.header.is_some()) {
+            (Item::Header(found), false) => self.header = Some(found),
+            (Item::Header(_), true) | (_, false) => return Err(SnapshotError::Header),
+            (Item::Session(session), true) => drop(state.sessions.insert(session.number, Arc::new(session))),
+            (Item::Node(path, node), true) => state.tree.restore(path, node),
+            (Item::Tombstone(id, at, what), true) => state.tombstones.remember(id, at, what),
+            (Item::PastHolding(past), true) => state.tree.locks.restore_entry(past),
+            (Item::Statistics(lock, counted), true) => state.tree.locks.restore_statistics(lock, counted),
+            (Item::Pending(number, pending), true) => drop(state.pending.work.insert(number, pending)),
+            (Item::ClusterVersion(version), true) => state.version = version,
+            (Item::Membership(membership), true) => state.membership = membership,
+            (Item::Access(saved), true) => self.access_records = self.access.restore(saved).unwrap_or(self.access_records),
+            (Item::Audit(saved), true) => self.audit_entries = self.audit.restore(saved).unwrap_or(self.audit_entries),
+        }
+        Ok(())
+    }
+
+    /// The state, after its last block. Verifies that nothing is missing, and rebuilds the caches.
+    pub fn finish(self) -> Result<State, SnapshotError> {
+        let SnapshotDecoder { mut state, header, access, access_records, audit, audit_entries, .. } = self;
         let header = header.ok_or(SnapshotError::Header)?;
         state.access = Arc::new(access);
         state.audit = Arc::new(audit);

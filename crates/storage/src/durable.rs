@@ -10,15 +10,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of a file written to the disk at a time. One sync of a large file would delay the log's syncs for as long as
-/// it takes.
-const PIECE_BYTES: usize = 512 * 1024;
+/// Bytes of a file written to the disk at a time. A sync of the log waits for one such write, and not for a whole file.
+const PIECE_BYTES: usize = 128 * 1024;
 
 /// The block size of a disk, or a multiple of it.
 const BLOCK_BYTES: usize = 4096;
 
 /// Bytes of a file freed at a time.
 const REMOVED_BYTES: u64 = 4 * 1024 * 1024;
+
+/// How many times longer than a write the pause after it is.
+const PAUSE_FACTOR: u32 = 3;
 
 /// The longest pause between two steps, in which the log gets the disk. A large file on a slow disk must still
 /// complete.
@@ -222,8 +224,8 @@ impl Piece {
             IoMode::Cached => file.sync_data()?,
         }
         if std::mem::take(&mut self.length) == PIECE_BYTES {
-            // Leaves the disk to the log for as long as this file used it.
-            std::thread::sleep(started.elapsed().min(PAUSE_MAX));
+            // Leaves the disk to the log for most of the time.
+            std::thread::sleep((started.elapsed() * PAUSE_FACTOR).min(PAUSE_MAX));
         }
         Ok(())
     }

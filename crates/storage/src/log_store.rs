@@ -38,6 +38,10 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 /// memory.
 pub const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// Maximum bytes of the entries that are read to be sent in one request, unless it is one entry. Encoding a larger
+/// request would keep Raft's thread from everything else for milliseconds.
+const SENT_BYTES_MAX: usize = 512 * 1024;
+
 /// The log store. Dropping it makes all pending writes and ends its threads.
 #[derive(Debug)]
 pub struct LogStore {
@@ -242,7 +246,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
-        self.read(start..end, READ_BYTES_MAX).await
+        self.read(start..end, SENT_BYTES_MAX).await
     }
 }
 

@@ -1,4 +1,5 @@
-//! Keeps up which members' addresses the cluster itself has set, and the members' newest addresses.
+//! Keeps up which members' addresses the cluster itself has set, the members' newest addresses, and which members are
+//! learners.
 
 use crate::core::Core;
 use openraft::AsyncRuntime;
@@ -31,5 +32,8 @@ pub(crate) fn look<RT: AsyncRuntime>(core: &Core<RT>) {
         core.addresses.configured().filter(|id| state.membership().has_set_address(*id)).collect()
     };
     core.addresses.set_by_cluster(set);
-    core.with_metrics(|metrics| core.addresses.set_newest(metrics.membership_config.nodes()));
+    core.with_metrics(|metrics| {
+        core.addresses.set_newest(metrics.membership_config.nodes());
+        *core.links.learners.lock() = metrics.membership_config.membership().learner_ids().collect();
+    });
 }

@@ -133,6 +133,7 @@ mod tests {
     use super::*;
     use crate::machine::snapshot::{SnapshotDraft, StoredSnapshot};
     use bytes::Bytes;
+    use fairhold_state::State;
     use openraft_rt_tokio::TokioRuntime;
     use std::io;
 
@@ -178,7 +179,8 @@ mod tests {
         let members = crate::base::aliases::Members::default();
         let head = SnapshotBegin { vote: vote(term, from), last_log_id: None, members, blocks: 3 };
         let taken = |reply| matches!(reply, PeerReply::<RT>::SnapshotAccepted);
-        taken(incoming.begin(drafts, from, head)) && taken(incoming.block(drafts, from, 0, vec![1; 10]).await)
+        let block = State::default().snapshot_blocks().next().unwrap();
+        taken(incoming.begin(drafts, from, head)) && taken(incoming.block(drafts, from, 0, block).await)
     }
 
     #[tokio::test]

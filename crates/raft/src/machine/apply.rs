@@ -90,12 +90,12 @@ impl<RT: AsyncRuntime> Machine<RT> {
         config: &ReplicaConfig,
     ) -> Result<Machine<RT>, StartError> {
         failpoint!(RaftStartLoad, RT).map_err(StartError::Snapshot)?;
-        let writer = SnapshotWriter { store: snapshots, newest: tokio::sync::Mutex::new(None) };
+        let writer = SnapshotWriter::new(snapshots);
         let (state, bytes, meta) = match writer.load::<RT>().await.map_err(StartError::Snapshot)? {
             // Without `run_blocking`: nothing else runs yet that this could delay.
             Some(snapshot) => {
-                let state = state_of(&*snapshot.snapshot).map_err(StartError::Snapshot)?;
-                (state, snapshot.snapshot.bytes(), snapshot.meta)
+                let stored = snapshot.snapshot.stored();
+                (state_of(&**stored).map_err(StartError::Snapshot)?, stored.bytes(), snapshot.meta)
             }
             None => (State::default(), 0, SnapshotMetaOf::<Types<RT>>::default()),
         };
@@ -104,7 +104,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             let error = "it is a restored state whose cluster has not formed";
             return Err(StartError::Snapshot(io::Error::other(error)));
         }
-        *writer.newest.lock().await = meta.last_log_id;
+        writer.record_start(meta.last_log_id).await;
         let applied = meta.last_log_id.map(|id| id.index);
         let (version, supports) = (state.cluster_version(), config.program.supports);
         if !supports.includes(version) {
@@ -322,8 +322,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
 
     async fn install_snapshot(&mut self, meta: &SnapshotMetaOf<Types<RT>>, snapshot: SnapshotData) -> io::Result<()> {
         failpoint!(RaftInstallBegin, RT)?;
-        let snapshot = self.writer.stored(snapshot).await?;
-        let state = self.writer.state(&snapshot).await?;
+        let (snapshot, state) = self.writer.installable(snapshot).await?;
         // Stored first: the log that it covers is purged as soon as this returns.
         self.writer.keep::<RT>(meta, &snapshot).await?;
         failpoint!(RaftInstallSaved, RT)?;

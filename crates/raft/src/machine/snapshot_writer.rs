@@ -10,55 +10,134 @@ use crate::{
         snapshot::{SnapshotDraft, SnapshotStore, StoredSnapshot, header, run_blocking},
     },
 };
-use fairhold_state::{State, snapshot::SnapshotError};
+use bytes::Bytes;
+use fairhold_state::{
+    State,
+    snapshot::{SnapshotDecoder, SnapshotError},
+};
 use fairhold_types::failpoint;
 use openraft::{
     AsyncRuntime, Instant, RaftSnapshotBuilder,
     alias::{SnapshotMetaOf, SnapshotOf},
 };
 use parking_lot::Mutex;
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 /// A snapshot that openraft passes on.
 pub(crate) enum SnapshotData {
     /// It is on disk.
-    Stored(Arc<dyn StoredSnapshot>),
+    Stored(OpenSnapshot),
     /// All its blocks have arrived from the leader.
     Arrived(Arc<ArrivingSnapshot>),
 }
 
-/// A snapshot whose blocks are written as they arrive. The first error is kept until the end, and then ends the node.
-pub(crate) struct ArrivingSnapshot(Mutex<io::Result<Box<dyn SnapshotDraft>>>);
+/// The newest snapshot, open for reading. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct OpenSnapshot {
+    snapshot: Arc<dyn StoredSnapshot>,
+    /// Whether a block could not be read, or is damaged.
+    is_unreadable: Arc<AtomicBool>,
+}
+
+impl OpenSnapshot {
+    fn new(snapshot: Arc<dyn StoredSnapshot>) -> OpenSnapshot {
+        OpenSnapshot { snapshot, is_unreadable: Arc::default() }
+    }
+
+    /// The stored snapshot.
+    pub(crate) fn stored(&self) -> &Arc<dyn StoredSnapshot> {
+        &self.snapshot
+    }
+
+    /// How many blocks it has.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.snapshot.blocks()
+    }
+
+    /// Reads one block, and verifies it. After an error, the state machine verifies the whole file before it passes it on
+    /// again, and that error ends the node.
+    pub(crate) async fn fetch(&self, index: u32) -> io::Result<Bytes> {
+        let block = Arc::clone(&self.snapshot).fetch(index).await;
+        let verified = block.and_then(|block| match fairhold_codec::verify(&block) {
+            Ok(()) => Ok(block),
+            Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("block {index} of the snapshot: {error}"))),
+        });
+        if verified.is_err() {
+            self.is_unreadable.store(true, Ordering::Relaxed);
+        }
+        verified
+    }
+}
+
+/// A snapshot whose blocks are written and decoded as they arrive. Reading them back at the end would take the disk from
+/// the log for as long as the whole file takes. The first error is kept until the end, and then ends the node.
+pub(crate) struct ArrivingSnapshot(Mutex<io::Result<Arriving>>);
+
+struct Arriving {
+    draft: Box<dyn SnapshotDraft>,
+    decoder: Box<SnapshotDecoder>,
+}
+
+impl Arriving {
+    fn write(&mut self, block: &[u8]) -> io::Result<()> {
+        self.decoder.add(block).map_err(undecodable)?;
+        self.draft.write(block)
+    }
+
+    fn finish(self) -> io::Result<(Arc<dyn StoredSnapshot>, State)> {
+        let state = self.decoder.finish().map_err(undecodable)?;
+        Ok((self.draft.finish()?, state))
+    }
+}
 
 impl ArrivingSnapshot {
     pub(crate) fn new(draft: Box<dyn SnapshotDraft>) -> ArrivingSnapshot {
-        ArrivingSnapshot(Mutex::new(Ok(draft)))
+        ArrivingSnapshot(Mutex::new(Ok(Arriving { draft, decoder: Box::default() })))
     }
 
-    /// Writes the next block. Call it through `run_blocking`.
+    /// Writes and decodes the next block. Call it through `run_blocking`.
     pub(crate) fn write(&self, block: &[u8]) {
-        let mut draft = self.0.lock();
-        if let Ok(open_draft) = &mut *draft
-            && let Err(error) = open_draft.write(block)
+        let mut arriving = self.0.lock();
+        if let Ok(open) = &mut *arriving
+            && let Err(error) = open.write(block)
         {
-            *draft = Err(error);
+            *arriving = Err(error);
         }
     }
 
-    /// Makes the snapshot durable. Call it through `run_blocking`.
-    fn finish(&self) -> io::Result<Arc<dyn StoredSnapshot>> {
-        let mut draft = self.0.lock();
-        std::mem::replace(&mut *draft, Err(io::Error::other("the snapshot was already finished")))?.finish()
+    /// Makes the snapshot durable, and returns it with its state. Call it through `run_blocking`.
+    fn finish(&self) -> io::Result<(Arc<dyn StoredSnapshot>, State)> {
+        let mut arriving = self.0.lock();
+        std::mem::replace(&mut *arriving, Err(io::Error::other("the snapshot was already finished")))?.finish()
     }
 }
 
 /// Stores snapshots, and never replaces a newer one with an older one: one may be built while another is installed.
 pub(crate) struct SnapshotWriter {
     pub(crate) store: Arc<dyn SnapshotStore>,
-    pub(crate) newest: tokio::sync::Mutex<Option<LogId>>,
+    newest: tokio::sync::Mutex<Option<LogId>>,
+    /// The newest snapshot, if it was verified or written by this process. openraft asks for it between two calls of
+    /// `apply`: verifying the whole file there, or waiting until the store has built the next one, would stop all writes.
+    open: Mutex<Option<OpenSnapshot>>,
 }
 
 impl SnapshotWriter {
+    pub(crate) fn new(store: Arc<dyn SnapshotStore>) -> SnapshotWriter {
+        SnapshotWriter { store, newest: tokio::sync::Mutex::new(None), open: Mutex::default() }
+    }
+
+    /// Records what the snapshot covers with which the node starts.
+    pub(crate) async fn record_start(&self, covered: Option<LogId>) {
+        *self.newest.lock().await = covered;
+    }
+
+    /// Makes a snapshot the newest, unless a newer one is there.
     pub(crate) async fn keep<RT: AsyncRuntime>(
         &self,
         meta: &SnapshotMetaOf<Types<RT>>,
@@ -68,30 +147,41 @@ impl SnapshotWriter {
         if *newest > meta.last_log_id {
             return Ok(());
         }
+        // Before the store removes the file of the previous one, which must not be open then: the file system would free
+        // it in one step.
+        *self.open.lock() = Some(OpenSnapshot::new(Arc::clone(snapshot)));
         Arc::clone(snapshot).keep().await?;
         *newest = meta.last_log_id;
         Ok(())
     }
 
-    pub(crate) async fn load<RT: AsyncRuntime>(&self) -> io::Result<Option<SnapshotOf<Types<RT>, Arc<dyn StoredSnapshot>>>> {
-        let Some(snapshot) = self.store.newest().await? else {
-            return Ok(None);
-        };
-        Ok(Some(openraft::Snapshot { meta: header::decode::<RT>(&snapshot.meta())?, snapshot }))
+    /// The newest snapshot, verified when it was opened.
+    pub(crate) async fn load<RT: AsyncRuntime>(&self) -> io::Result<Option<SnapshotOf<Types<RT>, OpenSnapshot>>> {
+        let Some(snapshot) = self.open().await? else { return Ok(None) };
+        Ok(Some(openraft::Snapshot { meta: header::decode::<RT>(&snapshot.snapshot.meta())?, snapshot }))
     }
 
-    /// The snapshot that openraft passes on, on disk.
-    pub(crate) async fn stored(&self, data: SnapshotData) -> io::Result<Arc<dyn StoredSnapshot>> {
-        match data {
-            SnapshotData::Stored(stored) => Ok(stored),
-            SnapshotData::Arrived(arrived) => run_blocking(&*self.store, move || arrived.finish()).await?,
+    async fn open(&self) -> io::Result<Option<OpenSnapshot>> {
+        let readable = |open: &&OpenSnapshot| !open.is_unreadable.load(Ordering::Relaxed);
+        if let Some(open) = self.open.lock().as_ref().filter(readable) {
+            return Ok(Some(open.clone()));
         }
+        let Some(verified) = self.store.newest().await? else { return Ok(None) };
+        let mut open = self.open.lock();
+        if open.as_ref().filter(readable).is_none() {
+            *open = Some(OpenSnapshot::new(verified));
+        }
+        // If a newer one was kept meanwhile, that one.
+        Ok(open.clone())
     }
 
-    /// Decodes the state of a snapshot.
-    pub(crate) async fn state(&self, snapshot: &Arc<dyn StoredSnapshot>) -> io::Result<State> {
-        let snapshot = Arc::clone(snapshot);
-        run_blocking(&*self.store, move || state_of(&*snapshot)).await?
+    /// The snapshot that openraft passes on, on disk, and its state.
+    pub(crate) async fn installable(&self, data: SnapshotData) -> io::Result<(Arc<dyn StoredSnapshot>, State)> {
+        let read = move || match data {
+            SnapshotData::Stored(OpenSnapshot { snapshot, .. }) => state_of(&*snapshot).map(|state| (snapshot, state)),
+            SnapshotData::Arrived(arrived) => arrived.finish(),
+        };
+        run_blocking(&*self.store, read).await?
     }
 }
 
@@ -102,9 +192,12 @@ pub(crate) fn state_of(snapshot: &dyn StoredSnapshot) -> io::Result<State> {
     let state = State::from_snapshot_blocks(blocks);
     match failure {
         Some(error) => Err(error),
-        None => state
-            .map_err(|error: SnapshotError| io::Error::new(io::ErrorKind::InvalidData, format!("the snapshot's state: {error}"))),
+        None => state.map_err(undecodable),
     }
+}
+
+fn undecodable(error: SnapshotError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the snapshot's state: {error}"))
 }
 
 /// Builds one snapshot from a cheap copy of the state, concurrently with `apply`.
@@ -135,7 +228,7 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
         metrics.histograms.snapshot_build.observe(started_at.elapsed());
         metrics.record_snapshot(&metrics.snapshots_built, snapshot.bytes());
         self.shared.record_snapshot(self.made_at, snapshot.bytes());
-        Ok(openraft::Snapshot { meta, snapshot: SnapshotData::Stored(snapshot) })
+        Ok(openraft::Snapshot { meta, snapshot: SnapshotData::Stored(OpenSnapshot::new(snapshot)) })
     }
 }
 
@@ -143,4 +236,79 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
 fn write(mut draft: Box<dyn SnapshotDraft>, state: State) -> io::Result<Arc<dyn StoredSnapshot>> {
     state.snapshot_blocks().try_for_each(|block| draft.write(&block))?;
     draft.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::snapshot::{ImageStore, SnapshotImage};
+    use futures_util::future::{BoxFuture, FutureExt, ready};
+    use openraft_rt_tokio::TokioRuntime;
+
+    type RT = TokioRuntime;
+
+    /// A store that counts how often the newest snapshot was verified.
+    #[derive(Clone, Default)]
+    struct Images(Arc<Mutex<(Option<SnapshotImage>, u32)>>);
+
+    impl ImageStore for Images {
+        fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
+            self.0.lock().0 = Some(image);
+            ready(Ok(())).boxed()
+        }
+
+        fn load(&self) -> BoxFuture<'static, io::Result<Option<SnapshotImage>>> {
+            let mut inner = self.0.lock();
+            inner.1 += 1;
+            ready(Ok(inner.0.clone())).boxed()
+        }
+    }
+
+    fn sealed(value: u64) -> Bytes {
+        Bytes::from(fairhold_codec::encode(1, &value).unwrap())
+    }
+
+    async fn keep(writer: &SnapshotWriter, block: Bytes) {
+        let meta = SnapshotMetaOf::<Types<RT>>::default();
+        let mut draft = writer.store.draft(header::encode::<RT>(&meta).unwrap());
+        draft.write(&block).unwrap();
+        writer.keep::<RT>(&meta, &draft.finish().unwrap()).await.unwrap();
+    }
+
+    async fn load(writer: &SnapshotWriter) -> OpenSnapshot {
+        writer.load::<RT>().await.unwrap().unwrap().snapshot
+    }
+
+    #[tokio::test]
+    async fn the_newest_snapshot_is_passed_on_without_being_verified_between_two_commands() {
+        let images = Images::default();
+        let writer = SnapshotWriter::new(Arc::new(images.clone()));
+        assert!(writer.load::<RT>().await.unwrap().is_none());
+        let verified_at_start = images.0.lock().1;
+        for value in 0..3 {
+            keep(&writer, sealed(value)).await;
+            assert_eq!(load(&writer).await.fetch(0).await.unwrap(), sealed(value));
+        }
+        assert_eq!(images.0.lock().1, verified_at_start);
+
+        let restarted = SnapshotWriter::new(Arc::new(images.clone()));
+        for _ in 0..2 {
+            assert_eq!(load(&restarted).await.fetch(0).await.unwrap(), sealed(2));
+        }
+        assert_eq!(images.0.lock().1, verified_at_start + 1, "verified once after a start");
+    }
+
+    #[tokio::test]
+    async fn a_damaged_block_is_not_sent_and_the_whole_snapshot_is_verified_again() {
+        let images = Images::default();
+        let writer = SnapshotWriter::new(Arc::new(images.clone()));
+        let mut damaged = sealed(7).to_vec();
+        damaged[2] ^= 1;
+        keep(&writer, Bytes::from(damaged)).await;
+        let error = load(&writer).await.fetch(0).await.unwrap_err();
+        assert!(error.kind() == io::ErrorKind::InvalidData && error.to_string().contains("block 0"), "{error}");
+        let before = images.0.lock().1;
+        load(&writer).await;
+        assert_eq!(images.0.lock().1, before + 1);
+    }
 }

@@ -12,7 +12,7 @@ use crate::{
         types::Types,
         wire::{self, PeerReply, PeerRequest},
     },
-    outbound::raft_client::{RaftClient, RpcError, last_of, unexpected, unreachable_error},
+    outbound::raft_client::{RaftClient, RpcError, catch_up_pause, last_of, unexpected, unreachable_error},
 };
 use bytes::Bytes;
 use fairhold_types::planted::{self, Bug};
@@ -22,10 +22,10 @@ use futures_util::{
     stream::{self, BoxStream, FuturesOrdered},
 };
 use openraft::{
-    AsyncRuntime, RPCTypes,
+    AsyncRuntime, Instant, RPCTypes,
     raft::{AppendEntriesRequest, StreamAppendResult},
 };
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, future::poll_fn, task::Poll, time::Duration};
 
 /// Maximum number of append requests in flight to one follower.
 const IN_FLIGHT_MAX: usize = 64;
@@ -33,6 +33,11 @@ const IN_FLIGHT_MAX: usize = 64;
 const IN_FLIGHT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Maximum bytes of one append request. A larger request is cut, unless it has only one entry.
 const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// A request of at least this many bytes took Raft's thread for a while. Other tasks run before the next one.
+const LARGE_REQUEST_BYTES: usize = 64 * 1024;
+/// How many bytes of large requests a learner gets slowly: the log that is kept after a snapshot. A learner that is still
+/// behind then, because there is so much writing, gets the rest as fast as it can.
+const SLOW_BYTES: usize = 64 * 1024 * 1024;
 /// Timeout of one answer. A follower writes to disk before it answers, so it may be slow. Sending again would not help.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
@@ -46,6 +51,10 @@ struct Pipeline<'s, RT: AsyncRuntime, S> {
     /// The last entry of each request in flight.
     last_log_ids: VecDeque<Option<LogId>>,
     bytes: usize,
+    /// Nothing is sent before.
+    due: Option<RT::Instant>,
+    /// The bytes that a learner has got slowly.
+    slow_bytes: usize,
 }
 
 /// Sends the requests from `input`, and yields the answers in the same order.
@@ -54,8 +63,15 @@ where
     RT: AsyncRuntime,
     S: Stream<Item = AppendEntriesRequest<Types<RT>>> + Send + Unpin + 'static,
 {
-    let pipeline =
-        Pipeline { client, input: Some(input), in_flight: FuturesOrdered::new(), last_log_ids: VecDeque::new(), bytes: 0 };
+    let pipeline = Pipeline {
+        client,
+        input: Some(input),
+        in_flight: FuturesOrdered::new(),
+        last_log_ids: VecDeque::new(),
+        bytes: 0,
+        due: None,
+        slow_bytes: 0,
+    };
     stream::unfold(pipeline, Pipeline::next).boxed()
 }
 
@@ -67,7 +83,7 @@ where
     async fn next(mut self) -> Option<(Output<RT>, Self)> {
         loop {
             let has_room = self.in_flight.len() < IN_FLIGHT_MAX && self.bytes < IN_FLIGHT_BYTES_MAX;
-            let input = &mut self.input;
+            let (input, due) = (&mut self.input, self.due);
             let in_flight = &mut self.in_flight;
             tokio::select! {
                 biased;
@@ -86,8 +102,14 @@ where
                     }
                     return Some((output, self));
                 }
-                request = next_of(input), if has_room && input.is_some() => match request {
-                    Some(request) => self.send(request),
+                request = next_of::<RT, _>(input, due), if has_room && input.is_some() => match request {
+                    Some(request) => {
+                        let bytes = self.send(request);
+                        self.due = self.pause_after(bytes);
+                        if bytes >= LARGE_REQUEST_BYTES {
+                            let_others_run().await;
+                        }
+                    }
                     None => self.input = None,
                 },
                 else => return None,
@@ -100,14 +122,26 @@ where
         self.last_log_ids.iter().any(|last| last <= matched)
     }
 
-    fn send(&mut self, mut request: AppendEntriesRequest<Types<RT>>) {
+    /// When the next request may follow one with these bytes. `None`: at once.
+    fn pause_after(&mut self, bytes: usize) -> Option<RT::Instant> {
+        let is_slow = bytes >= LARGE_REQUEST_BYTES
+            && self.slow_bytes < SLOW_BYTES
+            && self.client.links.learners.lock().contains(&self.client.to);
+        is_slow.then(|| {
+            self.slow_bytes += bytes;
+            RT::Instant::now() + catch_up_pause(bytes)
+        })
+    }
+
+    /// Sends a request, and returns its bytes.
+    fn send(&mut self, mut request: AppendEntriesRequest<Types<RT>>) -> usize {
         let (bytes, cut) = match encode(&mut request) {
             Ok(encoded) => encoded,
             Err(error) => {
                 self.input = None;
                 self.last_log_ids.push_back(last_of(&request));
                 self.in_flight.push_back(async move { (0, Err(error)) }.boxed());
-                return;
+                return 0;
             }
         };
         if cut {
@@ -121,10 +155,27 @@ where
         self.last_log_ids.push_back(last);
         let answer = self.client.send(self.client.lane, bytes, RPCTypes::AppendEntries, ANSWER_LIMIT);
         self.in_flight.push_back(async move { (size, to_output(answer.await, previous, last)) }.boxed());
+        size
     }
 }
 
-async fn next_of<S: Stream + Unpin>(input: &mut Option<S>) -> Option<S::Item> {
+/// Gives the thread's other tasks their turn.
+async fn let_others_run() {
+    let mut is_first = true;
+    poll_fn(|context| {
+        if std::mem::take(&mut is_first) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
+async fn next_of<RT: AsyncRuntime, S: Stream + Unpin>(input: &mut Option<S>, due: Option<RT::Instant>) -> Option<S::Item> {
+    if let Some(due) = due {
+        RT::sleep_until(due).await;
+    }
     match input {
         Some(input) => input.next().await,
         None => None,

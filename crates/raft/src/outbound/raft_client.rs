@@ -15,7 +15,7 @@ use bytes::Bytes;
 use fairhold_types::{NodeId, failpoint};
 use futures_util::{StreamExt, stream};
 use openraft::{
-    AsyncRuntime, RPCTypes, Snapshot,
+    AsyncRuntime, Instant, RPCTypes, Snapshot,
     alias::{SnapshotOf, VoteOf},
     errors::{NetworkError, RPCError, Timeout, Unreachable},
     raft::{AppendEntriesRequest, SnapshotResponse},
@@ -24,6 +24,15 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 /// Maximum number of snapshot blocks in flight to one peer.
 const SNAPSHOT_BLOCKS_IN_FLIGHT: usize = 4;
+
+/// The rate at which a node gets a snapshot, and a learner the log after it. A faster one would take the disk, the network
+/// and the processor from the commands that are served meanwhile.
+const CATCH_UP_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
+
+/// How long to wait after these bytes of a catch-up.
+pub(super) fn catch_up_pause(bytes: usize) -> Duration {
+    Duration::from_nanos(bytes as u64 * 1_000_000_000 / CATCH_UP_BYTES_PER_SECOND)
+}
 
 pub(super) type RpcError<RT> = RPCError<Types<RT>>;
 
@@ -115,9 +124,17 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         expect_accepted(self.call(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
         // Reads one block after the other. `buffered` calls `send` in the order of the blocks, so they arrive in that
         // order.
-        let read = stream::iter(0..blocks).then(move |index| {
-            let block = stored.clone().fetch(index);
-            async move { (index, block.await) }
+        let read = stream::unfold((0, RT::Instant::now()), move |(index, due)| {
+            let stored = stored.clone();
+            async move {
+                if index == blocks {
+                    return None;
+                }
+                RT::sleep_until(due).await;
+                let block = stored.fetch(index).await;
+                let pause = catch_up_pause(block.as_ref().map_or(0, Bytes::len));
+                Some(((index, block), (index + 1, due.max(RT::Instant::now()) + pause)))
+            }
         });
         let sent = read.boxed().map(|(index, block)| {
             let request = block.map_err(unreachable_error).and_then(|block| {
