@@ -1,6 +1,6 @@
 //! The clients of a user whose rights change: they write, acquire and watch, with or without the right.
 
-use super::held_grant::TRIES;
+use super::{administrator::in_path, held_grant::TRIES};
 use crate::{
     access_user::AccessUser,
     client::{ClientReply, ClientRequest, SimClient},
@@ -93,7 +93,7 @@ async fn write(client: &mut SimClient, task: &UserTask) {
 
 async fn acquire(client: &mut SimClient, task: &UserTask) {
     let (key, wait) = (client.key(), Duration::from_millis(client.rng.random_range(0..600)));
-    let lock = task.user.lock().replace('/', "%2F");
+    let lock = in_path(&task.user.lock());
     let uri = format!("/v1/locks/{lock}?wait={}ms&ttl={}ms&owner={}", wait.as_millis(), TTL.as_millis(), client.name);
     let request = ClientRequest::new(Method::POST, uri).header("idempotency-key", key.clone()).wait(wait);
     let reply = call(client, &task.signed(request)).await;
@@ -169,7 +169,10 @@ pub(super) async fn watch(mut client: SimClient, task: UserTask) {
         if stream.status != StatusCode::OK {
             continue;
         }
-        while let Ok(Some(piece)) = SimRuntime::timeout(SILENT_MAX, stream.next()).await {
+        // On a node whose clock is fast, the bookmarks of a silent stream come so often that it never ends by itself.
+        while !task.is_over()
+            && let Ok(Some(piece)) = SimRuntime::timeout(SILENT_MAX, stream.next()).await
+        {
             trace::bytes(&piece);
             let lines = piece.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
             lines.for_each(|line| watched(&client, &task, line));

@@ -28,7 +28,7 @@ pub(crate) struct Echoes {
     /// By target.
     asked: Vec<(String, Conversion, Asked)>,
     settings: BTreeMap<LockName, Settings>,
-    /// The revision at which each administrator's reason appeared for each lock. No two requests have the same reason.
+    /// The revision at which the key of each administrator's request appeared as the reason for each lock.
     /// The end of a session may come in pieces.
     reasons: BTreeMap<(String, LockName), Revision>,
     /// The released ids.
@@ -66,6 +66,9 @@ impl Echoes {
     }
 
     fn reason(&mut self, reason: &str, lock: &LockName, revision: Revision) -> Result<(), String> {
+        if !is_key(reason) {
+            return Ok(());
+        }
         match self.reasons.insert((reason.to_owned(), lock.clone()), revision) {
             Some(before) if before != revision => {
                 Err(format!("an administrator's request {reason:?} took effect on {lock} at revisions {before} and {revision}"))
@@ -127,6 +130,12 @@ impl Echoes {
             | Event::Cluster(_) => Ok(()),
         }
     }
+}
+
+/// Whether a reason is the key of a request. A user's access may be taken away several times, each time with the same
+/// text as the reason.
+fn is_key(reason: &str) -> bool {
+    !reason.contains(' ')
 }
 
 impl Invariant for Echoes {
