@@ -54,6 +54,12 @@ export function visible(text) {
   return text.replace(hidden, (found) => `\\u${(found.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}`);
 }
 
+/** Text of several lines, with everything visible but its line ends and tabs.
+ * @param {string} text */
+export function visibleLines(text) {
+  return text.split("\n").map((line) => line.split("\t").map(visible).join("\t")).join("\n");
+}
+
 /** The same, cut in the middle if it is long.
  * @param {string} text */
 export function shortened(text, most = TEXT_MAX) {
@@ -103,4 +109,13 @@ export function median(values) {
  * @param {string} text */
 export function quoted(text) {
   return /^[A-Za-z0-9_./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** A size for people.
+ * @param {number | null | undefined} bytes */
+export function size(bytes) {
+  if (bytes === null || bytes === undefined) return "—";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const at = bytes < 1024 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
+  return at === 0 ? `${bytes} B` : `${Math.floor((bytes / 1024 ** at) * 10) / 10} ${units[at]}`;
 }
