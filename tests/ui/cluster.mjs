@@ -127,7 +127,13 @@ export class Cluster {
     return answer.json();
   }
 
-  /** A leader with a line of candidates, jobs with values of all kinds, and an ephemeral node. */
+  /** The number of the session with this name. */
+  async numberOf(name) {
+    const { json } = await this.call("/v1/sessions?limit=1000");
+    return json.items.find((session) => session.name === name).number;
+  }
+
+  /** A leader with a candidate in line, jobs with values of all kinds, and an ephemeral node. Returns the number of the leader's session. */
   async furnish() {
     const [leader, next] = await Promise.all([this.session("api-1"), this.session("api-2")]);
     await this.stand(leader, "primary", "api-1", "http://10.0.0.7:8080");
@@ -136,7 +142,7 @@ export class Cluster {
     await this.put("jobs/nightly/run-7", "first line\nsecond line");
     await this.put("jobs/nightly/binary", new Uint8Array([0, 255, 1, 65]));
     await this.put("workers/api-1", "10.0.0.7", `parents=true&session=${leader}`);
-    return { leader, next };
+    return String(await this.numberOf("api-1"));
   }
 }
 

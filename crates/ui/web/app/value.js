@@ -1,6 +1,8 @@
 // A value of a node for people: as text, as laid-out JSON, or byte for byte. Everything here is a pure function.
 
 const INDENT_MAX = 32;
+/** A browser takes seconds for much more. */
+const LAID_OUT_MAX = 256 * 1024;
 const ROW = 16;
 
 /** The text of some bytes; null if they are none. A character that the end of a part cuts is left out.
@@ -13,7 +15,7 @@ export function asText(bytes, whole) {
   }
 }
 
-/** An object or a list of JSON, laid out; null for anything else. Numbers and names stay as they are written.
+/** An object or a list of JSON, laid out; null for anything else, or if that is much longer. Numbers and names stay as they are written.
  * @param {string} text */
 export function laidOut(text) {
   try {
@@ -26,7 +28,7 @@ export function laidOut(text) {
   let depth = 0;
   const line = () => `\n${"  ".repeat(Math.min(depth, INDENT_MAX))}`;
   const isEnd = (/** @type {string | undefined} */ token) => token === "}" || token === "]";
-  return tokens.map((token, at) => {
+  const out = tokens.map((token, at) => {
     if (token === ":") return ": ";
     if (token === ",") return `,${line()}`;
     if (token === "{" || token === "[") {
@@ -38,6 +40,7 @@ export function laidOut(text) {
     depth -= 1;
     return `${line()}${token}`;
   }).join("");
+  return out.length <= LAID_OUT_MAX ? out : null;
 }
 
 /** Rows of sixteen bytes, with their places and what they are in ASCII.

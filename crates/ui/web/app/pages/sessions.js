@@ -78,7 +78,7 @@ function Numbered({ number }) {
     onClick=${() => { dialog.value = { kind: "end", session }; }}>End…</button></span>` : null;
   return html`<${Heading}>Session ${number} ${session?.name === undefined ? null : html`<${Typed} text=${session.name} />`}</>
     ${ended ? html`<p class="note lost">✕ This session has ended, or never was. All that it owned ended with it.</p>` : null}
-    <${Panel} title="Session" extra=${act}>${session ? html`<${About} session=${session} />` : ended ? null : html`<${Waiting} poll=${poll} />`}</>
+    ${ended && !session ? null : html`<${Panel} title="Session" extra=${act}>${session ? html`<${About} session=${session} />` : html`<${Waiting} poll=${poll} />`}</>`}
     ${session ? html`<${Grants} session=${session} /><${Ephemeral} session=${session} />
       <${Pages} first=${cursor ? link("sessions", number) : null} next=${session.next_cursor ? link("sessions", number, { cursor: session.next_cursor }) : null} />` : null}
     <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold sessions show ${number}`} />

@@ -72,12 +72,17 @@ function Stat({ stat, path }) {
   const lock = lockOf(path);
   const rows = [
     ["Value", size(stat.length)], ["Version", count(stat.version)], ["Children", count(stat.children)],
-    ["Ephemeral, of", stat.owner === 0 ? "no session" : html`<${SessionLink} number=${stat.owner} />`],
-    ["Created", html`<${Time} at=${stat.created} />`], ["Value written", html`<${Time} at=${stat.written} />`],
+    ["Ephemeral", stat.owner === 0 ? "no" : html`<${SessionLink} number=${stat.owner} />`],
+    ["Created", html`<${Moment} at=${stat.created} revision=${stat.czxid} />`], ["Value written", html`<${Moment} at=${stat.written} revision=${stat.mzxid} />`],
     ["Created at revision (czxid)", count(stat.czxid)], ["Written at revision (mzxid)", count(stat.mzxid)], ["Children changed at (pzxid)", count(stat.pzxid)],
   ];
   if (lock) rows.unshift(["Lock", html`<${LockLink} name=${lock} />`]);
   return html`<${Facts} rows=${rows} />`;
+}
+
+/** When a node was written. A few nodes are older than every change. @param {{ at: string | null, revision: number }} props */
+function Moment({ at, revision }) {
+  return revision === 0 ? html`<span class="muted">with the cluster</span>` : html`<${Time} at=${at} />`;
 }
 
 /** Reads the beginning of a value, and again when it was written. @param {string} base @param {number} written */
@@ -148,7 +153,7 @@ function Children({ path, items, stat, cursor, next }) {
     { head: "Children", figure: true, cell: (/** @type {any} */ row) => count(row.num_children) },
     { head: "Version", figure: true, cell: (/** @type {any} */ row) => count(row.version) },
     { head: "Ephemeral", cell: (/** @type {any} */ row) => (row.ephemeral_owner === 0 ? "—" : html`<${SessionLink} number=${row.ephemeral_owner} />`) },
-    { head: "Value written", cell: (/** @type {any} */ row) => html`<${Time} at=${row.mtime} />` },
+    { head: "Value written", cell: (/** @type {any} */ row) => html`<${Moment} at=${row.mtime} revision=${row.mzxid} />` },
   ];
   const empty = stat.owner !== 0 ? "An ephemeral node has no children." : html`It has no children. To make one:
     <${Line} text=${`fairhold node create ${quoted(`${path === "" ? "" : `/${path}`}/NAME`)} VALUE`} label="Create a child" />`;
