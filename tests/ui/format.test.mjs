@@ -23,6 +23,8 @@ test("a span of the API is read", () => {
 test("hidden characters are made visible and long text is cut in the middle", () => {
   assert.equal(format.visible("a\u202eb\u0000\n\u200b"), "a\\u202eb\\u0000\\u000a\\u200b");
   assert.equal(format.visible("grüße 🔒"), "grüße 🔒");
+  assert.equal(format.visible(" a b "), "\\u0020a b\\u0020");
+  assert.equal(format.visible("\u00a0\u3164\u{e0041}"), "\\u00a0\\u3164\\u{e0041}");
   assert.equal(format.shortened("x".repeat(64)), "x".repeat(64));
   const cut = format.shortened(`begin${"🔒".repeat(100)}end`, 21);
   assert.equal([...cut].length, 21);
@@ -31,6 +33,7 @@ test("hidden characters are made visible and long text is cut in the middle", ()
 
 test("text of several lines keeps its line ends and tabs, and shows the rest", () => {
   assert.equal(format.visibleLines("a\tb\r\nc\u202e"), "a\tb\\u000d\nc\\u202e");
+  assert.equal(format.visibleLines("  a \n"), "  a \n");
 });
 
 test("a size has one unit and rounds down", () => {
