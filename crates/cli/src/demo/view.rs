@@ -183,7 +183,9 @@ mod tests {
         assert_eq!(dashboard(&frame()), "  Dashboard: http://127.0.0.1:7172/ui/");
         assert_eq!(nodes(&frame(), &pids())[0], dashboard(&frame()));
         let mut down = frame();
-        down.nodes.iter_mut().for_each(|node| node.status = None);
+        for node in &mut down.nodes {
+            node.status = None;
+        }
         assert_eq!(dashboard(&down), "  Dashboard: http://127.0.0.1:7171/ui/");
     }
 
