@@ -111,5 +111,38 @@ export class Cluster {
     await this.acquire(e, "orders/42", "w2");
     return { holder, sessions: { a, b, c, d, e } };
   }
+
+  /** Writes a node, with the bytes as they are. */
+  async put(path, value, query = "parents=true") {
+    const encoded = path.split("/").map(encodeURIComponent).join("/");
+    const answer = await fetch(`${this.urls[0]}/v1/nodes/${encoded}?${query}`, { method: "PUT", body: value });
+    if (!answer.ok) throw new Error(await answer.text());
+  }
+
+  /** Stands for election, or leads. */
+  async stand(session, election, owner, value) {
+    const query = new URLSearchParams({ session, owner, value, wait: "1ms" });
+    const answer = await fetch(`${this.urls[0]}/v1/elections/${encodeURIComponent(election)}?${query}`, { method: "POST", headers: { prefer: "respond-async" } });
+    if (!answer.ok) throw new Error(await answer.text());
+    return answer.json();
+  }
+
+  /** The number of the session with this name. */
+  async numberOf(name) {
+    const { json } = await this.call("/v1/sessions?limit=1000");
+    return json.items.find((session) => session.name === name).number;
+  }
+
+  /** A leader with a candidate in line, jobs with values of all kinds, and an ephemeral node. Returns the number of the leader's session. */
+  async furnish() {
+    const [leader, next] = await Promise.all([this.session("api-1"), this.session("api-2")]);
+    await this.stand(leader, "primary", "api-1", "http://10.0.0.7:8080");
+    await this.stand(next, "primary", "api-2", "http://10.0.0.8:8080");
+    await this.put("jobs/nightly", '{"state": "running", "host": "n7", "tries": 12345678901234567890, "steps": [], "last": {"ok": true}}');
+    await this.put("jobs/nightly/run-7", "first line\nsecond line");
+    await this.put("jobs/nightly/binary", new Uint8Array([0, 255, 1, 65]));
+    await this.put("workers/api-1", "10.0.0.7", `parents=true&session=${leader}`);
+    return String(await this.numberOf("api-1"));
+  }
 }
 

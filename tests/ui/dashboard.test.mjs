@@ -1,15 +1,12 @@
 // The dashboard in a browser, against a cluster of real processes.
 
 import assert from "node:assert/strict";
-import { readFileSync, mkdirSync } from "node:fs";
-import { createRequire } from "node:module";
+import { mkdirSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { chromium } from "playwright-core";
+import { actAs, ADMINISTRATOR, inspect, launch, openIn } from "./browser.mjs";
 import { Cluster, until } from "./cluster.mjs";
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const PICTURES = process.env.FAIRHOLD_PICTURES;
-const ADMINISTRATOR = "correct-horse-battery-staple-administrator";
 const HOSTILE = {
   lock: "<script>alert(1)</script>",
   owner: "\"><img src=x onerror=alert(1)>",
@@ -17,16 +14,19 @@ const HOSTILE = {
 };
 const PAGES = {
   overview: "#/", locks: "#/locks", lock: "#/locks/deploy", history: "#/locks/deploy?tab=history", settings: "#/locks/deploy?tab=settings",
-  waits: "#/waits", cluster: "#/cluster",
+  waits: "#/waits", sessions: "#/sessions", session: "#/sessions/{leader}", election: "#/elections/primary", tree: "#/tree/jobs/nightly",
+  cluster: "#/cluster",
 };
 
 let browser;
 let cluster;
+let leader;
 
 before(async () => {
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+  browser = await launch();
   cluster = await Cluster.start({ administrator: ADMINISTRATOR });
   await cluster.jam();
+  leader = await cluster.furnish();
 });
 
 after(async () => {
@@ -34,40 +34,22 @@ after(async () => {
   await cluster?.stop();
 });
 
-/** Opens a view. What the page does wrong is in `wrong`. */
-async function open(hash, { at = 0, of = cluster, ...options } = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
-  const page = await context.newPage();
-  const wrong = [];
-  page.on("console", (message) => { if (["error", "warning"].includes(message.type())) wrong.push(message.text()); });
-  page.on("pageerror", (error) => wrong.push(error.message));
-  page.on("dialog", (dialog) => { wrong.push(`dialog ${dialog.message()}`); dialog.dismiss(); });
-  page.on("request", (request) => { if (!of.urls.some((url) => request.url().startsWith(url))) wrong.push(`asked ${request.url()}`); });
-  await page.addInitScript(() => {
-    addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`));
-  });
-  await page.goto(`${of.urls[at]}/ui/${hash}`);
-  await page.waitForSelector("h1");
-  return { page, wrong, close: () => context.close() };
-}
+const open = (hash, { of = cluster, ...options } = {}) => openIn(browser, of, hash, options);
 
 const seen = (page) => page.locator(".health").innerText();
 
 test("each page shows its content without a violation, in both themes and sizes", async () => {
   const expected = {
-    overview: "ci-7", locks: "orders/42", lock: "ci-9", history: "ci-3", settings: "How long they held", waits: "ROOT", cluster: "leader",
+    overview: "ci-7", locks: "orders/42", lock: "ci-9", history: "ci-3", settings: "How long they held", waits: "ROOT",
+    sessions: "worker-a", session: "/workers/api-1", election: "api-2", tree: "run-7", cluster: "leader",
   };
   if (PICTURES) mkdirSync(PICTURES, { recursive: true });
   for (const colorScheme of ["light", "dark"]) {
     for (const width of [1280, 360]) {
       for (const [name, hash] of Object.entries(PAGES)) {
-        const { page, wrong, close } = await open(hash, { colorScheme, viewport: { width, height: 800 } });
+        const { page, wrong, close } = await open(hash.replace("{leader}", leader), { colorScheme, viewport: { width, height: 800 } });
         await page.locator("main", { hasText: expected[name] }).waitFor({ timeout: 5000 });
-        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= width, `${name} scrolls sideways at ${width}`);
-        await page.evaluate(AXE);
-        const found = await page.evaluate(() => globalThis.axe.run());
-        const bad = found.violations.filter((violation) => ["serious", "critical"].includes(violation.impact));
-        assert.deepEqual(bad.map((violation) => `${violation.id}: ${violation.nodes[0].html}`), [], `${name} ${colorScheme} ${width}`);
+        await inspect(page, width, `${name} ${colorScheme} ${width}`);
         if (PICTURES) await page.screenshot({ path: `${PICTURES}/${name}-${colorScheme}-${width}.png`, fullPage: true });
         assert.deepEqual(wrong, [], `${name} ${colorScheme} ${width}`);
         await close();
@@ -128,9 +110,7 @@ test("an address that names nothing is answered by the page", async () => {
 
 /** Switches to acting as administrator, and opens the dialog to break. */
 async function beginBreak(page, token) {
-  await page.getByRole("button", { name: "Read-only" }).click();
-  await page.locator("dialog input[type=password]").fill(token);
-  await page.getByRole("button", { name: "Continue" }).click();
+  await actAs(page, token);
   await page.getByRole("button", { name: "Break…" }).click();
   await page.getByLabel("Reason").fill("it hangs");
 }
@@ -182,7 +162,7 @@ test("a wrong token breaks nothing", async () => {
 
 test("keys move through the pages, and do nothing while somebody types", async () => {
   const { page, close } = await open("#/");
-  for (const [keys, heading] of [["gl", "Locks"], ["gw", "Waits"], ["gc", "Cluster"], ["go", "Overview"]]) {
+  for (const [keys, heading] of [["gl", "Locks"], ["gw", "Waits"], ["gs", "Sessions"], ["gt", "Tree"], ["gc", "Cluster"], ["go", "Overview"]]) {
     for (const key of keys) await page.keyboard.press(key);
     await page.locator("h1", { hasText: heading }).waitFor();
   }

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as format from "../../crates/ui/web/app/format.js";
 import * as route from "../../crates/ui/web/app/route.js";
+import * as value from "../../crates/ui/web/app/value.js";
 
 test("a span has two units at most and rounds down", () => {
   const spans = [
@@ -22,10 +23,22 @@ test("a span of the API is read", () => {
 test("hidden characters are made visible and long text is cut in the middle", () => {
   assert.equal(format.visible("a\u202eb\u0000\n\u200b"), "a\\u202eb\\u0000\\u000a\\u200b");
   assert.equal(format.visible("grüße 🔒"), "grüße 🔒");
+  assert.equal(format.visible(" a b "), "\\u0020a b\\u0020");
+  assert.equal(format.visible("\u00a0\u3164\u{e0041}"), "\\u00a0\\u3164\\u{e0041}");
   assert.equal(format.shortened("x".repeat(64)), "x".repeat(64));
   const cut = format.shortened(`begin${"🔒".repeat(100)}end`, 21);
   assert.equal([...cut].length, 21);
   assert.ok(cut.startsWith("begin") && cut.endsWith("end") && cut.includes("…"));
+});
+
+test("text of several lines keeps its line ends and tabs, and shows the rest", () => {
+  assert.equal(format.visibleLines("a\tb\r\nc\u202e"), "a\tb\\u000d\nc\\u202e");
+  assert.equal(format.visibleLines("  a \n"), "  a \n");
+});
+
+test("a size has one unit and rounds down", () => {
+  const sizes = [[0, "0 B"], [1023, "1023 B"], [1024, "1 KiB"], [1536, "1.5 KiB"], [1048575, "1023.9 KiB"], [1048576, "1 MiB"], [undefined, "—"]];
+  for (const [bytes, text] of sizes) assert.equal(format.size(bytes), text);
 });
 
 test("only an address of the web becomes a link", () => {
@@ -61,6 +74,7 @@ test("an address that names no page is no page", () => {
     assert.equal(route.parse(hash).page, hash === "#/cluster/" ? "cluster" : "unknown", hash);
   }
   assert.equal(route.parse("").page, "");
+  assert.equal(route.parse("#/sessions/41").name, "41");
   assert.equal(route.parse("#/locks/%zz").name, "%zz");
 });
 
@@ -68,4 +82,58 @@ test("a search has words and a prefix", () => {
   assert.deepEqual(route.parseSearch("state:held owner:ci-7 ord"), { state: "held", owner: "ci-7", prefix: "ord" });
   assert.deepEqual(route.parseSearch("state:other"), { prefix: "state:other" });
   assert.deepEqual(route.parseSearch(""), { prefix: "" });
+});
+
+test("a path of the tree survives the way into the address, with readable slashes", () => {
+  for (const path of ["jobs/nightly", "a%2Fb/#?&=/ü", "constructor/__proto__", " / "]) {
+    const address = route.treeLink(path, { cursor: "a/b" });
+    assert.equal(route.parse(address).name, path);
+    assert.equal(route.parse(address).query.get("cursor"), "a/b");
+  }
+  assert.equal(route.treeLink("jobs/nightly"), "#/tree/jobs/nightly");
+  assert.equal(route.treeLink("", { cursor: "x" }), "#/tree?cursor=x");
+  assert.equal(route.nodeCall("a b/c"), "v1/nodes/a%20b/c");
+});
+
+test("a call cannot leave the tree by dots", () => {
+  for (const path of ["..", "a/../b", ".", "a//b", "/", "a/"]) assert.equal(route.isPath(path), false, path);
+  for (const path of ["", "a", "..x", "a/...", "a%2F.."]) assert.equal(route.isPath(path), true, path);
+});
+
+test("the view above", () => {
+  const of = (/** @type {string} */ hash) => route.above(route.parse(hash));
+  assert.equal(of("#/tree/a/b%2Fc"), "#/tree/a/b");
+  assert.equal(of("#/tree/a/b"), "#/tree/a");
+  assert.equal(of("#/tree/a"), "#/tree");
+  assert.equal(of("#/sessions/41"), "#/sessions");
+  assert.equal(of("#/elections/a%2Fb"), "#/locks/a%2Fb");
+  assert.equal(of("#/cluster"), "#/");
+});
+
+test("the node of a holder is told from a lock", () => {
+  assert.ok(route.isContender("/locks/deploy/23-lock-0000000001"));
+  for (const path of ["/locks/deploy", "/locks/23-lock-1", "/locks/a/x23-lock-0000000001"]) assert.equal(route.isContender(path), false, path);
+});
+
+test("a value is text if its bytes are, also if its end cuts a character", () => {
+  const bytes = new TextEncoder().encode("aü");
+  assert.equal(value.asText(bytes, true), "aü");
+  assert.equal(value.asText(bytes.subarray(0, 2), false), "a");
+  assert.equal(value.asText(bytes.subarray(0, 2), true), null);
+  assert.equal(value.asText(new Uint8Array([255]), false), null);
+});
+
+test("JSON is laid out with its numbers as they are written", () => {
+  assert.equal(value.laidOut('{"a":12345678901234567890,"b":[1,"x, {y}"],"c":{},"a":[]}'),
+    '{\n  "a": 12345678901234567890,\n  "b": [\n    1,\n    "x, {y}"\n  ],\n  "c": {},\n  "a": []\n}');
+  for (const text of ["", "7", '"x"', "null", "{", "v1.7"]) assert.equal(value.laidOut(text), null, text);
+  const deep = (/** @type {number} */ levels) => `${"[".repeat(levels)}${"]".repeat(levels)}`;
+  assert.ok((value.laidOut(deep(1000)) ?? "").length > 1000, "the indentation has a bound");
+  assert.equal(value.laidOut(deep(30000)), null, "that is better read as text");
+});
+
+test("hex has sixteen bytes a row", () => {
+  assert.equal(value.asHex(new Uint8Array([0, 65, 255])), `000000  00 41 ff${" ".repeat(39)}  .A.`);
+  assert.equal(value.asHex(new Uint8Array(33)).split("\n").length, 3);
+  assert.equal(value.asHex(new Uint8Array(0)), "");
 });

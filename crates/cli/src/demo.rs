@@ -121,6 +121,7 @@ impl Demo {
 
     async fn print(&self, observer: &Client, board: &Board) -> io::Result<()> {
         let first = self.frame(observer, board).await;
+        write_stdout(&lines(&[view::dashboard(&first)]))?;
         write_stdout(&lines(&view::advice(&first, &self.pids.borrow().clone(), self.restarts)))?;
         loop {
             let frame = self.frame(observer, board).await;

@@ -12,9 +12,15 @@ pub(super) fn title(running: Duration, board: &Board) -> String {
     format!("fairhold demo, {} s, {} grants; Ctrl-C stops everything", running.as_secs(), board.grants())
 }
 
-/// A line for each node.
+/// Where the dashboard is: at a node that is up.
+pub(super) fn dashboard(frame: &DemoFrame) -> String {
+    let up = frame.nodes.iter().find(|node| node.status.is_some()).or_else(|| frame.nodes.first());
+    format!("  Dashboard: {}/ui/", up.map(|node| node.url.as_str()).unwrap_or_default())
+}
+
+/// The dashboard, and a line for each node.
 pub(super) fn nodes(frame: &DemoFrame, pids: &Pids) -> Vec<String> {
-    let mut lines = vec![String::new(), "  node     pid  role        term  url".to_owned()];
+    let mut lines = vec![dashboard(frame), "  node     pid  role        term  url".to_owned()];
     for node in &frame.nodes {
         let (role, term) = match &node.status {
             Some(status) => (status.role.as_str(), status.term.to_string()),
@@ -170,6 +176,17 @@ mod tests {
         );
         let brief = "node 1 pid - DOWN; node 2 pid 4712 leader term 4; node 3 pid 4713 follower term 4";
         assert_eq!(brief_nodes(&frame(), &pids())[1], brief);
+    }
+
+    #[test]
+    fn the_dashboard_is_that_of_a_node_that_is_up() {
+        assert_eq!(dashboard(&frame()), "  Dashboard: http://127.0.0.1:7172/ui/");
+        assert_eq!(nodes(&frame(), &pids())[0], dashboard(&frame()));
+        let mut down = frame();
+        for node in &mut down.nodes {
+            node.status = None;
+        }
+        assert_eq!(dashboard(&down), "  Dashboard: http://127.0.0.1:7171/ui/");
     }
 
     #[test]

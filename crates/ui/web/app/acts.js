@@ -1,25 +1,12 @@
 // The dialogs of administrators: a token, a request to release, and a break. Nothing here happens by one key or one click.
 
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { call, newKey, withQuery } from "./api.js";
+import { html, useRef, useState } from "../vendor/preact.js";
+import { newKey, withQuery } from "./api.js";
+import { Dialog, isReason, send } from "./dialog.js";
 import { count, quoted, shortened, visible, waits } from "./format.js";
+import { EndSession, HandOver, Snapshot } from "./operate.js";
 import { Line, Since, Typed } from "./parts.js";
 import { actAs, admin, dialog, look, mayAct, said, set, settings, stale, token, tokenWanted } from "./state.js";
-
-const REASON_MAX = 256;
-const TRIES = 4;
-
-/** @param {{ label: string, close: () => void, children: any }} props */
-function Dialog({ label, close, children }) {
-  const node = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  useEffect(() => {
-    const before = document.activeElement;
-    node.current?.showModal();
-    return () => /** @type {HTMLElement | null} */ (before)?.focus?.();
-  }, []);
-  return html`<dialog ref=${node} aria-label=${label} onCancel=${(/** @type {Event} */ event) => { event.preventDefault(); close(); }}>
-    <h2>${label}</h2>${children}</dialog>`;
-}
 
 export function Dialogs() {
   const shown = dialog.value;
@@ -29,6 +16,9 @@ export function Dialogs() {
   if (shown?.kind === "keys") return html`<${Keys} close=${close} />`;
   if (shown?.kind === "break") return html`<${Break} key=${shown.lock} shown=${shown} close=${close} />`;
   if (shown?.kind === "revoke") return html`<${AskBack} key=${shown.lock} shown=${shown} close=${close} />`;
+  if (shown?.kind === "end") return html`<${EndSession} key=${shown.session.number} shown=${shown} close=${close} />`;
+  if (shown?.kind === "hand-over") return html`<${HandOver} shown=${shown} close=${close} />`;
+  if (shown?.kind === "snapshot") return html`<${Snapshot} shown=${shown} close=${close} />`;
   return null;
 }
 
@@ -54,26 +44,10 @@ function Administrator({ close }) {
     close();
   };
   return html`<${Dialog} label="Act as administrator" close=${close}><form onSubmit=${go}>
-    <p>You can then break locks and ask for them back. It ends after 15 minutes without use, by a reload, and at another node.</p>
+    <p>You can then break locks and ask for them back, end sessions, hand the leadership over and take snapshots. It ends after 15 minutes without use, by a reload, and at another node.</p>
     <label>Administrator token <input type="password" autocomplete="off" autofocus value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>
     <p class="muted">Leave it empty if this server asks for none, or to use the token that you signed in with. The page keeps it in memory only.</p>
     <p class="buttons"><button type="button" onClick=${close}>Cancel</button><button type="submit">Continue</button></p></form></>`;
-}
-
-/** Sends a change, again with the same key while it is not known whether it happened.
- * @param {string} path @param {any} options @param {(text: string) => void} tell */
-async function send(path, options, tell) {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await call(path, options);
-    } catch (error) {
-      const failed = /** @type {any} */ (error);
-      const unknown = failed.status === 0 || failed.status === 503 || failed.status === 504;
-      if (!unknown || attempt === TRIES) throw error;
-      tell("It is not known yet whether it happened: asking again with the same key.");
-      await new Promise((resolve) => { setTimeout(resolve, 500 * attempt); });
-    }
-  }
 }
 
 /** @param {{ shown: any, close: () => void }} props */
@@ -83,8 +57,7 @@ function Break({ shown, close }) {
   const [state, setState] = useState(/** @type {any} */ ({ busy: false, text: "", done: false }));
   const key = useRef(newKey());
   const { lock, holder } = shown;
-  const bytes = new TextEncoder().encode(reason).length;
-  const ready = typed === lock && bytes >= 3 && bytes <= REASON_MAX && mayAct.value && !state.busy && !state.done;
+  const ready = typed === lock && isReason(reason) && mayAct.value && !state.busy && !state.done;
   const path = withQuery(`v1/locks/${encodeURIComponent(lock)}/holders`, { token: holder.token, reason });
   const go = async (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -147,7 +120,7 @@ function AskBack({ shown, close }) {
 }
 
 export const KEYS = [
-  ["/", "search"], ["j, k", "next and previous row"], ["Enter", "open"], ["u", "up"], ["g o, g l, g w, g c", "overview, locks, waits, cluster"],
+  ["/", "search"], ["j, k", "next and previous row"], ["Enter", "open"], ["u", "up"], ["g o, g l, g w", "overview, locks, waits"], ["g s, g t, g c", "sessions, tree, cluster"],
   ["p", "pause"], ["d", "dark or light"], ["z", "local time or UTC"], ["y", "copy a link to this view"], ["?", "this list"],
 ];
 

@@ -25,14 +25,41 @@ export function withQuery(path, query = {}) {
   return text ? `${path}?${text}` : path;
 }
 
+/** @typedef {{ method?: string, token?: string | null, key?: string, timeout?: number, within?: string, form?: any, accept?: string }} Options */
+
+/** @param {string} path @param {Options} [options] */
+export function call(path, options = {}) {
+  return ask(path, options, async (answer) => parse(await answer.text()));
+}
+
+/** The first bytes of a value. The rest of a longer one is not fetched.
+ * @param {string} path @param {number} most @param {Options} [options] */
+export function callBytes(path, most, options = {}) {
+  return ask(path, { ...options, accept: "*/*" }, async (answer) => {
+    const reader = answer.body?.getReader();
+    const bytes = new Uint8Array(most);
+    let length = 0;
+    while (reader && length < most) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      const taken = value.subarray(0, most - length);
+      bytes.set(taken, length);
+      length += taken.length;
+    }
+    await reader?.cancel();
+    return bytes.slice(0, length);
+  });
+}
+
 /**
- * @param {string} path
- * @param {{ method?: string, token?: string | null, key?: string, timeout?: number, form?: any }} [options]
+ * @template T
+ * @param {string} path @param {Options} options @param {(answer: Response) => Promise<T>} read
  */
-export async function call(path, { method = "GET", token = null, key, timeout = TIMEOUT, form } = {}) {
-  const headers = new Headers({ accept: "application/json" });
+async function ask(path, { method = "GET", token = null, key, timeout = TIMEOUT, within, form, accept = "application/json" }, read) {
+  const headers = new Headers({ accept });
   if (token) headers.set("authorization", `Bearer ${token}`);
   if (key) headers.set("idempotency-key", key);
+  if (within) headers.set("fairhold-timeout", within);
   if (form) headers.set("content-type", "application/json");
   const stop = new AbortController();
   const timer = setTimeout(() => stop.abort(), timeout);
@@ -41,12 +68,11 @@ export async function call(path, { method = "GET", token = null, key, timeout = 
     const answer = await fetch(address(path), {
       method, headers, body, signal: stop.signal, cache: "no-store", credentials: "omit", redirect: "error",
     });
-    const text = await answer.text();
-    const parsed = parse(text);
     if (!answer.ok) {
-      throw new Failure(answer.status, parsed?.code ?? "error", parsed?.detail ?? parsed?.title ?? `status ${answer.status}`, parsed);
+      const problem = parse(await answer.text());
+      throw new Failure(answer.status, problem?.code ?? "error", problem?.detail ?? problem?.title ?? `status ${answer.status}`, problem);
     }
-    return { body: parsed, revision: Number(answer.headers.get("fairhold-revision") ?? 0) };
+    return { body: await read(answer), headers: answer.headers, revision: Number(answer.headers.get("fairhold-revision") ?? 0) };
   } catch (error) {
     if (error instanceof Failure) throw error;
     throw new Failure(0, "unreachable", stop.signal.aborted ? "the server did not answer in time" : "the server does not answer");

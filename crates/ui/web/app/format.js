@@ -47,11 +47,25 @@ export function ordinal(value) {
   return `${count(value)}${ending}`;
 }
 
-/** Text that somebody typed, with control and direction characters made visible.
+// Characters that show nothing, move others, or are blank but no plain space.
+const HIDDEN = /[\u0000-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+
+/** @param {string} character */
+function escaped(character) {
+  const digits = (character.codePointAt(0) ?? 0).toString(16);
+  return digits.length > 4 ? `\\u{${digits}}` : `\\u${digits.padStart(4, "0")}`;
+}
+
+/** Text that somebody typed, with control, direction and blank characters made visible, and spaces at its ends.
  * @param {string} text */
 export function visible(text) {
-  const hidden = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/gu;
-  return text.replace(hidden, (found) => `\\u${(found.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}`);
+  return text.replace(HIDDEN, escaped).replace(/^ +| +$/g, (spaces) => escaped(" ").repeat(spaces.length));
+}
+
+/** Text of several lines, with everything visible but its line ends and tabs.
+ * @param {string} text */
+export function visibleLines(text) {
+  return text.replace(HIDDEN, (found) => (found === "\n" || found === "\t" ? found : escaped(found)));
 }
 
 /** The same, cut in the middle if it is long.
@@ -103,4 +117,13 @@ export function median(values) {
  * @param {string} text */
 export function quoted(text) {
   return /^[A-Za-z0-9_./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** A size for people.
+ * @param {number | null | undefined} bytes */
+export function size(bytes) {
+  if (bytes === null || bytes === undefined) return "—";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const at = bytes < 1024 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
+  return at === 0 ? `${bytes} B` : `${Math.floor((bytes / 1024 ** at) * 10) / 10} ${units[at]}`;
 }

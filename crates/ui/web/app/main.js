@@ -5,14 +5,18 @@ import { Dialogs } from "./acts.js";
 import { count, span, visible } from "./format.js";
 import { copy, Heading, Panel } from "./parts.js";
 import { Cluster, isSilent } from "./pages/cluster.js";
+import { Election, Elections } from "./pages/elections.js";
 import { Lock } from "./pages/lock.js";
 import { Locks } from "./pages/locks.js";
 import { Overview } from "./pages/overview.js";
+import { OneSession, Sessions } from "./pages/sessions.js";
+import { Tree } from "./pages/tree.js";
 import { Waits } from "./pages/waits.js";
-import { link } from "./route.js";
+import { above, link } from "./route.js";
 import { admin, age, dialog, failure, look, now, paused, route, said, set, settings, stale, start } from "./state.js";
 
-const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits", "w"], ["cluster", "Cluster", "c"]];
+const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits", "w"], ["sessions", "Sessions", "s"], ["tree", "Tree", "t"],
+  ["cluster", "Cluster", "c"]];
 
 function App() {
   useEffect(() => {
@@ -20,7 +24,8 @@ function App() {
     document.body.classList.toggle("stale", stale.value);
   });
   const { page, name } = route.value;
-  document.title = `${name === null ? MENU.find(([known]) => known === page)?.[1] ?? "Fairhold" : visible(name)} · Fairhold`;
+  const label = MENU.find(([known]) => known === page)?.[1] ?? "Fairhold";
+  document.title = `${name === null ? label : page === "locks" ? visible(name) : `${visible(name)} · ${page}`} · Fairhold`;
   return html`<a class="skip" href=${location.hash || "#/"} onClick=${skip}>Skip to the page</a>
     <${Strip} /><${Banner} />
     <main id="main" tabIndex="-1" key=${`${page}/${name ?? ""}`}><${Page} page=${page} name=${name} /></main>
@@ -40,6 +45,9 @@ function Page({ page, name }) {
   if (page === "locks" && name !== null) return html`<${Lock} name=${name} />`;
   if (page === "locks") return html`<${Locks} />`;
   if (page === "waits") return html`<${Waits} />`;
+  if (page === "sessions") return name === null ? html`<${Sessions} />` : html`<${OneSession} name=${name} />`;
+  if (page === "elections") return name === null ? html`<${Elections} />` : html`<${Election} name=${name} />`;
+  if (page === "tree") return html`<${Tree} name=${name} />`;
   if (page === "cluster") return html`<${Cluster} />`;
   if (page === "") return html`<${Overview} />`;
   return html`<${Heading}>There is no such page</><${Panel} title="Not found"><p class="note">The address names no page of this dashboard. <a href="#/">Overview</a></p></>`;
@@ -112,7 +120,7 @@ function onKey(event) {
     "/": search,
     j: () => move(1),
     k: () => move(-1),
-    u: () => { location.hash = route.value.name === null ? "#/" : link("locks"); },
+    u: () => { location.hash = above(route.value); },
     p: pause,
     d: () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }),
     z: () => set({ utc: !settings.value.utc }),

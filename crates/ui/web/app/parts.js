@@ -2,7 +2,7 @@
 
 import { html, signal, useEffect, useRef, useState, Component } from "../vendor/preact.js";
 import { call } from "./api.js";
-import { count, shortened, span, time, visible } from "./format.js";
+import { count, shortened, span, time, visible, webLink } from "./format.js";
 import { link } from "./route.js";
 import { credential, now, paused, refused, said, settings, since, tokenWanted } from "./state.js";
 
@@ -14,6 +14,49 @@ export function Typed({ text, most = 64 }) {
 /** @param {{ name: string, tab?: string }} props */
 export function LockLink({ name, tab }) {
   return html`<a class="typed" href=${link("locks", name, { tab })} title=${visible(name)}>${shortened(name)}</a>`;
+}
+
+/** @param {{ number: number | string }} props */
+export function SessionLink({ number }) {
+  return html`<a href=${link("sessions", String(number))}>session ${number}</a>`;
+}
+
+/** What somebody attached to a grant or a session. @param {{ meta: Record<string, string> | undefined }} props */
+export function Meta({ meta }) {
+  const pairs = Object.entries(meta ?? {});
+  if (pairs.length === 0) return null;
+  return html`<dl class="meta">${pairs.map(([key, text]) => html`<div key=${key}><dt><${Typed} text=${key} most=${32} /></dt><dd><${Linked} text=${text} /></dd></div>`)}</dl>`;
+}
+
+/** Text that is a link if it is an address of the web. @param {{ text: string, most?: number }} props */
+export function Linked({ text, most }) {
+  const href = webLink(text);
+  return href ? html`<a href=${href} rel="noopener noreferrer nofollow"><${Typed} text=${text} most=${most} /></a>` : html`<${Typed} text=${text} most=${most} />`;
+}
+
+/** Names with their values. @param {{ rows: any[][] }} props */
+export function Facts({ rows }) {
+  return html`<dl class="facts">${rows.map(([key, value]) => html`<div key=${key}><dt>${key}</dt><dd class="figure">${value}</dd></div>`)}</dl>`;
+}
+
+/** The first and the next page of a list. @param {{ first: string | null, next: string | null }} props */
+export function Pages({ first, next }) {
+  if (!first && !next) return null;
+  return html`<nav class="pages" aria-label="Further pages of the list">
+    ${first ? html`<a href=${first}>First page</a>` : null}${next ? html`<a href=${next}>Next page</a>` : null}</nav>`;
+}
+
+/** Opens one of many by what its field says. @param {{ label: string, hint: string, page: string, digits?: boolean }} props */
+export function OpenByName({ label, hint, page, digits = false }) {
+  const [typed, setTyped] = useState("");
+  const go = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (typed.trim() !== "") location.hash = link(page, typed.trim());
+  };
+  return html`<form class="controls" role="search" onSubmit=${go}>
+    <label>${label} <input id="search" type="search" inputMode=${digits ? "numeric" : "text"} value=${typed} spellcheck=${false} autocomplete="off"
+      placeholder=${hint} onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>
+    <button type="submit">Open</button></form>`;
 }
 
 /** A time, with the other zone in its tooltip. @param {{ at: string | null | undefined }} props */
@@ -80,6 +123,12 @@ export function Table({ columns, rows, of, label, empty }) {
   </table>`;
 }
 
+/** Answers that another try soon would not change: it follows later. */
+const LATER = [400, 404, 409, 410, 429];
+const LATER_FACTOR = 5;
+/** How long a server may wait for the leader. It answers before the page gives up. */
+const WITHIN = "3s";
+
 /**
  * Asks a call again and again while the page is visible. What it knew of another address is forgotten.
  * @param {string | null} path @param {number} [every]
@@ -91,16 +140,18 @@ export function usePoll(path, every = 1000) {
     let open = true;
     let timer = 0;
     const next = async () => {
+      let pause = every;
       if (!document.hidden && paused.value === null && tokenWanted.value === null) {
         try {
-          const { body } = await call(path, { token: credential() });
-          if (open) setFound({ path, body, error: null });
+          const { body, headers } = await call(path, { token: credential(), within: WITHIN });
+          if (open) setFound({ path, body, headers, error: null });
         } catch (error) {
           refused(error);
-          if (open) setFound((/** @type {any} */ before) => ({ path, body: before.path === path ? before.body : null, error }));
+          if (LATER.includes(/** @type {any} */ (error).status)) pause *= LATER_FACTOR;
+          if (open) setFound((/** @type {any} */ before) => (before.path === path ? { ...before, error } : { path, body: null, error }));
         }
       }
-      if (open) timer = setTimeout(next, every);
+      if (open) timer = setTimeout(next, pause);
     };
     next();
     return () => { open = false; clearTimeout(timer); };

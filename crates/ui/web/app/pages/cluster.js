@@ -1,38 +1,93 @@
-// The members, as the asked node knows them.
+// The members, as the leader knows them, and the asked node.
 
 import { html } from "../../vendor/preact.js";
-import { count, parseSpan, span, visible } from "../format.js";
-import { Heading, Line, Panel, Role, Table, Typed, Waiting } from "../parts.js";
-import { failure, look } from "../state.js";
+import { count, parseSpan, size, span, visible } from "../format.js";
+import { Facts, Heading, Line, Panel, Role, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { dialog, failure, look, mayAct } from "../state.js";
 import { Problems } from "./overview.js";
+
+const EVERY = 3000;
+const SELDOM = 10000;
+const PHASES = { pending: "is not a member yet", catching_up: "receives the state and the log", promoting: "becomes a voter" };
 
 export function Cluster() {
   const found = look.value;
+  const members = usePoll("v1/cluster/members", EVERY);
+  const upgrade = usePoll("v1/cluster/upgrade", SELDOM);
+  const own = usePoll("v1/cluster", EVERY);
   if (found === null) return html`<${Heading}>Cluster</><${Waiting} poll=${{ error: failure.value }} />`;
-  const leads = found.leader === found.id;
-  const leader = found.members.find((/** @type {any} */ member) => member.id === found.leader);
-  const role = (/** @type {any} */ row) => (isSilent(row) ? "unreachable" : row.role);
+  const known = members.body ?? { members: found.members, joins: [], removed: [], joint: false, from_leader: true };
+  const rows = known.members.map((/** @type {any} */ member) => ({
+    ...found.members.find((/** @type {any} */ other) => other.id === member.id),
+    ...member,
+    version: upgrade.body?.members.find((/** @type {any} */ other) => other.id === member.id)?.version,
+  }));
+  const open = (/** @type {any} */ shown) => () => { dialog.value = shown; };
+  const act = mayAct.value ? html`<span class="acts">
+    <button type="button" onClick=${open({ kind: "hand-over", members: rows.filter((/** @type {any} */ row) => !isSilent(row)) })}>Hand over…</button>
+    <button type="button" onClick=${open({ kind: "snapshot", id: found.id })}>Snapshot…</button></span>` : null;
+  return html`<${Heading}>Cluster</>
+    <${Panel} title="Members" extra=${act}><${Members} rows=${rows} found=${found} />
+      ${known.from_leader ? null : html`<p class="note queued">▲ The leader does not answer: this is what node ${found.id} knows, and it may be out of date.</p>`}
+      ${known.joint ? html`<p class="note queued">▲ A change of the voters is half done: the voters before it and those after it both count.</p>` : null}</>
+    ${known.joins.length > 0 ? html`<${Panel} title="Joins under way"><${Joins} rows=${known.joins} /></>` : null}
+    <${Panel} title=${`What node ${found.id} sees`}><${Problems} problems=${found.problems.filter((/** @type {any} */ problem) => !problem.lock)} /></>
+    <div class="columns"><${Panel} title="Cluster"><${Facts} rows=${aboutCluster(found, known, upgrade.body)} />
+        ${(upgrade.body?.blockers ?? []).map((/** @type {string} */ text) => html`<p class="note" key=${text}>The upgrade waits: ${visible(text)}</p>`)}</>
+      <${Panel} title=${`Node ${found.id}, which this page asks`}>${own.body ? html`<${Facts} rows=${aboutNode(own.body)} />` : html`<${Waiting} poll=${own} />`}</></div>
+    <${Panel} title="The same without this page"><${Line} label="fairhold" text="fairhold cluster members" /><${Line} label="fairhold doctor" text="fairhold doctor" />
+      <${Line} label="curl" text=${'curl "$SERVER/v1/cluster/members"'} /></>`;
+}
+
+/** @param {{ rows: any[], found: any }} props */
+function Members({ rows, found }) {
   const known = (/** @type {any} */ value, /** @type {(value: any) => any} */ shown) => (value === undefined ? html`<span class="muted">?</span>` : shown(value));
+  const passed = (/** @type {any} */ text) => span(parseSpan(text));
+  const leads = (/** @type {any} */ row) => row.role === "leader";
   const columns = [
     { head: "Node", figure: true, cell: (/** @type {any} */ row) => html`<strong>${row.id}</strong>${row.id === found.id ? html` <span class="muted">(asked)</span>` : null}` },
-    { head: "Role", cell: (/** @type {any} */ row) => html`<${Role} role=${role(row)} />` },
-    { head: "Dashboard", cell: (/** @type {any} */ row) => html`<a href=${`${row.url.replace(/\/$/, "")}/ui/${location.hash}`} rel="noopener"><${Typed} text=${row.url} most=${40} /></a>` },
-    { head: "Behind", figure: true, cell: (/** @type {any} */ row) => (row.role === "leader" ? "—" : known(row.lag, count)) },
-    { head: "Silent for", figure: true, cell: (/** @type {any} */ row) => (row.id === found.id ? "—" : known(row.silent_for, (text) => span(parseSpan(text)))) },
-    { head: "Round trip", figure: true, cell: (/** @type {any} */ row) => (row.id === found.id ? "—" : known(row.round_trip, (text) => span(parseSpan(text)))) },
+    { head: "Role", cell: (/** @type {any} */ row) => html`<${Role} role=${isSilent(row) ? "unreachable" : row.role} />` },
+    { head: "Version", cell: (/** @type {any} */ row) => known(row.version, (text) => html`<${Typed} text=${text} most=${20} />`) },
+    { head: "Behind", figure: true, cell: (/** @type {any} */ row) => (leads(row) ? "—" : known(row.lag, count)) },
+    { head: "Silent for", figure: true, cell: (/** @type {any} */ row) => (leads(row) ? "—" : known(row.silent_for, passed)) },
+    { head: "Round trip", figure: true, cell: (/** @type {any} */ row) => (leads(row) ? "—" : known(row.round_trip, passed)) },
+    { head: "Priority", figure: true, cell: (/** @type {any} */ row) => count(row.priority ?? 50) },
     { head: "Zone", cell: (/** @type {any} */ row) => (row.zone ? html`<${Typed} text=${row.zone} most=${32} />` : "—") },
+    { head: "Dashboard", cell: (/** @type {any} */ row) => html`<a href=${`${row.url.replace(/\/$/, "")}/ui/${location.hash}`} rel="noopener"><${Typed} text=${row.url} most=${40} /></a>
+      ${row.removal ? html` <span class="queued">▲ is being removed: ${visible(row.removal)}</span>` : null}` },
   ];
-  const facts = [
-    ["Cluster", found.cluster ?? "not formed yet"], ["Program of the asked node", found.version], ["Term", count(found.term)],
-    ["Revision", count(found.revision)], ["Locks in use", count(found.totals.locks)], ["Sessions", count(found.totals.sessions)],
+  return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.id} label="Members" empty="The cluster has not formed yet." />`;
+}
+
+/** @param {{ rows: any[] }} props */
+function Joins({ rows }) {
+  const columns = [
+    { head: "Node", figure: true, cell: (/** @type {any} */ row) => html`<strong>${row.id}</strong>` },
+    { head: "As", cell: (/** @type {any} */ row) => `${row.role}${row.replaces ? `, instead of node ${row.replaces}` : ""}` },
+    { head: "Now", cell: (/** @type {any} */ row) => html`${/** @type {any} */ (PHASES)[row.phase] ?? row.phase}${row.waits_for ? html` <span class="queued">▲ ${visible(row.waits_for)}</span>` : null}` },
+    { head: "Behind", figure: true, cell: (/** @type {any} */ row) => count(row.lag) },
+    { head: "Since", cell: (/** @type {any} */ row) => html`<${Time} at=${row.requested_at} />` },
+    { head: "Address", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.url} most=${40} />` },
   ];
-  return html`<${Heading}>Cluster</>
-    <${Panel} title="Members"><${Table} columns=${columns} rows=${found.members} of=${(/** @type {any} */ row) => row.id} label="Members" empty="The cluster has not formed yet." />
-      ${leads ? null : html`<p class="note">Node ${found.id} does not lead, so it does not know how the others are.
-        ${leader ? html` <a href=${`${leader.url.replace(/\/$/, "")}/ui/#/cluster`} rel="noopener">Ask node ${leader.id}, which leads</a>.` : null}</p>`}</>
-    <${Panel} title=${`What node ${found.id} sees`}><${Problems} problems=${found.problems.filter((/** @type {any} */ problem) => !problem.lock)} /></>
-    <${Panel} title="Facts"><dl class="facts">${facts.map(([key, value]) => html`<div key=${key}><dt>${key}</dt><dd class="figure">${visible(String(value))}</dd></div>`)}</dl></>
-    <${Panel} title="The same without this page"><${Line} label="fairhold" text="fairhold doctor" /><${Line} label="curl" text=${'curl "$SERVER/v1/overview"'} /></>`;
+  return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.id} label="Joins under way" empty="No node joins." />`;
+}
+
+/** @param {any} found @param {any} known @param {any} upgrade */
+function aboutCluster(found, known, upgrade) {
+  return [
+    ["Id", html`<${Typed} text=${found.cluster ?? "not formed yet"} />`], ["Term", count(found.term)], ["Revision", count(found.revision)],
+    ["Locks in use", count(found.totals.locks)], ["Sessions", count(found.totals.sessions)], ["Cluster version", count(upgrade?.cluster_version)],
+    ["Nodes removed so far", count(known.removed.length)],
+  ];
+}
+
+/** @param {any} own */
+function aboutNode(own) {
+  return [
+    ["Program", visible(own.version)], ["Applied log entry", count(own.applied_index)], ["Last log entry", count(own.last_log_index)],
+    ["Newest snapshot up to", count(own.snapshot_index)], ["State", size(own.state_bytes)], ["Budget of the state", size(own.state_bytes_max)],
+    ["Unprotected on purpose", own.insecure?.length > 0 ? visible(own.insecure.join(", ")) : "nothing"],
+  ];
 }
 
 /** Whether the leader has heard nothing of a member for long. @param {any} member */

@@ -2,12 +2,13 @@
 
 import { html } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
-import { bucket, count, median, ordinal, parseSpan, quoted, shortened, span, visible, waits, webLink } from "../format.js";
-import { Heading, Line, Panel, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
-import { link } from "../route.js";
+import { bucket, count, median, ordinal, parseSpan, quoted, shortened, span, visible, waits } from "../format.js";
+import { Facts, Heading, Line, Meta, Pages, Panel, SessionLink, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { isContender, link, nodeCall } from "../route.js";
 import { dialog, mayAct, route, serverNow } from "../state.js";
 
 const ROWS = 100;
+const CONTENDERS = 20;
 const TABS = [["queue", "Queue"], ["history", "History"], ["settings", "Settings"]];
 
 /** @param {{ name: string }} props */
@@ -18,19 +19,28 @@ export function Lock({ name }) {
   const poll = usePoll(withQuery(base, { consistency: "local", limit: ROWS }));
   const history = usePoll(withQuery(`${base}/history`, { consistency: "local", limit: ROWS }), 3000);
   const lock = poll.body;
+  const isElection = useIsElection(name, (lock?.holder_count ?? 0) > 0);
   const ended = (history.body?.items ?? []).filter((/** @type {any} */ held) => held.to).slice(0, 20);
   const usual = median(ended.map((/** @type {any} */ held) => parseSpan(held.held_for) ?? 0));
   return html`<${Heading}><${Typed} text=${name} /></>
     ${lock ? html`<${Holders} lock=${lock} usual=${usual} name=${name} />` : html`<${Panel} title="Holder"><${Waiting} poll=${poll} /></>`}
     <nav class="tabs" aria-label="Views of this lock">${TABS.map(([key, label]) => html`<a key=${key} href=${link("locks", name, { tab: key })}
       aria-current=${tab === key ? "page" : null}>${label}${key === "queue" && lock ? ` ${count(lock.queue_length)}` : ""}</a>`)}
-      <a href=${link("waits", null, { lock: name })}>Who waits for whom</a></nav>
+      <a href=${link("waits", null, { lock: name })}>Who waits for whom</a>
+      ${isElection ? html`<a href=${link("elections", name)}>Its election</a>` : null}</nav>
     ${tab === "queue" ? html`<${QueuePanel} base=${base} name=${name} />` : null}
     ${tab === "history" ? html`<${HistoryPanel} poll=${history} />` : null}
     ${tab === "settings" && lock ? html`<${Settings} lock=${lock} />` : null}
     <${Panel} title="The same without this page">
       <${Line} label="fairhold" text=${`fairhold locks queue ${quoted(name)}`} />
       <${Line} label="curl" text=${`curl "$SERVER/${base}/queue"`} /></>`;
+}
+
+/** Only the contenders of an election have values. @param {string} name @param {boolean} held */
+function useIsElection(name, held) {
+  const path = withQuery(nodeCall(`locks/${name}`), { children: true, meta: true, consistency: "local", limit: CONTENDERS });
+  const { body } = usePoll(held ? path : null, 10000);
+  return (body?.items ?? []).some((/** @type {any} */ node) => isContender(node.path) && node.data_length > 0);
 }
 
 /** @param {{ lock: any, usual: number | null, name: string }} props */
@@ -53,20 +63,9 @@ function Holders({ lock, usual, name }) {
     <span>for <strong><${Since} at=${holder.since} /></strong></span>
     <span class="muted">since <${Time} at=${holder.since} /></span>
     ${usual === null ? null : html`<span class="muted">usual ${span(usual)}</span>`}
-    <span class="muted">grant #${holder.number} · session ${holder.session}${holder.token ? ` · token ${holder.token}` : ""} · ${holder.mode}${holder.permits > 1 ? ` · ${holder.permits} permits` : ""}</span>
+    <span class="muted">grant #${holder.number} · <${SessionLink} number=${holder.session} />${holder.token ? ` · token ${holder.token}` : ""} · ${holder.mode}${holder.permits > 1 ? ` · ${holder.permits} permits` : ""}</span>
     <${Meta} meta=${holder.meta} /></li>`)}</ul>
     ${lock.next_cursor ? html`<p class="note">These are the first ${count(lock.holders.length)} of ${count(lock.holder_count)} holders.</p>` : null}</>`;
-}
-
-/** @param {{ meta: Record<string, string> | undefined }} props */
-function Meta({ meta }) {
-  const pairs = Object.entries(meta ?? {});
-  if (pairs.length === 0) return null;
-  const value = (/** @type {string} */ text) => {
-    const href = webLink(text);
-    return href ? html`<a href=${href} rel="noopener noreferrer nofollow"><${Typed} text=${text} /></a>` : html`<${Typed} text=${text} />`;
-  };
-  return html`<dl class="meta">${pairs.map(([key, text]) => html`<div key=${key}><dt><${Typed} text=${key} most=${32} /></dt><dd>${value(text)}</dd></div>`)}</dl>`;
 }
 
 /** @param {{ base: string, name: string }} props */
@@ -85,10 +84,7 @@ function QueuePanel({ base, name }) {
   ];
   return html`<${Panel} title="Queue" extra=${html`<span class="muted">${waits(poll.body.queue_length)}</span>`}>
     <${Table} columns=${columns} rows=${waiters} of=${(/** @type {any} */ row) => row.number} label="Queue" empty="Nobody waits here." />
-    <nav class="pages" aria-label="Pages">
-      ${cursor ? html`<a href=${link("locks", name)}>From the front</a>` : null}
-      ${poll.body.next_cursor ? html`<a href=${link("locks", name, { cursor: poll.body.next_cursor })}>Further back</a>` : null}
-    </nav></>`;
+    <${Pages} first=${cursor ? link("locks", name) : null} next=${poll.body.next_cursor ? link("locks", name, { cursor: poll.body.next_cursor }) : null} /></>`;
 }
 
 const ENDED = { released: "released", expired: "✕ expired", broken: "✕ broken", withdrawn: "✕ caller gone" };
@@ -150,8 +146,8 @@ function Settings({ lock }) {
   ];
   const found = lock.statistics;
   const ends = found ? [["Released", found.released], ["Expired", found.expired], ["Broken", found.broken], ["Caller gone", found.abandoned], ["Gave up waiting", found.gave_up], ["Had to wait", found.hand_overs]] : [];
-  return html`<div class="columns"><${Panel} title="Settings"><dl class="facts">${rows.map(([key, value]) => html`<div key=${key}><dt>${key}</dt><dd class="figure">${value}</dd></div>`)}</dl></>
-    <${Panel} title="How holds ended"><dl class="facts">${ends.map(([key, value]) => html`<div key=${key}><dt>${key}</dt><dd class="figure">${count(value)}</dd></div>`)}</dl>
+  return html`<div class="columns"><${Panel} title="Settings"><${Facts} rows=${rows} /></>
+    <${Panel} title="How holds ended"><${Facts} rows=${ends.map(([key, value]) => [key, count(value)])} />
       ${found ? null : html`<p class="note">Nothing has been counted yet.</p>`}</></div>
     ${found ? html`<div class="columns"><${Buckets} title="How long they waited" spans=${found.waited} /><${Buckets} title="How long they held" spans=${found.held} /></div>` : null}`;
 }

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count } from "../format.js";
-import { Heading, Line, LockLink, Panel, Since, State, Table, Typed, usePoll, Waiting } from "../parts.js";
+import { Heading, Line, LockLink, Pages, Panel, Since, State, Table, Typed, usePoll, Waiting } from "../parts.js";
 import { link, parseSearch } from "../route.js";
 import { route } from "../state.js";
 
@@ -32,10 +32,8 @@ export function Locks() {
       For everything that concerns an owner, see <a href=${link("waits", null, { owner: search.owner })}>waits</a>.</p>` : null}
     <${Panel} title="Locks" extra=${extra}>
       ${poll.body ? html`<${Rows} items=${items} />` : html`<${Waiting} poll=${poll} />`}
-      <nav class="pages" aria-label="Pages">
-        ${cursor ? html`<a href=${link("locks", null, { match: text, state, sort })}>First page</a>` : null}
-        ${poll.body?.next_cursor ? html`<a href=${link("locks", null, { match: text, state, sort, cursor: poll.body.next_cursor })}>Next page</a>` : null}
-      </nav>
+      <${Pages} first=${cursor ? link("locks", null, { match: text, state, sort }) : null}
+        next=${poll.body?.next_cursor ? link("locks", null, { match: text, state, sort, cursor: poll.body.next_cursor }) : null} />
     </>
     <${Panel} title="The same without this page"><${Line} label="curl" text=${`curl "$SERVER/${path}"`} /></>`;
 }

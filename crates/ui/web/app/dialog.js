@@ -1,0 +1,71 @@
+// What all dialogs of administrators share.
+
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { call, newKey } from "./api.js";
+import { visible } from "./format.js";
+import { admin } from "./state.js";
+
+const TRIES = 4;
+const REASON_MIN = 3;
+const REASON_MAX = 256;
+
+/** @param {{ label: string, close: () => void, children: any }} props */
+export function Dialog({ label, close, children }) {
+  const node = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  useEffect(() => {
+    const before = document.activeElement;
+    node.current?.showModal();
+    return () => /** @type {HTMLElement | null} */ (before)?.focus?.();
+  }, []);
+  return html`<dialog ref=${node} aria-label=${label} onCancel=${(/** @type {Event} */ event) => { event.preventDefault(); close(); }}>
+    <h2>${label}</h2>${children}</dialog>`;
+}
+
+/** Sends a change, again with the same key while it is not known whether it happened.
+ * @param {string} path @param {any} options @param {(text: string) => void} tell */
+export async function send(path, options, tell) {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await call(path, options);
+    } catch (error) {
+      const failed = /** @type {any} */ (error);
+      const unknown = failed.status === 0 || failed.status === 503 || failed.status === 504;
+      if (!unknown || attempt === TRIES) throw error;
+      tell("It is not known yet whether it happened: asking again with the same key.");
+      await new Promise((resolve) => { setTimeout(resolve, 500 * attempt); });
+    }
+  }
+}
+
+/** An act of an administrator: what it says, whether it is done, and how to send it once. */
+export function useAct() {
+  const [state, setState] = useState({ busy: false, text: "", done: false });
+  const key = useRef(newKey());
+  const tell = (/** @type {string} */ text) => setState({ busy: true, text, done: false });
+  /** @param {string} path @param {any} options @param {(body: any) => string} done @param {(error: any) => string} [failed] */
+  const act = async (path, options, done, failed = (error) => visible(error.message)) => {
+    tell("Sending…");
+    try {
+      const { body } = await send(path, { ...options, key: key.current, token: admin.value?.token }, tell);
+      setState({ busy: false, done: true, text: done(body) });
+    } catch (error) {
+      // After a refusal, the next try is another request. Otherwise it may have happened: the key stays.
+      const { status } = /** @type {any} */ (error);
+      if (status >= 400 && status < 500) key.current = newKey();
+      setState({ busy: false, done: false, text: failed(error) });
+    }
+  };
+  return { ...state, act };
+}
+
+/** Whether the server takes this reason. @param {string} reason */
+export function isReason(reason) {
+  const bytes = new TextEncoder().encode(reason).length;
+  return bytes >= REASON_MIN && bytes <= REASON_MAX;
+}
+
+/** @param {{ label: string, value: string, set: (text: string) => void, name?: string, hint?: string }} props */
+export function Field({ label, value, set, name, hint }) {
+  return html`<label>${label} <input type="text" name=${name} value=${value} placeholder=${hint} spellcheck=${false} autocomplete="off"
+    onInput=${(/** @type {any} */ event) => set(event.currentTarget.value)} /></label>`;
+}

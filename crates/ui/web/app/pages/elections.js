@@ -1,0 +1,77 @@
+// One election: who leads, what it proclaims, and who stands in line. There is no call that lists elections.
+
+import { html } from "../../vendor/preact.js";
+import { withQuery } from "../api.js";
+import { count, ordinal, quoted, visible, waits } from "../format.js";
+import { copy, Facts, Heading, Line, Linked, OpenByName, Pages, Panel, SessionLink, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { link } from "../route.js";
+import { route } from "../state.js";
+
+const ROWS = 100;
+
+export function Elections() {
+  return html`<${Heading}>Elections</>
+    <p class="note">The server has no list of elections: open one by its name.</p>
+    <${OpenByName} label="Name of an election" hint="primary" page="elections" />`;
+}
+
+/** @param {{ name: string }} props */
+export function Election({ name }) {
+  const cursor = route.value.query.get("cursor") ?? "";
+  const base = `v1/locks/${encodeURIComponent(name)}`;
+  const queue = usePoll(withQuery(`${base}/queue`, { consistency: "local", limit: ROWS, cursor }), 2000);
+  const led = (queue.body?.holder_count ?? 0) > 0;
+  // Without a leader, the server answers this call with an error.
+  const path = `v1/elections/${encodeURIComponent(name)}`;
+  const found = usePoll(led ? withQuery(path, { consistency: "local" }) : null, 2000);
+  const kind = found.error?.code === "kind_mismatch";
+  const vacant = !led || found.error?.code === "no_leader";
+  const leader = () => {
+    if (!queue.body) return html`<${Waiting} poll=${queue} />`;
+    if (kind) return html`<p class="note lost">This name is a lock, not an election. <a href=${link("locks", name)}>The lock</a></p>`;
+    if (vacant) return html`<${Vacant} base=${base} name=${name} />`;
+    return found.body ? html`<${Leader} found=${found.body} />` : html`<${Waiting} poll=${found} />`;
+  };
+  return html`<${Heading}>Election <${Typed} text=${name} /></>
+    <${Panel} title="Leader">${leader()}</>
+    ${queue.body && !kind ? html`<${Candidates} queue=${queue.body} name=${name} cursor=${cursor} />` : null}
+    <p class="note">An election is a lock: its <a href=${link("locks", name, { tab: "history" })}>history</a>, its <a href=${link("locks", name)}>settings and a break</a> are there.</p>
+    <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold elections show ${quoted(name)}`} />
+      <${Line} label="curl" text=${`curl "$SERVER/${path}"`} /></>`;
+}
+
+/** @param {{ found: any }} props */
+function Leader({ found }) {
+  const { leader, value, version } = found;
+  const rows = [
+    ["Leads for", html`<${Since} at=${leader.since} />`], ["Since", html`<${Time} at=${leader.since} />`],
+    ["Grant", `#${leader.number}`], ["Session", html`<${SessionLink} number=${found.session} />`], ["Token", found.token],
+    ["Value proclaimed at revision", count(found.value_since)], ["Value changed in this term", version === 0 ? "never" : `${count(version)} times`],
+  ];
+  return html`<p class="note"><span class="role leader">★ leads</span> <strong><${Typed} text=${leader.owner} /></strong></p>
+    <div class="line"><span class="value">${value === "" ? html`<span class="muted">The value is empty.</span>` : html`<${Linked} text=${value} most=${Infinity} />`}</span>
+      <button type="button" onClick=${() => copy(value)} aria-label="Copy the value">Copy</button></div>
+    <${Facts} rows=${rows} />`;
+}
+
+/** @param {{ base: string, name: string }} props */
+function Vacant({ base, name }) {
+  const poll = usePoll(withQuery(`${base}/history`, { consistency: "local", limit: 1 }), 5000);
+  const last = poll.body?.items.find((/** @type {any} */ held) => held.to);
+  return html`<p class="note">□ Nobody leads.${last ? html` <strong><${Typed} text=${last.owner} /></strong> led until <${Time} at=${last.to} /> (${visible(last.ended)}).` : null} To stand for election:</p>
+    <${Line} label="Stand for election" text=${`fairhold elect ${quoted(name)} --value ADDRESS -- COMMAND`} />`;
+}
+
+/** @param {{ queue: any, name: string, cursor: string }} props */
+function Candidates({ queue, name, cursor }) {
+  const rows = queue.items.filter((/** @type {any} */ item) => item.state === "queued");
+  const columns = [
+    { head: "Place", figure: true, cell: (/** @type {any} */ row) => ordinal(row.position) },
+    { head: "Candidate", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
+    { head: "Waits", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.queued_at} />` },
+    { head: "Session", cell: (/** @type {any} */ row) => html`<${SessionLink} number=${row.session} />` },
+  ];
+  return html`<${Panel} title="Candidates" extra=${html`<span class="muted">${waits(queue.queue_length)}</span>`}>
+    <${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.number} label="Candidates" empty="Nobody else stands for election." />
+    <${Pages} first=${cursor ? link("elections", name) : null} next=${queue.next_cursor ? link("elections", name, { cursor: queue.next_cursor }) : null} /></>`;
+}

@@ -1,0 +1,248 @@
+// Sessions, elections, the tree and the cluster in a browser, against a cluster of real processes.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, test } from "node:test";
+import { actAs, ADMINISTRATOR, inspect, launch, openIn } from "./browser.mjs";
+import { Cluster, until } from "./cluster.mjs";
+
+const LONG = "long".repeat(250);
+const NAMES = ["constructor", "__proto__", "a%2Fb", "#?&=", "<img src=x onerror=alert(1)>", "\u202egnp.exe", "שלום", "🔒🔒", "..x", " ", LONG.slice(0, 900)];
+
+let browser;
+let cluster;
+
+before(async () => {
+  browser = await launch();
+  cluster = await Cluster.start({ administrator: ADMINISTRATOR });
+});
+
+after(async () => {
+  await browser?.close();
+  await cluster?.stop();
+});
+
+const open = (hash, options) => openIn(browser, cluster, hash, options);
+const shown = (page, text, where = "main") => page.locator(where, { hasText: text }).first().waitFor();
+
+test("a session shows what it owns, and says that it ended", async () => {
+  const id = await cluster.session("owner");
+  await cluster.acquire(id, "owned", "somebody");
+  await cluster.acquire(await cluster.session("other"), "wanted", "somebody else");
+  await cluster.acquire(id, "wanted", "somebody");
+  await cluster.put("owned/node", "here", `parents=true&session=${id}`);
+  const number = String(await cluster.numberOf("owner"));
+  const { page, wrong, close } = await open("#/sessions");
+  await page.locator("tr", { hasText: "owner" }).getByRole("link", { name: number, exact: true }).click();
+  await shown(page, `Session ${number} owner`, "h1");
+  await shown(page, "10 min", ".facts");
+  const grants = await page.locator("table[aria-label=Grants] tbody tr").allInnerTexts();
+  assert.deepEqual(grants.map((row) => row.split(/\s+/).slice(0, 3).join(" ")), ["owned ■ held", "wanted ▸ queued"]);
+  await page.getByRole("link", { name: "/owned/node" }).click();
+  await page.getByRole("link", { name: `session ${number}` }).click();
+  await shown(page, `Session ${number} owner`, "h1");
+  assert.deepEqual(wrong, []);
+  assert.equal(page.url().includes(id), false, "the secret id is never in an address");
+  await cluster.call(`/v1/sessions/${id}`, { method: "DELETE" });
+  await shown(page, "This session has ended");
+  await close();
+});
+
+test("an address of a session that is no number asks nothing", async () => {
+  const { page, wrong, close } = await open(`#/sessions/${"0".repeat(32)}`);
+  await shown(page, "There is no such session", "h1");
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("an administrator ends a session, once, with a reason", async () => {
+  const id = await cluster.session("to-end");
+  await cluster.acquire(id, "to-end", "somebody");
+  const number = String(await cluster.numberOf("to-end"));
+  const { page, close } = await open(`#/sessions/${number}`);
+  await shown(page, "to-end");
+  assert.equal(await page.getByRole("button", { name: "End…" }).count(), 0, "it is read-only at first");
+  await actAs(page, ADMINISTRATOR);
+  await page.getByRole("button", { name: "End…" }).click();
+  const submit = page.getByRole("button", { name: "End", exact: true });
+  await page.getByLabel("Reason").fill("it hangs");
+  assert.ok(await submit.isDisabled(), "the number is not typed yet");
+  await page.locator("input[name=confirm]").fill(number);
+  await submit.click();
+  await shown(page, "has ended", ".outcome");
+  assert.equal((await cluster.call(`/v1/sessions/${number}`)).status, 404);
+  const { json } = await cluster.call("/v1/locks/to-end/history");
+  assert.deepEqual(json.items.map((item) => [item.ended, item.reason]), [["broken", "it hangs"]]);
+  await close();
+});
+
+test("sessions are shown a hundred at a time", async () => {
+  for (let at = 0; at < 120; at += 20) await Promise.all([...Array(20).keys()].map((index) => cluster.session(`many-${at + index}`)));
+  const { page, wrong, close } = await open("#/sessions");
+  await page.getByRole("link", { name: "Next page" }).waitFor();
+  assert.equal(await page.locator("table[aria-label=Sessions] tbody tr").count(), 100);
+  await page.getByRole("link", { name: "Next page" }).click();
+  await page.getByRole("link", { name: "First page" }).waitFor();
+  await until("the rest is shown", async () => {
+    const rows = await page.locator("table[aria-label=Sessions] tbody tr").count();
+    return rows > 0 && rows < 100;
+  });
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("an election shows its leader, its value and its candidates", async () => {
+  const [first, second] = [await cluster.session("first"), await cluster.session("second")];
+  const { id } = await cluster.stand(first, "primary", "one", "http://10.0.0.7:8080");
+  await cluster.stand(second, "primary", "two", "javascript:alert(1)");
+  const { page, wrong, close } = await open("#/locks/primary");
+  await page.getByRole("link", { name: "Its election" }).click();
+  await shown(page, "Election primary", "h1");
+  await page.getByRole("link", { name: "http://10.0.0.7:8080" }).waitFor();
+  assert.match(await page.locator("table[aria-label=Candidates] tbody tr").innerText(), /2nd\s+two/);
+  await cluster.call(`/v1/elections/primary?grant=${id}&value=${encodeURIComponent("\u202e<b>new</b>")}`, { method: "PUT" });
+  await shown(page, "\\u202e<b>new</b>", ".value");
+  assert.equal(await page.locator("main b").count(), 0);
+  await cluster.call(`/v1/grants/${id}`, { method: "DELETE" });
+  await shown(page, "javascript:alert(1)", ".value");
+  assert.equal(await page.locator("a[href^=javascript]").count(), 0);
+  await cluster.call(`/v1/sessions/${second}`, { method: "DELETE" });
+  await shown(page, "Nobody leads");
+  await shown(page, "two led until");
+  // A leader that goes between two looks may cost one refused call.
+  assert.deepEqual(wrong.filter((text) => !text.includes("404")), []);
+  await close();
+});
+
+test("a lock is no election", async () => {
+  await cluster.acquire(await cluster.session("mutex"), "mutex", "somebody");
+  const { page, close } = await open("#/elections/mutex");
+  await shown(page, "This name is a lock, not an election");
+  await page.goto(`${cluster.urls[0]}/ui/#/locks/mutex`);
+  await shown(page, "somebody", ".holders");
+  assert.equal(await page.getByRole("link", { name: "Its election" }).count(), 0);
+  await close();
+});
+
+test("the tree is opened a level at a time, by the exact names", async () => {
+  for (const name of NAMES) await cluster.put(`names/${name}`, `value of ${name}`);
+  const { page, wrong, close } = await open("#/tree");
+  await page.getByRole("link", { name: "names" }).click();
+  await page.locator("table[aria-label=Children] tbody tr").nth(NAMES.length - 1).waitFor();
+  for (const name of NAMES) {
+    const href = `#/tree/names/${encodeURIComponent(name)}`;
+    await page.locator(`a[href="${href}"]`).click();
+    await shown(page, `value of ${name}`.replace("\u202e", "\\u202e"), ".content");
+    await page.goBack();
+    await shown(page, "names", "h1");
+  }
+  assert.equal(await page.locator("main img").count(), 0);
+  assert.deepEqual(wrong, []);
+  await inspect(page, 1280, "hostile names");
+  await close();
+});
+
+test("keys walk through the tree", async () => {
+  await cluster.put("walk/one/two", "end");
+  const { page, close } = await open("#/tree/walk");
+  await page.getByRole("link", { name: "one" }).waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "two" }).waitFor();
+  await page.keyboard.press("u");
+  await shown(page, "walk", "h1");
+  await page.keyboard.press("u");
+  await shown(page, "Tree", "h1");
+  await close();
+});
+
+test("children are shown a hundred at a time", async () => {
+  await cluster.put("many", "");
+  for (let at = 0; at < 120; at += 20) await Promise.all([...Array(20).keys()].map((index) => cluster.put(`many/${1000 + at + index}`, "")));
+  const { page, wrong, close } = await open("#/tree/many");
+  await shown(page, "120 in all, 100 shown");
+  assert.equal(await page.locator("table[aria-label=Children] tbody tr").count(), 100);
+  await page.getByRole("link", { name: "Next page" }).click();
+  await shown(page, "120 in all, 20 shown");
+  assert.equal(await page.locator("table[aria-label=Children] tbody tr").count(), 20);
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("a value is laid out, shown in hex, followed, and saved whole", async () => {
+  await cluster.put("values/json", '{"big":12345678901234567890,"html":"<script>alert(1)</script>"}');
+  const { page, wrong, close } = await open("#/tree/values/json");
+  await shown(page, '"big": 12345678901234567890', ".content");
+  assert.equal((await page.locator(".content").innerText()).split("\n").length, 4);
+  await page.getByRole("link", { name: "Hex" }).click();
+  await shown(page, '000000  7b 22 62 69 67', ".content");
+  await cluster.put("values/json", new Uint8Array([0, 255]));
+  await shown(page, "000000  00 ff", ".content");
+  assert.equal(await page.getByRole("link", { name: "Text" }).count(), 0, "these bytes are no text");
+  const large = new Uint8Array(1024 * 1024).fill(65);
+  await cluster.put("values/large", large);
+  await page.goto(`${cluster.urls[0]}/ui/#/tree/values/large`);
+  await shown(page, "These are the first 64 KiB of 1 MiB");
+  assert.equal((await page.locator(".content").innerText()).length, 64 * 1024);
+  const [saved] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download" }).click()]);
+  assert.equal(saved.suggestedFilename(), "large");
+  assert.deepEqual(new Uint8Array(readFileSync(await saved.path())), large);
+  await cluster.call("/v1/nodes/values/large", { method: "DELETE" });
+  await shown(page, "There is no such node any more");
+  assert.deepEqual(wrong.filter((text) => !text.includes("404")), []);
+  await close();
+});
+
+test("an address with dots asks nothing", async () => {
+  for (const hash of ["#/tree/../locks", "#/tree/a//b", "#/tree/%2e%2e/x"]) {
+    const { page, wrong, close } = await open(hash);
+    await shown(page, "There is no such node", "h1");
+    assert.deepEqual(wrong, []);
+    await close();
+  }
+});
+
+test("an administrator hands the leadership over and takes a snapshot", async () => {
+  const before = await cluster.leader();
+  const { page, close } = await open("#/cluster", { at: before - 1 });
+  await shown(page, "★ leader");
+  assert.equal(await page.getByRole("button", { name: "Hand over…" }).count(), 0, "it is read-only at first");
+  await actAs(page, ADMINISTRATOR);
+  await page.getByRole("button", { name: "Snapshot…" }).click();
+  await page.getByRole("button", { name: "Take it" }).click();
+  await shown(page, `Node ${before} has stored a snapshot`, ".outcome");
+  await page.getByRole("button", { name: "Close" }).click();
+  await page.getByRole("button", { name: "Hand over…" }).click();
+  const to = Number(await page.locator("dialog select").inputValue());
+  await page.getByRole("button", { name: "Hand over", exact: true }).click();
+  await shown(page, `Node ${to} leads`, ".outcome");
+  await page.getByRole("button", { name: "Close" }).click();
+  await shown(page, `node ${to} leads`, ".health");
+  // The page of a follower knows from the leader how far the others are behind.
+  await until("a follower's page has the leader's figures", async () => {
+    const row = await page.locator("table[aria-label=Members] tbody tr", { hasText: "(asked)" }).innerText();
+    return /follower/.test(row) && /\d+ ms|0 s/.test(row);
+  });
+  await page.keyboard.press("p");
+  await shown(page, "Paused", ".banner");
+  assert.equal(await page.getByRole("button", { name: "Hand over…" }).count(), 0, "a paused page has no buttons");
+  await close();
+});
+
+test("nothing scrolls sideways at 320 px", async () => {
+  const [candidate, next] = [await cluster.session(LONG.slice(0, 200)), await cluster.session("next")];
+  const name = LONG.slice(0, 500);
+  await cluster.stand(candidate, name, LONG.slice(0, 250), LONG);
+  await cluster.stand(next, name, LONG.slice(0, 250), LONG);
+  await cluster.put("deep/a/b/c", LONG);
+  const number = await cluster.numberOf(LONG.slice(0, 200));
+  const hashes = ["#/sessions", `#/sessions/${number}`, `#/elections/${name}`, "#/elections", "#/tree/names", "#/tree/deep/a/b/c", "#/cluster"];
+  for (const hash of hashes) {
+    const { page, wrong, close } = await open(hash, { viewport: { width: 320, height: 640 } });
+    await page.locator("main .panel, main form").first().waitFor();
+    await until("the page has its answer", async () => (await page.locator("main", { hasText: "Loading…" }).count()) === 0);
+    await inspect(page, 320, hash.slice(0, 40));
+    assert.deepEqual(wrong, [], hash.slice(0, 40));
+    await close();
+  }
+});
