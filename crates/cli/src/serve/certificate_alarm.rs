@@ -119,11 +119,15 @@ fn warning(status: &CertificateStatus) -> Option<String> {
     }
 }
 
+/// The last second in milliseconds. A certificate is valid through the second in which it ends (RFC 5280, section
+/// 4.1.2.5): clients accept it until then.
+const LAST_SECOND: u64 = 1_000;
+
 /// How urgently a certificate with this life is to be renewed.
 fn urgency(WallMillis(from): WallMillis, WallMillis(end): WallMillis, WallMillis(now): WallMillis) -> CertificateUrgency {
     let (life, left) = (end.saturating_sub(from), end.saturating_sub(now));
     match () {
-        () if left == 0 => CertificateUrgency::Expired,
+        () if now >= end.saturating_add(LAST_SECOND) => CertificateUrgency::Expired,
         () if left < URGENT.min(life / URGENT_PART) => CertificateUrgency::RenewNow,
         () if left < SOON.min(life / SOON_PART) => CertificateUrgency::RenewSoon,
         () => CertificateUrgency::Valid,
@@ -153,14 +157,16 @@ mod tests {
             (year, 30 * DAY - 1, CertificateUrgency::RenewSoon),
             (year, 7 * DAY, CertificateUrgency::RenewSoon),
             (year, 7 * DAY - 1, CertificateUrgency::RenewNow),
-            (year, 0, CertificateUrgency::Expired),
+            (year, 0, CertificateUrgency::RenewNow),
             (DAY, 9 * hour, CertificateUrgency::Valid),
             (DAY, 7 * hour, CertificateUrgency::RenewSoon),
             (DAY, 2 * hour, CertificateUrgency::RenewNow),
         ] {
             assert_eq!(at(life, left), expected, "{life} {left}");
         }
-        assert_eq!(urgency(WallMillis(1), WallMillis(2), WallMillis(9)), CertificateUrgency::Expired);
+        for (after, expected) in [(LAST_SECOND - 1, CertificateUrgency::RenewNow), (LAST_SECOND, CertificateUrgency::Expired)] {
+            assert_eq!(urgency(WallMillis(0), WallMillis(DAY), WallMillis(DAY + after)), expected, "{after} ms after its end");
+        }
     }
 
     #[test]
