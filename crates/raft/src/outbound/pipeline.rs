@@ -129,7 +129,7 @@ where
             && self.client.links.learners.lock().contains(&self.client.to);
         is_slow.then(|| {
             self.slow_bytes += bytes;
-            RT::Instant::now() + catch_up_pause(bytes)
+            RT::Instant::now() + catch_up_pause(bytes, Duration::ZERO)
         })
     }
 

@@ -27,11 +27,16 @@ const SNAPSHOT_BLOCKS_IN_FLIGHT: usize = 4;
 
 /// The rate at which a node gets a snapshot, and a learner the log after it. A faster one would take the disk, the network
 /// and the processor from the commands that are served meanwhile.
-const CATCH_UP_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
+const CATCH_UP_BYTES_PER_SECOND: u64 = 16 * 1024 * 1024;
+/// The rate doubles after each such time. Otherwise a node would never get a large state while there is much writing: the
+/// log that it needs next would be purged before.
+const CATCH_UP_DOUBLES_AFTER: Duration = Duration::from_secs(10);
 
-/// How long to wait after these bytes of a catch-up.
-pub(super) fn catch_up_pause(bytes: usize) -> Duration {
-    Duration::from_nanos(bytes as u64 * 1_000_000_000 / CATCH_UP_BYTES_PER_SECOND)
+/// How long to wait after these bytes of a catch-up that has lasted this long.
+pub(super) fn catch_up_pause(bytes: usize, lasted: Duration) -> Duration {
+    let doublings = lasted.as_secs() / CATCH_UP_DOUBLES_AFTER.as_secs();
+    let pause = Duration::from_nanos(bytes as u64 * 1_000_000_000 / CATCH_UP_BYTES_PER_SECOND);
+    pause / 2_u32.saturating_pow(u32::try_from(doublings).unwrap_or(u32::MAX))
 }
 
 pub(super) type RpcError<RT> = RPCError<Types<RT>>;
@@ -124,7 +129,8 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         expect_accepted(self.call(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
         // Reads one block after the other. `buffered` calls `send` in the order of the blocks, so they arrive in that
         // order.
-        let read = stream::unfold((0, RT::Instant::now()), move |(index, due)| {
+        let began = RT::Instant::now();
+        let read = stream::unfold((0, began), move |(index, due)| {
             let stored = stored.clone();
             async move {
                 if index == blocks {
@@ -132,7 +138,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
                 }
                 RT::sleep_until(due).await;
                 let block = stored.fetch(index).await;
-                let pause = catch_up_pause(block.as_ref().map_or(0, Bytes::len));
+                let pause = catch_up_pause(block.as_ref().map_or(0, Bytes::len), began.elapsed());
                 Some(((index, block), (index + 1, due.max(RT::Instant::now()) + pause)))
             }
         });
@@ -175,4 +181,18 @@ pub(super) fn unexpected<RT: AsyncRuntime>() -> RpcError<RT> {
 
 fn expect_accepted<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<(), RpcError<RT>> {
     if let PeerReply::SnapshotAccepted = reply { Ok(()) } else { Err(unexpected()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_catch_up_begins_slowly_and_hurries_if_it_takes_long() {
+        let rate = usize::try_from(CATCH_UP_BYTES_PER_SECOND).unwrap();
+        let pause = |seconds| catch_up_pause(rate, Duration::from_secs(seconds));
+        assert_eq!((pause(0), pause(9)), (Duration::from_secs(1), Duration::from_secs(1)));
+        assert_eq!((pause(10), pause(25)), (Duration::from_millis(500), Duration::from_millis(250)));
+        assert_eq!((pause(1_000), pause(u64::MAX)), (Duration::ZERO, Duration::ZERO));
+    }
 }
