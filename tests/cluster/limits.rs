@@ -448,8 +448,9 @@ has grown by half of that, the leader answers large writes with `503 overloaded`
 all of it, all writes that need space, until the snapshot is complete. This assumes that the other
 nodes write snapshots about as fast as the leader does. While a leader sends a snapshot to another
 node, it keeps that snapshot, and as many more bytes of the log, so that the other node can catch
-up: at most 5 × the state + 256 MiB. It begins with 16 MiB a second, so that clients do
-not wait, and doubles that every 10 s ([0062](internals/decisions/0062-catching-up.md)).
+up: at most 5 × the state + 256 MiB. A learner gets it slowly at first, so that
+clients do not wait: 16 MiB a second, and twice as much after every 10 s
+([0062](internals/decisions/0062-catching-up.md)).
 
 While fewer than a majority of the nodes have 256 MiB free, the leader refuses writes that need
 space (`503 disk_low`). Releases, deletes and keepalives still work, but a transaction over 64 KiB

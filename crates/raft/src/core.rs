@@ -47,7 +47,7 @@ use openraft::{
     AsyncRuntime, Instant, Raft, RaftMetrics, ServerState, async_runtime::watch::WatchReceiver, metrics::RaftServerMetrics,
 };
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -98,6 +98,8 @@ pub(crate) struct Links<RT: AsyncRuntime> {
     pub(crate) outgoing_snapshots: OutgoingSnapshots,
     /// The members without a vote.
     pub(crate) learners: parking_lot::Mutex<BTreeSet<NodeId>>,
+    /// When this node began to send a snapshot to each node that has not continued with the log since.
+    pub(crate) catch_ups: parking_lot::Mutex<BTreeMap<NodeId, RT::Instant>>,
     /// Whether this node must stop, because it was removed or is a copy.
     pub(crate) notice: Arc<RemovalNotice<RT::Instant>>,
 }
@@ -166,6 +168,7 @@ impl<RT: AsyncRuntime> Links<RT> {
             round_trips: RoundTrips::default(),
             outgoing_snapshots: OutgoingSnapshots::default(),
             learners: parking_lot::Mutex::default(),
+            catch_ups: parking_lot::Mutex::default(),
         }
     }
 

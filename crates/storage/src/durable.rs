@@ -22,9 +22,11 @@ const REMOVED_BYTES: u64 = 4 * 1024 * 1024;
 /// How many times longer than a write the pause after it is.
 const PAUSE_FACTOR: u32 = 3;
 
-/// The longest pause between two steps, in which the log gets the disk. A large file on a slow disk must still
-/// complete.
-const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// The longest pause after a write, in which the log gets the disk. A large file on a slow disk must still complete.
+const WRITE_PAUSE_MAX: Duration = Duration::from_millis(5);
+
+/// The longest pause between two steps of a removal.
+const REMOVAL_PAUSE_MAX: Duration = Duration::from_millis(20);
 
 /// Writes a file under the temporary name `<name>.new`, syncs it, and only then renames it.
 pub(crate) fn write(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
@@ -98,7 +100,7 @@ fn truncate_in_steps(path: &Path) -> io::Result<()> {
         length -= REMOVED_BYTES;
         let started = Instant::now();
         file.set_len(length)?;
-        std::thread::sleep(started.elapsed().min(PAUSE_MAX));
+        std::thread::sleep(started.elapsed().min(REMOVAL_PAUSE_MAX));
     }
     Ok(())
 }
@@ -225,7 +227,7 @@ impl Piece {
         }
         if std::mem::take(&mut self.length) == PIECE_BYTES {
             // Leaves the disk to the log for most of the time.
-            std::thread::sleep((started.elapsed() * PAUSE_FACTOR).min(PAUSE_MAX));
+            std::thread::sleep((started.elapsed() * PAUSE_FACTOR).min(WRITE_PAUSE_MAX));
         }
         Ok(())
     }

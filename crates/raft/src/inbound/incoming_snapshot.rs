@@ -42,8 +42,13 @@ struct Partial {
 
 impl IncomingSnapshot {
     /// Begins a snapshot, and discards the previous one unless that belongs to a later leader.
-    pub(super) fn begin<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId, head: SnapshotBegin) -> PeerReply<RT> {
-        self.discard(store, |partial| partial.head.vote <= head.vote);
+    pub(super) fn begin<RT: AsyncRuntime>(
+        &self,
+        store: &Arc<dyn SnapshotStore>,
+        from: NodeId,
+        head: SnapshotBegin,
+    ) -> PeerReply<RT> {
+        self.discard(|partial| partial.head.vote <= head.vote);
         let mut partial = self.partial.lock();
         if partial.is_some() {
             return PeerReply::Declined(Declined::OutOfOrder);
@@ -58,7 +63,7 @@ impl IncomingSnapshot {
             return PeerReply::Declined(Declined::Busy);
         }
         tracing::info!(from, blocks = head.blocks, "receiving a snapshot from the leader");
-        let arriving = Arc::new(ArrivingSnapshot::new(store.draft(meta)));
+        let arriving = Arc::new(ArrivingSnapshot::new(store, meta));
         *partial = Some(Partial { from, head, received: 0, arriving });
         PeerReply::SnapshotAccepted
     }
@@ -99,10 +104,10 @@ impl IncomingSnapshot {
     }
 
     /// Ends the transfer, and returns the complete snapshot.
-    pub(super) fn end<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId) -> Result<Complete<RT>, Declined> {
+    pub(super) fn end<RT: AsyncRuntime>(&self, from: NodeId) -> Result<Complete<RT>, Declined> {
         let whole = self.partial.lock().take_if(|partial| partial.from == from && partial.received == partial.head.blocks);
         let Some(Partial { head, arriving, .. }) = whole else {
-            self.discard(store, |partial| partial.from == from);
+            self.discard(|partial| partial.from == from);
             return Err(Declined::OutOfOrder);
         };
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: head.last_log_id, last_membership: head.members };
@@ -110,20 +115,18 @@ impl IncomingSnapshot {
     }
 
     /// Discards a snapshot whose leader is older than this vote.
-    pub(super) fn on_leader_vote(&self, store: &dyn SnapshotStore, vote: Vote<LeaderId>) {
-        self.discard(store, |partial| partial.head.vote < vote);
+    pub(super) fn on_leader_vote(&self, vote: Vote<LeaderId>) {
+        self.discard(|partial| partial.head.vote < vote);
     }
 
     /// Discards the snapshot of a node whose snapshot connection has ended.
-    pub(super) fn disconnected(&self, store: &dyn SnapshotStore, from: NodeId) {
-        self.discard(store, |partial| partial.from == from);
+    pub(super) fn disconnected(&self, from: NodeId) {
+        self.discard(|partial| partial.from == from);
     }
 
-    fn discard(&self, store: &dyn SnapshotStore, is_over: impl Fn(&Partial) -> bool) {
-        if let Some(Partial { from, arriving, .. }) = self.partial.lock().take_if(|partial| is_over(partial)) {
+    fn discard(&self, is_over: impl Fn(&Partial) -> bool) {
+        if let Some(Partial { from, .. }) = self.partial.lock().take_if(|partial| is_over(partial)) {
             tracing::info!(from, "discarded an incomplete snapshot from the leader");
-            // Runs after the pending writes. If the process ends first, that removes the draft too.
-            drop(store.run_blocking(Box::new(move || drop(arriving))));
         }
     }
 }
@@ -175,22 +178,23 @@ mod tests {
         Vote { leader_id: LeaderId { term, node_id }, committed: true }
     }
 
-    async fn begins(incoming: &IncomingSnapshot, drafts: &Drafts, term: u64, from: NodeId) -> bool {
+    async fn begins(incoming: &IncomingSnapshot, drafts: &Arc<Drafts>, term: u64, from: NodeId) -> bool {
         let members = crate::base::aliases::Members::default();
         let head = SnapshotBegin { vote: vote(term, from), last_log_id: None, members, blocks: 3 };
+        let store: Arc<dyn SnapshotStore> = Arc::<Drafts>::clone(drafts);
         let taken = |reply| matches!(reply, PeerReply::<RT>::SnapshotAccepted);
         let block = State::default().snapshot_blocks().next().unwrap();
-        taken(incoming.begin(drafts, from, head)) && taken(incoming.block(drafts, from, 0, block).await)
+        taken(incoming.begin(&store, from, head)) && taken(incoming.block(&*store, from, 0, block).await)
     }
 
     #[tokio::test]
     async fn a_dead_leaders_partial_snapshot_is_dropped_when_its_connection_breaks() {
         let incoming = IncomingSnapshot::default();
-        let drafts = Drafts::default();
+        let drafts = Arc::new(Drafts::default());
         assert!(begins(&incoming, &drafts, 1, 1).await);
-        incoming.disconnected(&drafts, 2);
+        incoming.disconnected(2);
         assert_eq!(drafts.alive(), 1, "it was another node's connection");
-        incoming.disconnected(&drafts, 1);
+        incoming.disconnected(1);
         assert_eq!(drafts.alive(), 0);
         assert!(begins(&incoming, &drafts, 1, 1).await, "it may start again");
     }
@@ -198,11 +202,11 @@ mod tests {
     #[tokio::test]
     async fn a_replaced_leaders_partial_snapshot_is_dropped() {
         let incoming = IncomingSnapshot::default();
-        let drafts = Drafts::default();
+        let drafts = Arc::new(Drafts::default());
         assert!(begins(&incoming, &drafts, 1, 1).await);
-        incoming.on_leader_vote(&drafts, vote(1, 1));
+        incoming.on_leader_vote(vote(1, 1));
         assert_eq!(drafts.alive(), 1, "it is the same leader");
-        incoming.on_leader_vote(&drafts, vote(2, 3));
+        incoming.on_leader_vote(vote(2, 3));
         assert_eq!(drafts.alive(), 0);
 
         assert!(begins(&incoming, &drafts, 2, 3).await);
@@ -210,9 +214,9 @@ mod tests {
         assert_eq!(drafts.alive(), 1, "a later leader's snapshot replaces the earlier one");
         assert!(!begins(&incoming, &drafts, 2, 3).await, "an earlier leader's snapshot does not");
         assert_eq!(drafts.alive(), 1);
-        assert!(incoming.end::<RT>(&drafts, 3).is_err());
+        assert!(incoming.end::<RT>(3).is_err());
         assert_eq!(drafts.alive(), 1, "a node that sends no snapshot ends none");
-        assert!(incoming.end::<RT>(&drafts, 2).is_err(), "two blocks are missing");
+        assert!(incoming.end::<RT>(2).is_err(), "two blocks are missing");
         assert_eq!(drafts.alive(), 0);
     }
 }

@@ -202,7 +202,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         }
         if let PeerRequest::Append(rpc) = &request {
             core.contact.record_message(rpc.vote, boot, RT::Instant::now());
-            self.incoming.on_leader_vote(&*core.snapshots, rpc.vote);
+            self.incoming.on_leader_vote(rpc.vote);
         }
         let answer = self.answer(core, queues.clone(), from, lane, request);
         async move { reply(&answer.await) }.boxed()
@@ -212,7 +212,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         // A leader keeps one heartbeat connection to each of its followers; other connections come and go.
         match (lane, self.core()) {
             (Lane::Heartbeat, Some(core)) => drop(RT::spawn(fast_election::on_leader_dead(core, from))),
-            (Lane::Snapshot, Some(core)) => self.incoming.disconnected(&*core.snapshots, from),
+            (Lane::Snapshot, Some(_)) => self.incoming.disconnected(from),
             (Lane::Heartbeat | Lane::Append | Lane::Snapshot | Lane::Forward, _) => {}
         }
     }
@@ -240,9 +240,9 @@ impl<RT: AsyncRuntime> PeerService<RT> {
                 answer(core.raft.handle_transfer_leader(rpc).await.map(PeerReply::TransferLeader))
             }
             .boxed(),
-            PeerRequest::SnapshotBegin(begin) => ready(self.incoming.begin(&*core.snapshots, from, begin)).boxed(),
+            PeerRequest::SnapshotBegin(begin) => ready(self.incoming.begin(&core.snapshots, from, begin)).boxed(),
             PeerRequest::SnapshotBlock { index, block } => self.incoming.block(&*core.snapshots, from, index, block),
-            PeerRequest::SnapshotEnd => match self.incoming.end::<RT>(&*core.snapshots, from) {
+            PeerRequest::SnapshotEnd => match self.incoming.end::<RT>(from) {
                 Ok((vote, snapshot)) => async move {
                     if failpoint!(RaftInstallReceive, RT).is_err() {
                         return PeerReply::Declined(Declined::Busy);

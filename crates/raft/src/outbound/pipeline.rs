@@ -35,8 +35,8 @@ const IN_FLIGHT_BYTES_MAX: usize = 8 * 1024 * 1024;
 const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// A request of at least this many bytes took Raft's thread for a while. Other tasks run before the next one.
 const LARGE_REQUEST_BYTES: usize = 64 * 1024;
-/// How many bytes of large requests a learner gets slowly: the log that is kept after a snapshot. A learner that is still
-/// behind then, because there is so much writing, gets the rest as fast as it can.
+/// How many bytes of large requests of one stream a learner gets slowly: the log that is kept after a snapshot. A learner
+/// that is still behind then, because there is so much writing, gets the rest as fast as it can.
 const SLOW_BYTES: usize = 64 * 1024 * 1024;
 /// Timeout of one answer. A follower writes to disk before it answers, so it may be slow. Sending again would not help.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -92,7 +92,7 @@ where
                     self.last_log_ids.pop_front();
                     match &output {
                         Ok(Ok(matched)) if self.has_newer_request(matched) && !trusts_old_answers() => continue,
-                        Ok(Ok(_)) => {}
+                        Ok(Ok(_)) => drop(self.client.links.catch_ups.lock().remove(&self.client.to)),
                         Ok(Err(_)) | Err(_) => {
                             // openraft sends the later requests again, so drop their answers.
                             self.input = None;

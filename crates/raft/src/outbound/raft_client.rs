@@ -25,10 +25,11 @@ use std::{future::Future, sync::Arc, time::Duration};
 /// Maximum number of snapshot blocks in flight to one peer.
 const SNAPSHOT_BLOCKS_IN_FLIGHT: usize = 4;
 
-/// The rate at which a node gets a snapshot, and a learner the log after it. A faster one would take the disk, the network
-/// and the processor from the commands that are served meanwhile.
+/// The rate at which a learner gets a snapshot, and the log after it. A faster one would take the disk, the network and the
+/// processor from the commands that are served meanwhile. A voter gets both as fast as it can: it may be needed for the
+/// majority.
 const CATCH_UP_BYTES_PER_SECOND: u64 = 16 * 1024 * 1024;
-/// The rate doubles after each such time. Otherwise a node would never get a large state while there is much writing: the
+/// The rate doubles after each such time, also over several snapshots. Otherwise a learner would never get a large state while there is much writing: the
 /// log that it needs next would be purged before.
 const CATCH_UP_DOUBLES_AFTER: Duration = Duration::from_secs(10);
 
@@ -129,16 +130,18 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         expect_accepted(self.call(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
         // Reads one block after the other. `buffered` calls `send` in the order of the blocks, so they arrive in that
         // order.
-        let began = RT::Instant::now();
-        let read = stream::unfold((0, began), move |(index, due)| {
+        let began = *self.links.catch_ups.lock().entry(self.to).or_insert_with(RT::Instant::now);
+        let read = stream::unfold((0, RT::Instant::now()), move |(index, due)| {
             let stored = stored.clone();
+            let is_learner = self.links.learners.lock().contains(&self.to);
             async move {
                 if index == blocks {
                     return None;
                 }
                 RT::sleep_until(due).await;
                 let block = stored.fetch(index).await;
-                let pause = catch_up_pause(block.as_ref().map_or(0, Bytes::len), began.elapsed());
+                let bytes = if is_learner { block.as_ref().map_or(0, Bytes::len) } else { 0 };
+                let pause = catch_up_pause(bytes, began.elapsed());
                 Some(((index, block), (index + 1, due.max(RT::Instant::now()) + pause)))
             }
         });
