@@ -1,6 +1,7 @@
 //! What all parts of a running replica share.
 
 pub(crate) mod ballots;
+pub(crate) mod catch_ups;
 pub(crate) mod contact;
 pub(crate) mod disk_room;
 pub(crate) mod losses;
@@ -24,6 +25,7 @@ use crate::{
     },
     core::{
         ballots::Ballots,
+        catch_ups::CatchUps,
         contact::Contact,
         disk_room::DiskRoom,
         losses::Losses,
@@ -47,7 +49,6 @@ use openraft::{
     AsyncRuntime, Instant, Raft, RaftMetrics, ServerState, async_runtime::watch::WatchReceiver, metrics::RaftServerMetrics,
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -96,10 +97,7 @@ pub(crate) struct Links<RT: AsyncRuntime> {
     /// The round trips of heartbeats.
     pub(crate) round_trips: RoundTrips,
     pub(crate) outgoing_snapshots: OutgoingSnapshots,
-    /// The members without a vote.
-    pub(crate) learners: parking_lot::Mutex<BTreeSet<NodeId>>,
-    /// When this node began to send a snapshot to each node that has not continued with the log since.
-    pub(crate) catch_ups: parking_lot::Mutex<BTreeMap<NodeId, RT::Instant>>,
+    pub(crate) catch_ups: CatchUps<RT::Instant>,
     /// Whether this node must stop, because it was removed or is a copy.
     pub(crate) notice: Arc<RemovalNotice<RT::Instant>>,
 }
@@ -167,8 +165,7 @@ impl<RT: AsyncRuntime> Links<RT> {
             losses: Losses::default(),
             round_trips: RoundTrips::default(),
             outgoing_snapshots: OutgoingSnapshots::default(),
-            learners: parking_lot::Mutex::default(),
-            catch_ups: parking_lot::Mutex::default(),
+            catch_ups: CatchUps::default(),
         }
     }
 

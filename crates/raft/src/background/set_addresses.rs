@@ -34,6 +34,6 @@ pub(crate) fn look<RT: AsyncRuntime>(core: &Core<RT>) {
     core.addresses.set_by_cluster(set);
     core.with_metrics(|metrics| {
         core.addresses.set_newest(metrics.membership_config.nodes());
-        *core.links.learners.lock() = metrics.membership_config.membership().learner_ids().collect();
+        core.links.catch_ups.set_learners(metrics.membership_config.membership().learner_ids());
     });
 }

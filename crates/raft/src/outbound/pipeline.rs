@@ -12,7 +12,7 @@ use crate::{
         types::Types,
         wire::{self, PeerReply, PeerRequest},
     },
-    outbound::raft_client::{RaftClient, RpcError, catch_up_pause, last_of, unexpected, unreachable_error},
+    outbound::raft_client::{RaftClient, RpcError, last_of, unexpected, unreachable_error},
 };
 use bytes::Bytes;
 use fairhold_types::planted::{self, Bug};
@@ -92,7 +92,7 @@ where
                     self.last_log_ids.pop_front();
                     match &output {
                         Ok(Ok(matched)) if self.has_newer_request(matched) && !trusts_old_answers() => continue,
-                        Ok(Ok(_)) => drop(self.client.links.catch_ups.lock().remove(&self.client.to)),
+                        Ok(Ok(_)) => self.client.links.catch_ups.end(self.client.to),
                         Ok(Err(_)) | Err(_) => {
                             // openraft sends the later requests again, so drop their answers.
                             self.input = None;
@@ -124,13 +124,12 @@ where
 
     /// When the next request may follow one with these bytes. `None`: at once.
     fn pause_after(&mut self, bytes: usize) -> Option<RT::Instant> {
-        let is_slow = bytes >= LARGE_REQUEST_BYTES
-            && self.slow_bytes < SLOW_BYTES
-            && self.client.links.learners.lock().contains(&self.client.to);
-        is_slow.then(|| {
-            self.slow_bytes += bytes;
-            RT::Instant::now() + catch_up_pause(bytes, Duration::ZERO)
-        })
+        if bytes < LARGE_REQUEST_BYTES || self.slow_bytes >= SLOW_BYTES {
+            return None;
+        }
+        let pause = self.client.links.catch_ups.pause_in_log(self.client.to, bytes)?;
+        self.slow_bytes += bytes;
+        Some(RT::Instant::now() + pause)
     }
 
     /// Sends a request, and returns its bytes.

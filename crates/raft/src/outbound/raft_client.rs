@@ -25,21 +25,6 @@ use std::{future::Future, sync::Arc, time::Duration};
 /// Maximum number of snapshot blocks in flight to one peer.
 const SNAPSHOT_BLOCKS_IN_FLIGHT: usize = 4;
 
-/// The rate at which a learner gets a snapshot, and the log after it. A faster one would take the disk, the network and the
-/// processor from the commands that are served meanwhile. A voter gets both as fast as it can: it may be needed for the
-/// majority.
-const CATCH_UP_BYTES_PER_SECOND: u64 = 16 * 1024 * 1024;
-/// The rate doubles after each such time, also over several snapshots. Otherwise a learner would never get a large state while there is much writing: the
-/// log that it needs next would be purged before.
-const CATCH_UP_DOUBLES_AFTER: Duration = Duration::from_secs(10);
-
-/// How long to wait after these bytes of a catch-up that has lasted this long.
-pub(super) fn catch_up_pause(bytes: usize, lasted: Duration) -> Duration {
-    let doublings = lasted.as_secs() / CATCH_UP_DOUBLES_AFTER.as_secs();
-    let pause = Duration::from_nanos(bytes as u64 * 1_000_000_000 / CATCH_UP_BYTES_PER_SECOND);
-    pause / 2_u32.saturating_pow(u32::try_from(doublings).unwrap_or(u32::MAX))
-}
-
 pub(super) type RpcError<RT> = RPCError<Types<RT>>;
 
 /// Sends requests to one node on one lane.
@@ -130,18 +115,17 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         expect_accepted(self.call(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
         // Reads one block after the other. `buffered` calls `send` in the order of the blocks, so they arrive in that
         // order.
-        let began = *self.links.catch_ups.lock().entry(self.to).or_insert_with(RT::Instant::now);
+        let began = self.links.catch_ups.begin(self.to);
         let read = stream::unfold((0, RT::Instant::now()), move |(index, due)| {
             let stored = stored.clone();
-            let is_learner = self.links.learners.lock().contains(&self.to);
             async move {
                 if index == blocks {
                     return None;
                 }
                 RT::sleep_until(due).await;
                 let block = stored.fetch(index).await;
-                let bytes = if is_learner { block.as_ref().map_or(0, Bytes::len) } else { 0 };
-                let pause = catch_up_pause(bytes, began.elapsed());
+                let bytes = block.as_ref().map_or(0, Bytes::len);
+                let pause = self.links.catch_ups.pause_in_snapshot(self.to, bytes, began);
                 Some(((index, block), (index + 1, due.max(RT::Instant::now()) + pause)))
             }
         });
@@ -184,18 +168,4 @@ pub(super) fn unexpected<RT: AsyncRuntime>() -> RpcError<RT> {
 
 fn expect_accepted<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<(), RpcError<RT>> {
     if let PeerReply::SnapshotAccepted = reply { Ok(()) } else { Err(unexpected()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_catch_up_begins_slowly_and_hurries_if_it_takes_long() {
-        let rate = usize::try_from(CATCH_UP_BYTES_PER_SECOND).unwrap();
-        let pause = |seconds| catch_up_pause(rate, Duration::from_secs(seconds));
-        assert_eq!((pause(0), pause(9)), (Duration::from_secs(1), Duration::from_secs(1)));
-        assert_eq!((pause(10), pause(25)), (Duration::from_millis(500), Duration::from_millis(250)));
-        assert_eq!((pause(1_000), pause(u64::MAX)), (Duration::ZERO, Duration::ZERO));
-    }
 }
