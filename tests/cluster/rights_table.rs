@@ -115,6 +115,8 @@ async fn answer(user: &User, row: &Row, (name, kept): (&str, &Kept), token: Opti
         let problem: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
         return (status, problem["code"].as_str().unwrap_or_default().to_owned());
     }
+    // A browser is sent to the dashboard, whose files are open to anyone.
+    let call = if row.call == "GET /" { call.with("accept", "text/html") } else { call };
     let answer: Answer = match token {
         Some(token) => user.client.send(&call.with("authorization", &format!("Bearer {token}"))).await,
         None => user.client.send(&call).await,
