@@ -422,6 +422,10 @@ the disk, and as many that could not be written; further ones are lost and count
 most 64 names and 8 KiB of them. The log has at most 20 refusals of one caller in a second, and 500
 of all callers; further ones are counted there.
 
+The log has at most 10 [slow requests](guides/tracing.md#slow-requests) in a second, and up to 8,192
+spans wait for the collector of [traces](guides/tracing.md#traces). Further ones are counted. The
+node ignores a `traceparent` of more than 256 bytes.
+
 The cluster keeps the newest 10,000 [administrative acts](guides/access.md#administrative-acts), and
 8 MiB of them at most, or a sixteenth of the state's budget if that is less. Each text of an act has
 at most 600 bytes, and a longer one is cut. An act counts 450 bytes and its texts.
