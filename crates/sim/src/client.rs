@@ -33,6 +33,11 @@ pub(crate) const WORLD_BEGAN_MS: u64 = 1_767_225_600_000;
 /// The header with the credential. Without another one, a client is an administrator.
 const AUTHORIZATION: &str = "authorization";
 
+/// The name of a lock in the path of a call.
+pub(crate) fn lock_in_path(lock: &str) -> String {
+    lock.replace('/', "%2F")
+}
+
 /// A request that can be retried.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientRequest {

@@ -164,7 +164,11 @@ mod tests {
         ] {
             assert_eq!(at(life, left), expected, "{life} {left}");
         }
-        for (after, expected) in [(LAST_SECOND - 1, CertificateUrgency::RenewNow), (LAST_SECOND, CertificateUrgency::Expired)] {
+        for (after, expected) in [
+            (LAST_SECOND - 1, CertificateUrgency::RenewNow),
+            (LAST_SECOND, CertificateUrgency::Expired),
+            (year, CertificateUrgency::Expired),
+        ] {
             assert_eq!(urgency(WallMillis(0), WallMillis(DAY), WallMillis(DAY + after)), expected, "{after} ms after its end");
         }
     }

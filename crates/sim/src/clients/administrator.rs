@@ -2,7 +2,7 @@
 
 use super::held_grant::TRIES;
 use crate::{
-    client::{ClientRequest, SimClient},
+    client::{ClientRequest, SimClient, lock_in_path},
     coverage::Probe,
     facts::{Conversion, Fact},
 };
@@ -49,17 +49,13 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
 async fn set(client: &mut SimClient, lock: &str, what: &str, change: Conversion, probe: Probe) {
     let (key, target) = (client.key(), lock.to_owned());
     client.world.oracle.observe(&Fact::Changing { target, key: key.clone(), change });
-    let request = ClientRequest::new(Method::PATCH, format!("/v1/locks/{}?{what}", in_path(lock))).header("idempotency-key", key);
+    let request =
+        ClientRequest::new(Method::PATCH, format!("/v1/locks/{}?{what}", lock_in_path(lock))).header("idempotency-key", key);
     let Some(reply) = client.call_until_known(&request, TRIES).await else { return };
     match reply.status {
         StatusCode::OK => client.world.coverage.probe(probe),
         _ => client.unexpected("a lock's setting", &reply),
     }
-}
-
-/// The name of a lock in the path of a call.
-pub(super) fn in_path(lock: &str) -> String {
-    lock.replace('/', "%2F")
 }
 
 /// A random held lock, if the list shows one.
@@ -73,7 +69,7 @@ async fn a_held_lock(client: &mut SimClient) -> Option<String> {
 /// The reason is the key, so that a break that happens twice shows the same reason twice.
 async fn break_lock(client: &mut SimClient, lock: &str) {
     let key = client.key();
-    let request = ClientRequest::new(Method::DELETE, format!("/v1/locks/{}/holders?reason={key}", in_path(lock)));
+    let request = ClientRequest::new(Method::DELETE, format!("/v1/locks/{}/holders?reason={key}", lock_in_path(lock)));
     let request = request.header("idempotency-key", key).disconnect_sometimes(client);
     let Some(reply) = client.call_until_known(&request, TRIES).await else { return };
     match reply.status {
@@ -84,7 +80,7 @@ async fn break_lock(client: &mut SimClient, lock: &str) {
 
 async fn revoke(client: &mut SimClient, lock: &str) {
     let key = client.key();
-    let request = ClientRequest::new(Method::POST, format!("/v1/locks/{}/holders/revoke?reason={key}", in_path(lock)));
+    let request = ClientRequest::new(Method::POST, format!("/v1/locks/{}/holders/revoke?reason={key}", lock_in_path(lock)));
     let request = request.header("idempotency-key", key).disconnect_sometimes(client);
     let Some(reply) = client.call_until_known(&request, TRIES).await else { return };
     match reply.status {

@@ -1,9 +1,9 @@
 //! The clients of a user whose rights change: they write, acquire and watch, with or without the right.
 
-use super::{administrator::in_path, held_grant::TRIES};
+use super::held_grant::TRIES;
 use crate::{
     access_user::AccessUser,
-    client::{ClientReply, ClientRequest, SimClient},
+    client::{ClientReply, ClientRequest, SimClient, lock_in_path},
     coverage::Probe,
     facts::Fact,
     trace,
@@ -93,7 +93,7 @@ async fn write(client: &mut SimClient, task: &UserTask) {
 
 async fn acquire(client: &mut SimClient, task: &UserTask) {
     let (key, wait) = (client.key(), Duration::from_millis(client.rng.random_range(0..600)));
-    let lock = in_path(&task.user.lock());
+    let lock = lock_in_path(&task.user.lock());
     let uri = format!("/v1/locks/{lock}?wait={}ms&ttl={}ms&owner={}", wait.as_millis(), TTL.as_millis(), client.name);
     let request = ClientRequest::new(Method::POST, uri).header("idempotency-key", key.clone()).wait(wait);
     let reply = call(client, &task.signed(request)).await;

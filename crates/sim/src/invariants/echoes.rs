@@ -66,7 +66,7 @@ impl Echoes {
     }
 
     fn reason(&mut self, reason: &str, lock: &LockName, revision: Revision) -> Result<(), String> {
-        if !is_key(reason) {
+        if is_of_taken_access(reason) {
             return Ok(());
         }
         match self.reasons.insert((reason.to_owned(), lock.clone()), revision) {
@@ -132,10 +132,10 @@ impl Echoes {
     }
 }
 
-/// Whether a reason is the key of a request. A user's access may be taken away several times, each time with the same
-/// text as the reason.
-fn is_key(reason: &str) -> bool {
-    !reason.contains(' ')
+/// Whether a user lost its access, and its sessions with it. This reason is the same for each request, and one request
+/// may end several sessions that use the same lock, each at a revision of its own.
+fn is_of_taken_access(reason: &str) -> bool {
+    reason.starts_with("the access of ") && reason.ends_with(" was taken away")
 }
 
 impl Invariant for Echoes {
@@ -214,6 +214,8 @@ mod tests {
         let mut told = |lock: &LockName, revision| echoes.reason("wedged", lock, Revision(revision)).is_ok();
         assert!(told(&one, 4) && told(&one, 4) && told(&other, 5));
         assert!(!told(&one, 5));
+        let mut taken = |revision| echoes.reason("the access of user2 was taken away", &one, Revision(revision)).is_ok();
+        assert!(taken(6) && taken(7));
     }
 
     #[test]
