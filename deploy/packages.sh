@@ -216,12 +216,28 @@ render() {
     rm -f -- "$out/rendered.yaml"
 }
 
+# Otherwise a user of the environment could make the program fail.
+no_failpoints() {
+    grep -aqF FAIRHOLD_LISTEN "$binary" || {
+        echo "the search does not find a text that the program contains"
+        return 1
+    }
+    for text in FAIRHOLD_FAILPOINTS FAIRHOLD_PLANTED storage.log.write raft.apply.begin; do
+        ! grep -aqF "$text" "$binary" || {
+            echo "the program contains $text: build it without the features failpoints and planted"
+            return 1
+        }
+    done
+}
+
 containers() {
     "$out/validator/bin/python" "$deploy/packages/containers.py" "$1" "$out/image" localhost/fairhold "$out/work"
     rm -rf -- "$out/work"
 }
 
 say "making and checking the packages of $("$binary" --version) in $out"
+
+check program "no failpoints and no planted bugs" no_failpoints
 
 if has systemd-analyze; then
     check unit "systemd-analyze verify" verify_unit

@@ -345,9 +345,9 @@ fn lint_settings_of_crates_repeat_the_root_settings() {
     assert_eq!(check_lint_settings("# c\na = 1\nb = 2\n", "x", "a = 1\nb = 3\n").len(), 1);
 }
 
-/// The product has no failpoints: otherwise a user of the environment could make it fail.
+/// A program without the feature has no failpoints: otherwise a user of the environment could make it fail.
 #[test]
-fn the_program_has_no_failpoints() {
+fn the_program_has_failpoints_only_with_their_feature() {
     let program = fs::read(env!("CARGO_BIN_EXE_fairhold")).expect("the program was built");
     let has = |text: &str| program.windows(text.len()).any(|window| window == text.as_bytes());
     assert!(has("FAIRHOLD_LISTEN"), "the search does not find a text that the program contains");
