@@ -2,9 +2,11 @@
 //! an answer that describes the problem.
 //!
 //! Each module is one target: `run` takes bytes and panics if a property does not hold. libFuzzer drives the targets
-//! from `fuzz_targets/`; `tests/corpus.rs` replays their corpus in every run of the tests.
+//! from `fuzz_targets/`; `corpus.rs` replays their corpus in every run of the tests.
 
 pub mod codec;
+#[cfg(test)]
+mod corpus;
 pub mod frames;
 pub mod jwt;
 pub mod machine;

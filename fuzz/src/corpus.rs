@@ -1,7 +1,5 @@
 //! Replays the corpus of each target, and its inputs with bytes changed at random.
 
-#![cfg(test)]
-
 use std::{fs, path::PathBuf};
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
@@ -51,35 +49,35 @@ fn replay(target: &str, changed: usize, run: fn(&[u8])) {
 
 #[test]
 fn frames() {
-    replay("frames", 20_000, fairhold_fuzz::frames::run);
+    replay("frames", 20_000, crate::frames::run);
 }
 
 #[test]
 fn codec() {
-    replay("codec", 20_000, fairhold_fuzz::codec::run);
+    replay("codec", 20_000, crate::codec::run);
 }
 
 #[test]
 fn paths() {
-    replay("paths", 100_000, fairhold_fuzz::paths::run);
+    replay("paths", 100_000, crate::paths::run);
 }
 
 #[test]
 fn jwt() {
-    replay("jwt", 20_000, fairhold_fuzz::jwt::run);
+    replay("jwt", 20_000, crate::jwt::run);
 }
 
 #[test]
 fn requests() {
-    replay("requests", 2_000, fairhold_fuzz::requests::run);
+    replay("requests", 2_000, crate::requests::run);
 }
 
 #[test]
 fn machine() {
-    replay("machine", 20_000, fairhold_fuzz::machine::run);
+    replay("machine", 20_000, crate::machine::run);
 }
 
 #[test]
 fn recovery() {
-    replay("recovery", 5_000, fairhold_fuzz::recovery::run);
+    replay("recovery", 5_000, crate::recovery::run);
 }
