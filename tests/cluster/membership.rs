@@ -291,11 +291,13 @@ fn a_timing_profile_counts_from_the_next_start_and_sets_the_shortest_ttl() {
         client.send(&Call::post("/v1/locks/brief?ttl=1s")).await.expect_problem(400, "bad_request");
         let grant = client.acquire("brief", "ttl=2s").await;
         client.release(&grant.id).await;
-        for index in 0..cluster.nodes.len() {
-            let file = cluster.nodes[index].data.join("TIMING");
+        for node in &cluster.nodes {
+            let file = node.data.join("TIMING");
             eventually("the node knows the profile for its next start", CHANGED_WITHIN, || async { file.exists().then_some(()) })
                 .await;
-            assert!(cluster.nodes[index].log_text().contains("restart"), "the operator is told");
+            // The node logs it after it has written the file.
+            let told = || async { node.log_text().contains("restart").then_some(()) };
+            eventually("the operator is told", CHANGED_WITHIN, told).await;
         }
         cluster.expect_elections(3, "while two profiles are at work, an election may be needless");
         for index in 0..cluster.nodes.len() {
