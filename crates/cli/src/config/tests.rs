@@ -119,8 +119,8 @@ fn an_unknown_key_in_the_file_is_refused_with_a_suggestion() {
             "replication",
             "the valid keys are id, data, member, join-file, advertise, timing, listen, listen-plain, cert, key, client-ca, \
              tls-min, peer-listen, listen-status, allowed-host, peer-key-file, peer-cert, peer-key, peer-ca, peer-tls, \
-             cluster-name, insecure, connections-max, \
-             connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file, audit, backup, upgrade, jwt",
+             cluster-name, insecure, connections-max, connections-per-address-max, event-ring-bytes, state-bytes-max, log, \
+             slow-request, admin-token-file, audit, backup, trace, upgrade, jwt",
         ),
     ] {
         let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
