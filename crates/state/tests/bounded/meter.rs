@@ -68,7 +68,8 @@ impl Meter {
         };
         let (time, steps) = (0..TIMES).map(measure).min().expect("it was measured");
         let usual = self.usual.expect("a thousand commands were measured");
-        self.is_too_expensive(time, steps + BASE, RATIO_MAX).then(|| format!("{time} ns for {steps} steps; the usual is {usual:?}"))
+        self.is_too_expensive(time, steps + BASE, RATIO_MAX)
+            .then(|| format!("{time} ns for {steps} steps; the usual is {usual:?}"))
     }
 
     /// The same for a read that returns `shown` items: each item counts as a step.
