@@ -47,4 +47,6 @@ export async function actAs(page, token) {
   await page.getByRole("button", { name: "Read-only" }).click();
   await page.locator("dialog input[type=password]").fill(token);
   await page.getByRole("button", { name: "Continue" }).click();
+  // The frame shows that buttons act.
+  await page.locator("body.acting").waitFor();
 }

@@ -59,8 +59,12 @@ export class Cluster {
     rmSync(this.folder, { recursive: true, force: true });
   }
 
-  async leader() {
-    return until("a leader is known", async () => (await (await fetch(`${this.urls[0]}/v1/cluster`)).json()).leader);
+  /** The leader, as a node knows it: another one than `former`. */
+  async leader(at = 0, former = null) {
+    return until("a leader is known", async () => {
+      const { leader } = await (await fetch(`${this.urls[at]}/v1/cluster`)).json();
+      return leader !== former && leader;
+    });
   }
 
   /** Kills a node, by the pid of the process that listens on its port. */

@@ -25,6 +25,7 @@ test("hidden characters are made visible and long text is cut in the middle", ()
   assert.equal(format.visible("grüße 🔒"), "grüße 🔒");
   assert.equal(format.visible(" a b "), "\\u0020a b\\u0020");
   assert.equal(format.visible("\u00a0\u3164\u{e0041}"), "\\u00a0\\u3164\\u{e0041}");
+  assert.equal(format.visible("deploy\ufe0f\u2800"), "deploy\\ufe0f\\u2800");
   assert.equal(format.shortened("x".repeat(64)), "x".repeat(64));
   const cut = format.shortened(`begin${"🔒".repeat(100)}end`, 21);
   assert.equal([...cut].length, 21);

@@ -1,4 +1,4 @@
-//! Who waits for whom: a tree for people. A root holds what others wait for, and waits for nobody itself.
+//! The tree of waits, for people. A root holds what others wait for, and waits for nobody itself.
 //!
 //! A lock stands below its first holder, and its waiters stand below the lock in the order of its queue. If it has no holder,
 //! because its first waiter still waits for another lock, its queue stands below that waiter.
@@ -106,7 +106,7 @@ struct AwaitedQueue<'a> {
 #[derive(Debug)]
 struct WaitActor<'a> {
     contender: &'a Contender,
-    /// The queues of which it is the first.
+    /// The queues in which it comes first.
     queues: Vec<usize>,
     /// The actor at the top of the first queue in which it waits.
     parent: Option<usize>,

@@ -84,7 +84,7 @@ pub enum Attribute {
 pub struct FinishedSpan {
     /// Its trace and its own id.
     pub context: TraceContext,
-    /// The span of which it is a part.
+    /// The parent span.
     pub parent: Option<SpanId>,
     /// Its name.
     pub name: Cow<'static, str>,

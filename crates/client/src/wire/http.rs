@@ -71,7 +71,7 @@ pub(crate) struct Caller {
     pub(crate) program: String,
     pub(crate) auth_token: AuthToken,
     pub(crate) tls: TlsSettings,
-    /// The span of which every request is a part.
+    /// The parent span of every request.
     pub(crate) trace_parent: Option<TraceParent>,
 }
 

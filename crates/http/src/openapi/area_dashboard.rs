@@ -1,4 +1,4 @@
-//! Describes what a person looks at first: the overview, who waits for whom, and the dashboard.
+//! Describes the calls of the dashboard: the overview, the tree of waits, and the pages themselves.
 
 use super::{
     describe::{DescribeCall, Describer, Operation},

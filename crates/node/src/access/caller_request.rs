@@ -1,4 +1,4 @@
-//! The request of a caller: who it is, and where the time of the request goes.
+//! The request of a caller: its identity, and the time of each stage.
 
 use super::caller::Caller;
 use fairhold_trace::RequestWork;

@@ -61,7 +61,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.0.samples.all()
     }
 
-    /// Who waits for whom, from this node's own state. The tree has the locks that the caller may see, and no others.
+    /// The tree of waits, from this node's own state. It has only the locks that the caller may see.
     pub async fn waits(&self, query: &WaitsQuery, timeout: Duration) -> Result<At<WaitTree>, CallError> {
         let walk = self.walk(ReadOptions { freshness: Freshness::Local, timeout }).await?;
         let tree = wait_tree(&walk.state, query, &self.visible()?).await;

@@ -1,4 +1,4 @@
-//! The JSON bodies of what a person looks at first: the overview, and who waits for whom.
+//! The JSON bodies of the overview, and of the tree of waits.
 
 use super::{AlarmSeverity, Contender, Member};
 use crate::{FencingToken, GrantNumber, LockName, NodeId, Revision, SessionNumber};

@@ -2,7 +2,7 @@
 
 import { html, useRef, useState } from "../vendor/preact.js";
 import { newKey, withQuery } from "./api.js";
-import { Dialog, isReason, send } from "./dialog.js";
+import { Dialog, isReason, send, useAct } from "./dialog.js";
 import { count, quoted, shortened, visible, waits } from "./format.js";
 import { EndSession, HandOver, Snapshot } from "./operate.js";
 import { Line, Since, Typed } from "./parts.js";
@@ -29,7 +29,7 @@ function SignIn() {
     token.value = typed.trim() || null;
     tokenWanted.value = null;
   };
-  return html`<${Dialog} label="Sign in" close=${() => {}}><form onSubmit=${go}>
+  return html`<${Dialog} label="Sign in" close=${() => {}} stays=${true}><form onSubmit=${go}>
     <p>${tokenWanted.value} The token stays in the memory of this page: a reload forgets it.</p>
     <label>Token <input type="password" autocomplete="off" autofocus value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>
     <p class="buttons"><button type="submit">Sign in</button></p></form></>`;
@@ -57,7 +57,7 @@ function Break({ shown, close }) {
   const [state, setState] = useState(/** @type {any} */ ({ busy: false, text: "", done: false }));
   const key = useRef(newKey());
   const { lock, holder } = shown;
-  const ready = typed === lock && isReason(reason) && mayAct.value && !state.busy && !state.done;
+  const ready = (typed === lock || typed === visible(lock)) && isReason(reason) && mayAct.value && !state.busy && !state.done;
   const path = withQuery(`v1/locks/${encodeURIComponent(lock)}/holders`, { token: holder.token, reason });
   const go = async (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -81,7 +81,7 @@ function Break({ shown, close }) {
     <label>Reason <input type="text" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} autocomplete="off"
       placeholder="3 to 256 bytes, for the holder and the history" /></label>
     <label>Type the name of the lock <input type="text" name="confirm" value=${typed} spellcheck=${false} autocomplete="off" onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>
-    <${Line} label="fairhold" text=${`fairhold locks break ${quoted(lock)} --reason ${quoted(reason || "REASON")}`} />
+    <${Line} label="fairhold" text=${`fairhold locks break ${quoted(lock)} --token ${holder.token} --reason ${quoted(reason || "REASON")}`} />
     ${stale.value ? html`<p class="lost">The figures are old: wait until the page is live again.</p>` : null}
     <p role="status" class="outcome">${state.text}</p>
     <p class="buttons"><button type="button" onClick=${() => { dialog.value = { ...shown, kind: "revoke" }; }}>Ask it back instead</button>
@@ -100,23 +100,18 @@ function refusal(error) {
 /** @param {{ shown: any, close: () => void }} props */
 function AskBack({ shown, close }) {
   const [reason, setReason] = useState("");
-  const [text, setText] = useState("");
-  const key = useRef(newKey());
-  const go = async (/** @type {Event} */ event) => {
+  const { act, ...state } = useAct();
+  const go = (/** @type {Event} */ event) => {
     event.preventDefault();
-    try {
-      const form = reason ? { reason } : {};
-      await send(`v1/locks/${encodeURIComponent(shown.lock)}/holders/revoke`, { method: "POST", key: key.current, token: admin.value?.token, form }, setText);
-      setText("Asked. The holder decides when it releases the lock.");
-    } catch (error) {
-      setText(visible(/** @type {any} */ (error).message));
-    }
+    if (state.busy || state.done || !mayAct.value) return;
+    const form = reason ? { reason } : {};
+    act(`v1/locks/${encodeURIComponent(shown.lock)}/holders/revoke`, { method: "POST", form }, () => "Asked. The holder decides when it releases the lock.");
   };
   return html`<${Dialog} label="Ask for a lock back" close=${close}><form onSubmit=${go}>
-    <p>This asks the holders of <strong><${Typed} text=${shown.lock} /></strong> to release it. It ends nothing.</p>
+    <p>The holder of <strong><${Typed} text=${shown.lock} /></strong> learns that you want the lock back, and decides. If the lock changes hands first, the next holder learns it. It ends nothing.</p>
     <label>Reason <input type="text" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} autocomplete="off" /></label>
-    <p role="status" class="outcome">${text}</p>
-    <p class="buttons"><button type="button" onClick=${close}>Close</button><button type="submit" disabled=${!mayAct.value}>Ask</button></p></form></>`;
+    <p role="status" class="outcome">${state.text}</p>
+    <p class="buttons"><button type="button" onClick=${close}>Close</button><button type="submit" disabled=${!mayAct.value || state.busy || state.done}>Ask</button></p></form></>`;
 }
 
 export const KEYS = [

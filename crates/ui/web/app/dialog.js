@@ -9,15 +9,16 @@ const TRIES = 4;
 const REASON_MIN = 3;
 const REASON_MAX = 256;
 
-/** @param {{ label: string, close: () => void, children: any }} props */
-export function Dialog({ label, close, children }) {
+/** @param {{ label: string, close: () => void, children: any, stays?: boolean }} props */
+export function Dialog({ label, close, children, stays = false }) {
   const node = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => {
     const before = document.activeElement;
     node.current?.showModal();
     return () => /** @type {HTMLElement | null} */ (before)?.focus?.();
   }, []);
-  return html`<dialog ref=${node} aria-label=${label} onCancel=${(/** @type {Event} */ event) => { event.preventDefault(); close(); }}>
+  return html`<dialog ref=${node} aria-label=${label} onCancel=${(/** @type {Event} */ event) => { event.preventDefault(); close(); }}
+    onClose=${() => { if (stays && node.current?.isConnected) node.current.showModal(); }}>
     <h2>${label}</h2>${children}</dialog>`;
 }
 
@@ -40,18 +41,21 @@ export async function send(path, options, tell) {
 /** An act of an administrator: what it says, whether it is done, and how to send it once. */
 export function useAct() {
   const [state, setState] = useState({ busy: false, text: "", done: false });
-  const key = useRef(newKey());
+  // A request has its key as long as it is not known whether it happened. Another request has another key.
+  const key = useRef({ of: "", value: newKey() });
   const tell = (/** @type {string} */ text) => setState({ busy: true, text, done: false });
   /** @param {string} path @param {any} options @param {(body: any) => string} done @param {(error: any) => string} [failed] */
   const act = async (path, options, done, failed = (error) => visible(error.message)) => {
+    const of = JSON.stringify([path, options]);
+    if (key.current.of !== of) key.current = { of, value: newKey() };
     tell("Sending…");
     try {
-      const { body } = await send(path, { ...options, key: key.current, token: admin.value?.token }, tell);
+      const { body } = await send(path, { ...options, key: key.current.value, token: admin.value?.token }, tell);
       setState({ busy: false, done: true, text: done(body) });
     } catch (error) {
       // After a refusal, the next try is another request. Otherwise it may have happened: the key stays.
       const { status } = /** @type {any} */ (error);
-      if (status >= 400 && status < 500) key.current = newKey();
+      if (status >= 400 && status < 500) key.current = { of: "", value: newKey() };
       setState({ busy: false, done: false, text: failed(error) });
     }
   };

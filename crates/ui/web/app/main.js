@@ -1,6 +1,6 @@
 // The frame around every page: the strip, the menu, the keys, and the pages themselves.
 
-import { html, render, useEffect } from "../vendor/preact.js";
+import { effect, html, render } from "../vendor/preact.js";
 import { Dialogs } from "./acts.js";
 import { count, span, visible } from "./format.js";
 import { copy, Heading, Panel } from "./parts.js";
@@ -13,16 +13,12 @@ import { OneSession, Sessions } from "./pages/sessions.js";
 import { Tree } from "./pages/tree.js";
 import { Waits } from "./pages/waits.js";
 import { above, link } from "./route.js";
-import { admin, age, dialog, failure, look, now, paused, route, said, set, settings, stale, start } from "./state.js";
+import { admin, age, dialog, failure, late, look, now, paused, route, said, set, settings, stale, start } from "./state.js";
 
 const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits", "w"], ["sessions", "Sessions", "s"], ["tree", "Tree", "t"],
   ["cluster", "Cluster", "c"]];
 
 function App() {
-  useEffect(() => {
-    document.body.classList.toggle("acting", admin.value !== null);
-    document.body.classList.toggle("stale", stale.value);
-  });
   const { page, name } = route.value;
   const label = MENU.find(([known]) => known === page)?.[1] ?? "Fairhold";
   document.title = `${name === null ? label : page === "locks" ? visible(name) : `${visible(name)} · ${page}`} · Fairhold`;
@@ -65,7 +61,7 @@ function Health() {
   if (found === null) return html`<p class="health muted">${failure.value ? visible(failure.value.message) : "Connecting…"}</p>`;
   const leads = found.leader === found.id;
   const voters = found.members.filter((/** @type {any} */ member) => member.role !== "learner");
-  const answering = voters.filter((/** @type {any} */ member) => !isSilent(member)).length;
+  const answering = voters.filter((/** @type {any} */ member) => !isSilent(member, leads)).length;
   const spare = answering - (Math.floor(voters.length / 2) + 1);
   const problems = found.problems.length;
   return html`<p class="health">
@@ -93,10 +89,12 @@ function pause() {
 
 function Banner() {
   if (paused.value !== null) return html`<p class="banner">‖ Paused ${span(Math.floor((now.value - paused.value) / 1000) * 1000)} ago. The figures do not change. <button type="button" onClick=${pause}>Go on</button></p>`;
+  const [why] = Object.values(late.value);
+  if (why !== undefined && !stale.value) return html`<p class="banner stale-banner">▲ A part of this page is old, and nothing can be changed here: ${visible(why)}</p>`;
   if (admin.value !== null && !stale.value) return html`<p class="banner acting-banner">You act as administrator.</p>`;
   if (!stale.value) return null;
   const others = look.value.members.filter((/** @type {any} */ member) => member.id !== look.value.id);
-  return html`<p class="banner stale-banner" role="alert">▲ Seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago: ${failure.value ? visible(failure.value.message) : "no answer"}. The page tries other members.
+  return html`<p class="banner stale-banner">▲ Seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago: ${failure.value ? visible(failure.value.message) : "no answer"}. ${dialog.value === null ? "The page tries other members." : "The page stays until the dialog is closed."}
     ${others.map((/** @type {any} */ member) => html` <a key=${member.id} href=${`${member.url.replace(/\/$/, "")}/ui/${location.hash}`}>Node ${member.id}</a>`)}</p>`;
 }
 
@@ -152,6 +150,13 @@ function move(by) {
 }
 
 addEventListener("keydown", onKey);
+effect(() => {
+  document.body.classList.toggle("acting", admin.value !== null);
+  document.body.classList.toggle("stale", stale.value);
+});
+effect(() => {
+  if (stale.value) said.value = "The figures are old.";
+});
 start();
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 root.replaceChildren();

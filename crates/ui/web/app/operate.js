@@ -34,7 +34,7 @@ export function EndSession({ shown, close }) {
   };
   return html`<${Dialog} label="End a session" close=${close}><form onSubmit=${go}>
     <p>Session <strong>${number}</strong>${session.name === undefined ? null : html` <strong><${Typed} text=${session.name} /></strong>`}
-      has ${count(session.grant_count)} grants and ${count(session.ephemeral_count)} ephemeral nodes. All of them end.</p>
+      and all that it owns ends: its grants, its places in queues and its ephemeral nodes.</p>
     <p class="lost">⬣ Its client may go on writing. Only a fence stops that.</p>
     <${Field} label="Reason" value=${reason} set=${setReason} hint="3 to 256 bytes, for the holder and the history" />
     <${Field} label="Type the number of the session" name="confirm" value=${typed} set=${setTyped} />

@@ -4,7 +4,7 @@ import { html, signal, useEffect, useRef, useState, Component } from "../vendor/
 import { call } from "./api.js";
 import { count, shortened, span, time, visible, webLink } from "./format.js";
 import { link } from "./route.js";
-import { credential, now, paused, refused, said, settings, since, tokenWanted } from "./state.js";
+import { credential, noteLate, now, paused, refused, said, settings, since, tokenWanted } from "./state.js";
 
 /** Text that somebody typed. The whole of it is in the tooltip. @param {{ text: string, most?: number }} props */
 export function Typed({ text, most = 64 }) {
@@ -123,6 +123,8 @@ export function Table({ columns, rows, of, label, empty }) {
   </table>`;
 }
 
+/** Answers that say that there is nothing, or no longer. */
+const GONE = [404, 410];
 /** Answers that another try soon would not change: it follows later. */
 const LATER = [400, 404, 409, 410, 429];
 const LATER_FACTOR = 5;
@@ -138,23 +140,43 @@ export function usePoll(path, every = 1000) {
   useEffect(() => {
     if (path === null) return undefined;
     let open = true;
+    let busy = false;
+    let known = false;
     let timer = 0;
     const next = async () => {
       let pause = every;
+      busy = true;
       if (!document.hidden && paused.value === null && tokenWanted.value === null) {
+        const sent = credential();
         try {
-          const { body, headers } = await call(path, { token: credential(), within: WITHIN });
+          const { body, headers } = await call(path, { token: sent, within: WITHIN });
+          known = true;
           if (open) setFound({ path, body, headers, error: null });
+          noteLate(path, null);
         } catch (error) {
-          refused(error);
+          refused(error, sent);
           if (LATER.includes(/** @type {any} */ (error).status)) pause *= LATER_FACTOR;
           if (open) setFound((/** @type {any} */ before) => (before.path === path ? { ...before, error } : { path, body: null, error }));
+          // The page says by itself that something has ended or is not there.
+          if (open && known && !GONE.includes(/** @type {any} */ (error).status)) noteLate(path, /** @type {any} */ (error).message);
         }
       }
+      busy = false;
       if (open) timer = setTimeout(next, pause);
     };
+    const wake = () => {
+      if (document.hidden || busy) return;
+      clearTimeout(timer);
+      next();
+    };
+    document.addEventListener("visibilitychange", wake);
     next();
-    return () => { open = false; clearTimeout(timer); };
+    return () => {
+      open = false;
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", wake);
+      noteLate(path, null);
+    };
   }, [path, every]);
   return found.path === path ? found : { path, body: null, error: null };
 }

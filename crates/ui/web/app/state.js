@@ -8,6 +8,8 @@ import { parse } from "./route.js";
 const EVERY = 1000;
 const STALE_AFTER = 2000;
 const SERIES_MAX = 600;
+/** After so long without a look, one sample would stand for many. */
+const GAP = 3000;
 const ADMIN_FOR = 15 * 60 * 1000;
 
 export const route = signal(parse(location.hash));
@@ -24,13 +26,23 @@ export const paused = signal(/** @type {number | null} */ (null));
 export const token = signal(/** @type {string | null} */ (null));
 export const tokenWanted = signal(/** @type {string | null} */ (null));
 export const admin = signal(/** @type {{ token: string | null, until: number } | null} */ (null));
+/** Calls whose newest answer is missing while the page shows an older one, with the reason. */
+export const late = signal(/** @type {Record<string, string>} */ ({}));
 export const dialog = signal(/** @type {any} */ (null));
 export const said = signal("");
 
 export const settings = signal(load());
 export const age = computed(() => (look.value === null ? null : now.value - lookAt.value));
 export const stale = computed(() => look.value !== null && (age.value ?? 0) > STALE_AFTER && paused.value === null);
-export const mayAct = computed(() => admin.value !== null && !stale.value && paused.value === null);
+export const mayAct = computed(() => admin.value !== null && !stale.value && paused.value === null && Object.keys(late.value).length === 0);
+
+/** Notes that a call has no new answer, and why; null: it has one, or nothing shows it any more.
+ * @param {string} path @param {string | null} why */
+export function noteLate(path, why) {
+  if (why === null && !(path in late.value)) return;
+  const { [path]: _, ...others } = late.value;
+  late.value = why === null ? others : { ...others, [path]: why };
+}
 
 /** The server's time now, in milliseconds: it never depends on the browser's clock. */
 export function serverNow() {
@@ -79,20 +91,23 @@ export function credential() {
   return token.value ?? admin.value?.token ?? null;
 }
 
-/** @param {any} error */
-export function refused(error) {
-  if (error.status !== 401) return;
-  const shown = credential() !== null;
-  token.value = null;
-  if (!admin.value) tokenWanted.value = shown ? "That is not a token of this server." : "This server asks who you are.";
+/** A call with this credential has failed. @param {any} error @param {string | null} sent */
+export function refused(error, sent) {
+  // Another one may have replaced it meanwhile.
+  if (error.status !== 401 || sent !== credential()) return;
+  if (token.value === sent) token.value = null;
+  if (admin.value?.token === sent) admin.value = null;
+  if (credential() === null) tokenWanted.value = sent === null ? "This server requires a token." : "This server does not accept that token.";
 }
 
 let failures = 0;
 
 async function lookOnce() {
-  const wantsSeries = series.value.length === 0;
+  // After a pause, the server fills the gap.
+  const wantsSeries = series.value.length === 0 || performance.now() - lookAt.value > GAP;
+  const sent = credential();
   try {
-    const { body } = await call(withQuery("v1/overview", { series: wantsSeries || null }), { token: credential(), timeout: 1500 });
+    const { body } = await call(withQuery("v1/overview", { series: wantsSeries || null }), { token: sent, timeout: 1500 });
     const before = look.value;
     if (failures > 0) said.value = `Live again at node ${body.id}.`;
     failures = 0;
@@ -104,10 +119,11 @@ async function lookOnce() {
     addSeries(body, before);
   } catch (error) {
     failure.value = error;
-    refused(error);
+    refused(error, sent);
     if (/** @type {any} */ (error).status > 0) return;
     failures += 1;
-    if (failures >= 2) await follow(look.value?.members ?? [], look.value?.id);
+    // A dialog may wait for an outcome.
+    if (failures >= 2 && dialog.value === null) await follow(look.value?.members ?? [], look.value?.id);
   }
 }
 

@@ -16,7 +16,7 @@ export function Cluster() {
   const upgrade = usePoll("v1/cluster/upgrade", SELDOM);
   const own = usePoll("v1/cluster", EVERY);
   if (found === null) return html`<${Heading}>Cluster</><${Waiting} poll=${{ error: failure.value }} />`;
-  const known = members.body ?? { members: found.members, joins: [], removed: [], joint: false, from_leader: true };
+  const known = members.body ?? { members: found.members, joins: [], removed: [], joint: false, from_leader: found.leader === found.id };
   const rows = known.members.map((/** @type {any} */ member) => ({
     ...found.members.find((/** @type {any} */ other) => other.id === member.id),
     ...member,
@@ -24,11 +24,11 @@ export function Cluster() {
   }));
   const open = (/** @type {any} */ shown) => () => { dialog.value = shown; };
   const act = mayAct.value ? html`<span class="acts">
-    <button type="button" onClick=${open({ kind: "hand-over", members: rows.filter((/** @type {any} */ row) => !isSilent(row)) })}>Hand over…</button>
+    <button type="button" onClick=${open({ kind: "hand-over", members: rows.filter((/** @type {any} */ row) => !isSilent(row, known.from_leader)) })}>Hand over…</button>
     <button type="button" onClick=${open({ kind: "snapshot", id: found.id })}>Snapshot…</button></span>` : null;
   return html`<${Heading}>Cluster</>
-    <${Panel} title="Members" extra=${act}><${Members} rows=${rows} found=${found} />
-      ${known.from_leader ? null : html`<p class="note queued">▲ The leader does not answer: this is what node ${found.id} knows, and it may be out of date.</p>`}
+    <${Panel} title="Members" extra=${act}><${Members} rows=${rows} found=${found} known=${known.from_leader} />
+      ${known.from_leader || !members.body ? null : html`<p class="note queued">▲ The leader does not answer: this is what node ${found.id} knows, and it may be out of date.</p>`}
       ${known.joint ? html`<p class="note queued">▲ A change of the voters is half done: the voters before it and those after it both count.</p>` : null}</>
     ${known.joins.length > 0 ? html`<${Panel} title="Joins under way"><${Joins} rows=${known.joins} /></>` : null}
     <${Panel} title=${`What node ${found.id} sees`}><${Problems} problems=${found.problems.filter((/** @type {any} */ problem) => !problem.lock)} /></>
@@ -39,14 +39,14 @@ export function Cluster() {
       <${Line} label="curl" text=${'curl "$SERVER/v1/cluster/members"'} /></>`;
 }
 
-/** @param {{ rows: any[], found: any }} props */
-function Members({ rows, found }) {
+/** @param {{ rows: any[], found: any, known: boolean }} props */
+function Members({ rows, found, known: fromLeader }) {
   const known = (/** @type {any} */ value, /** @type {(value: any) => any} */ shown) => (value === undefined ? html`<span class="muted">?</span>` : shown(value));
   const passed = (/** @type {any} */ text) => span(parseSpan(text));
   const leads = (/** @type {any} */ row) => row.role === "leader";
   const columns = [
     { head: "Node", figure: true, cell: (/** @type {any} */ row) => html`<strong>${row.id}</strong>${row.id === found.id ? html` <span class="muted">(asked)</span>` : null}` },
-    { head: "Role", cell: (/** @type {any} */ row) => html`<${Role} role=${isSilent(row) ? "unreachable" : row.role} />` },
+    { head: "Role", cell: (/** @type {any} */ row) => html`<${Role} role=${isSilent(row, fromLeader) ? "unreachable" : row.role} />` },
     { head: "Version", cell: (/** @type {any} */ row) => known(row.version, (text) => html`<${Typed} text=${text} most=${20} />`) },
     { head: "Behind", figure: true, cell: (/** @type {any} */ row) => (leads(row) ? "—" : known(row.lag, count)) },
     { head: "Silent for", figure: true, cell: (/** @type {any} */ row) => (leads(row) ? "—" : known(row.silent_for, passed)) },
@@ -90,7 +90,10 @@ function aboutNode(own) {
   ];
 }
 
-/** Whether the leader has heard nothing of a member for long. @param {any} member */
-export function isSilent(member) {
-  return (parseSpan(member.silent_for) ?? 0) > 2000;
+/** Whether a member does not answer. Only the leader knows; a member that has not answered it yet does not answer.
+ * @param {any} member @param {boolean} fromLeader */
+export function isSilent(member, fromLeader) {
+  if (!fromLeader || member.role === "leader") return false;
+  const silent = parseSpan(member.silent_for);
+  return silent === null || silent > 2000;
 }

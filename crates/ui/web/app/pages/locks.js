@@ -31,7 +31,7 @@ export function Locks() {
     ${search.owner ? html`<p class="note">Only locks on this page whose first holder is ${" "}<${Typed} text=${search.owner} />.
       For everything that concerns an owner, see <a href=${link("waits", null, { owner: search.owner })}>waits</a>.</p>` : null}
     <${Panel} title="Locks" extra=${extra}>
-      ${poll.body ? html`<${Rows} items=${items} />` : html`<${Waiting} poll=${poll} />`}
+      ${poll.body ? html`<${Rows} items=${items} rest=${Boolean(search.owner && poll.body.next_cursor)} />` : html`<${Waiting} poll=${poll} />`}
       <${Pages} first=${cursor ? link("locks", null, { match: text, state, sort }) : null}
         next=${poll.body?.next_cursor ? link("locks", null, { match: text, state, sort, cursor: poll.body.next_cursor }) : null} />
     </>
@@ -61,8 +61,8 @@ function Search({ text, go, state, order }) {
   </form>`;
 }
 
-/** @param {{ items: any[] }} props */
-function Rows({ items }) {
+/** @param {{ items: any[], rest: boolean }} props */
+function Rows({ items, rest }) {
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} />` },
     { head: "State", cell: (/** @type {any} */ row) => html`<${State} state=${row.state} />${row.limit > 1 ? html` <span class="muted">${row.holders} of ${row.limit}</span>` : null}` },
@@ -72,7 +72,7 @@ function Rows({ items }) {
     { head: "Longest wait", figure: true, cell: (/** @type {any} */ row) => (row.waiting_since ? html`<${Since} at=${row.waiting_since} />` : "—") },
     { head: "Hand-overs", figure: true, cell: (/** @type {any} */ row) => count(row.hand_overs) },
   ];
-  const empty = html`No lock fits. Locks appear when somebody takes them:
+  const empty = rest ? "None on this page. Others may be on the next one." : html`No lock fits. Locks appear when somebody takes them:
     <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />`;
   return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => row.lock} label="Locks" empty=${empty} />`;
 }

@@ -5,10 +5,12 @@ import { withQuery } from "../api.js";
 import { count, parseSpan, shortened, span } from "../format.js";
 import { Facts, Heading, Line, LockLink, Meta, OpenByName, Pages, Panel, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link, treeLink } from "../route.js";
-import { dialog, mayAct, route } from "../state.js";
+import { credential, dialog, mayAct, route } from "../state.js";
 
 const ROWS = 100;
 const GRANTS_SHOWN = 3;
+/** A server with access rights shows only what the rights of the reader cover. */
+const NOTHING_SEEN = "Nothing that your rights let you see.";
 
 export function Sessions() {
   const cursor = route.value.query.get("cursor") ?? "";
@@ -107,7 +109,7 @@ function Grants({ session }) {
   ];
   return html`<${Panel} title="Grants" extra=${html`<span class="muted">${count(session.grant_count)} in all</span>`}>
     <${Table} columns=${columns} rows=${session.grants} of=${(/** @type {any} */ row) => `${row.number}-${row.lock}`} label="Grants"
-      empty="It holds nothing here, and waits for nothing." /></>`;
+      empty=${credential() !== null ? NOTHING_SEEN : "It holds nothing here, and waits for nothing."} /></>`;
 }
 
 /** @param {{ session: any }} props */
@@ -115,5 +117,5 @@ function Ephemeral({ session }) {
   const columns = [{ head: "Path", cell: (/** @type {string} */ path) => html`<a class="typed" href=${treeLink(path.slice(1))}>${shortened(path)}</a>` }];
   return html`<${Panel} title="Ephemeral nodes" extra=${html`<span class="muted">${count(session.ephemeral_count)} in all</span>`}>
     <${Table} columns=${columns} rows=${session.ephemeral_nodes} of=${(/** @type {string} */ path) => path} label="Ephemeral nodes"
-      empty="No node here ends with this session." /></>`;
+      empty=${credential() !== null ? NOTHING_SEEN : "No node here ends with this session."} /></>`;
 }

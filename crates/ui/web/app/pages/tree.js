@@ -17,7 +17,7 @@ const VIEWS = [["json", "JSON"], ["text", "Text"], ["hex", "Hex"]];
 export function Tree({ name }) {
   const path = name ?? "";
   if (!isPath(path)) {
-    return html`<${Heading}>There is no such node</><${Panel} title="Not found"><p class="note">The address holds no path of a node. <a href="#/tree">The tree</a></p></>`;
+    return html`<${Heading}>There is no such node</><${Panel} title="Not found"><p class="note">This address is not a path in the tree. <a href="#/tree">The tree</a></p></>`;
   }
   return html`<${Node} path=${path} />`;
 }
@@ -92,11 +92,12 @@ function useValue(base, written) {
     let open = true;
     let timer = 0;
     const next = async () => {
+      const sent = credential();
       try {
-        const { body } = await callBytes(withQuery(base, { consistency: "local" }), SHOWN_MAX, { token: credential() });
+        const { body } = await callBytes(withQuery(base, { consistency: "local" }), SHOWN_MAX, { token: sent });
         if (open) setFound({ bytes: body, error: null });
       } catch (error) {
-        refused(error);
+        refused(error, sent);
         if (!open) return;
         setFound((/** @type {any} */ before) => ({ ...before, error }));
         timer = setTimeout(next, 5000);
@@ -130,8 +131,9 @@ function Value({ base, stat, path, cursor }) {
 
 /** Saves the whole value as a file. @param {string} base @param {string} path */
 async function download(base, path) {
+  const sent = credential();
   try {
-    const { body } = await callBytes(withQuery(base, { consistency: "local" }), VALUE_MAX, { token: credential(), timeout: 30000 });
+    const { body } = await callBytes(withQuery(base, { consistency: "local" }), VALUE_MAX, { token: sent, timeout: 30000 });
     const url = URL.createObjectURL(new Blob([body], { type: "application/octet-stream" }));
     const anchor = document.createElement("a");
     anchor.href = url;
@@ -140,7 +142,7 @@ async function download(base, path) {
     setTimeout(() => URL.revokeObjectURL(url), 60000);
     said.value = "The value was downloaded.";
   } catch (error) {
-    refused(error);
+    refused(error, sent);
     said.value = `The value was not downloaded: ${visible(/** @type {any} */ (error).message)}`;
   }
 }

@@ -46,7 +46,7 @@ function Filter({ given }) {
 /** @param {{ items: any[], filtered: boolean }} props */
 function Rows({ items, filtered }) {
   if (items.length === 0) {
-    return html`<p class="note">${filtered ? "Nobody of these waits, or is waited for." : "Nobody waits for anybody."}</p>`;
+    return html`<p class="note">${filtered ? "Nothing that matches waits, or is waited for." : "Nobody waits for anybody."}</p>`;
   }
   return html`<ol class="tree" role="tree" aria-label="Who waits for whom">${items.map((item, at) => html`<li key=${`${at}-${item.owner}-${item.waits?.number ?? ""}`}
     role="treeitem" aria-level=${item.depth + 1} aria-selected="false" class=${`depth${Math.min(item.depth, 8)}`}><${Row} item=${item} /></li>`)}</ol>`;
@@ -56,7 +56,7 @@ function Rows({ items, filtered }) {
 function Row({ item }) {
   const who = html`<strong><${Typed} text=${item.owner} most=${48} /></strong>${item.session ? html` <a class="muted" href=${link("waits", null, { session: String(item.session) })}>session ${item.session}</a>` : null}`;
   const holds = (item.holds ?? []).map((/** @type {any} */ held) => html`<span key=${held.lock} class="held-lock">
-    ${held.token ? html`<span class="state held" aria-hidden="true">■</span> holds` : html`<span class="state queued" aria-hidden="true">▸</span> is first in line for`}
+    ${held.token ? html`<span class="state held" aria-hidden="true">■</span> holds` : html`<span class="state queued" aria-hidden="true">▸</span> does not hold it now:`}
     ${" "}<${LockLink} name=${held.lock} /> <span class="muted"><${Since} at=${held.since} />, ${waits(held.queue_length)}${held.holder_count > 1 ? `, ${held.holder_count} holders` : ""}</span></span>`);
   if (!item.waits) {
     return html`<span class="root-mark">ROOT</span> ${who} <span>blocks <strong>${count(item.blocks)}</strong>${item.blocks_for ? `, the longest for ${span(parseSpan(item.blocks_for))}` : null}</span> ${holds}`;
