@@ -110,8 +110,11 @@ impl Tracer {
         })
     }
 
-    /// A stage has ended. Its span is a part of this one, which may be that of another node.
+    /// A stage has ended. Its span is a part of this one, which may be that of another node: this one may trace nothing.
     pub fn finish_stage(&self, parent: TraceContext, stage: StageTime) {
+        if !self.is_on() {
+            return;
+        }
         let StageTime { stage, took, ended_ago, span } = stage;
         let ended_at = self.now().saturating_sub(nanos(ended_ago));
         let kind = if stage == Stage::Forward { SpanKind::Client } else { SpanKind::Internal };
@@ -207,6 +210,7 @@ mod tests {
         let (traced, _) = on(1.0).admit(|| None).unwrap();
         tracer.finish_stage(traced, stage());
         assert!(tracer.take(1).is_empty());
+        assert_eq!(tracer.0.metrics.dropped.get(), 0, "a span of another node is not lost here");
     }
 
     #[test]

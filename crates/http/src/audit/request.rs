@@ -13,7 +13,7 @@ use super::{
     scope::AuditScope,
     unavailable,
 };
-use crate::edge::{headers, metrics::METHODS, problem::Problem, stream::is_stream};
+use crate::edge::{headers, metrics::known_method, problem::Problem, stream::is_stream};
 use axum::{
     body::Body,
     response::{IntoResponse, Response},
@@ -22,7 +22,7 @@ use bytes::Bytes;
 use fairhold_node::access::{AccessRefusal, AccessTrail, TrailRecord};
 use fairhold_types::{Code, time::WallMillis};
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Method, Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use openraft_rt::AsyncRuntime;
 use std::{
@@ -89,7 +89,7 @@ impl Audit {
         let path = request.uri().path();
         let kind = CallKind::of(route, request.method(), path);
         let name_in_path = route.and_then(|route| names::in_path(route, path));
-        let method = METHODS.iter().find(|known| *known == request.method()).map_or(OTHER_METHOD, Method::as_str);
+        let method = known_method(request.method()).unwrap_or(OTHER_METHOD);
         if kind == CallKind::Batch && log.scope() >= AuditScope::Writes {
             request.extensions_mut().insert(AuditGate(Arc::clone(log)));
         }

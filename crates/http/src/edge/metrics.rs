@@ -17,6 +17,12 @@ const NO_ROUTE: &str = "none";
 pub(crate) static METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 /// Any other method.
 const OTHER_METHOD: &str = "other";
+
+/// The method, if calls have it: a caller may send any word of several KiB.
+pub(crate) fn known_method(method: &Method) -> Option<&'static str> {
+    METHODS.iter().find(|known| *known == method).map(Method::as_str)
+}
+
 /// The result of a TLS handshake that is complete.
 const HANDSHAKE_DONE: &str = "ok";
 /// The result of one that was not complete in time.
@@ -252,6 +258,12 @@ impl Exposition {
 mod tests {
     use super::*;
     use fairhold_metrics::registry;
+
+    #[test]
+    fn a_method_that_no_call_has_is_not_kept() {
+        let made_up = Method::from_bytes("X".repeat(15_000).as_bytes()).unwrap();
+        assert_eq!([known_method(&Method::PATCH), known_method(&made_up)], [Some("PATCH"), None]);
+    }
 
     #[test]
     fn a_request_is_counted_by_its_route_and_never_by_its_path() {

@@ -4,25 +4,29 @@
 use crate::{
     audit::{entry::shows_token, names::in_path},
     edge::headers,
+    edge::metrics::known_method,
     edge::slow_requests::{SlowRequest, SlowRequests},
 };
 use axum::{body::Body, response::Response};
 use fairhold_node::{Node, access::Caller};
 use fairhold_trace::{Attribute, RequestSpan, Stage};
 use fairhold_types::duration::millis;
-use http::{HeaderValue, Method, Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
 /// The beginning of the routes that are traced: the others say how the node is, or match nothing.
 const TRACED: &str = "/v1/";
+/// What OpenTelemetry calls a method that no call has.
+const OTHER_METHOD: &str = "_OTHER";
 
 /// A request on its way.
 pub(crate) struct Observation<'c, RT: AsyncRuntime> {
     slow: &'c SlowRequests,
     started_at: RT::Instant,
     id: HeaderValue,
-    method: Method,
+    /// None if no call has it.
+    method: Option<&'static str>,
     route: Option<&'static str>,
     span: Option<RequestSpan>,
     /// What the path names, if the trace may have names.
@@ -44,8 +48,18 @@ impl<'c, RT: AsyncRuntime> Observation<'c, RT> {
         let traced_by = traced_by.filter(|_| route.is_some_and(|route| route.starts_with(TRACED)));
         let span = traced_by.and_then(|node| RequestSpan::begin(node.tracer(), || headers::trace_parent(request.headers())));
         let named = span.as_ref().filter(|span| span.shows_names()).and(route);
-        let name = named.and_then(|route| in_path(route, request.uri().path()));
-        Observation { slow, started_at, id, method: request.method().clone(), route, span, name, node: None, is_ended: false }
+        let name = named.and_then(|route| in_path(route, request.uri().path())).filter(|name| !shows_token(name));
+        Observation {
+            slow,
+            started_at,
+            id,
+            method: known_method(request.method()),
+            route,
+            span,
+            name,
+            node: None,
+            is_ended: false,
+        }
     }
 
     /// The id of the request.
@@ -88,7 +102,7 @@ impl<'c, RT: AsyncRuntime> Observation<'c, RT> {
         let [queue, forward, commit, apply, read, wait] = Stage::ALL.map(|stage| millis(time(stage)));
         tracing::warn!(
             request = self.shown_id().unwrap_or_default(),
-            method = %self.method,
+            method = self.method.unwrap_or(OTHER_METHOD),
             route = self.route,
             principal = self.caller().map(|caller| caller.principal().as_str()),
             node = self.node.as_ref().map(|node| node.cluster().id),
@@ -106,7 +120,8 @@ impl<'c, RT: AsyncRuntime> Observation<'c, RT> {
 
     fn end_span(&self, span: RequestSpan, status: Option<StatusCode>) {
         let text = |text: &str| Attribute::Text(text.to_owned());
-        let mut attributes = vec![("http.request.method", text(self.method.as_str()))];
+        let method = self.method.unwrap_or(OTHER_METHOD);
+        let mut attributes = vec![("http.request.method", text(method))];
         attributes.extend(self.route.map(|route| ("http.route", text(route))));
         attributes.extend(self.shown_id().map(|id| ("fairhold.request_id", text(id))));
         if span.shows_names() {
@@ -114,7 +129,7 @@ impl<'c, RT: AsyncRuntime> Observation<'c, RT> {
             attributes.extend(self.name.as_deref().map(|name| ("fairhold.name", text(name))));
         }
         attributes.extend(status.map(|status| ("http.response.status_code", Attribute::Number(status.as_u16().into()))));
-        let name = [self.method.as_str(), self.route.unwrap_or_default()].join(" ");
+        let name = [method, self.route.unwrap_or_default()].join(" ");
         span.end(name, attributes, status.is_none_or(|status| status.is_server_error()));
     }
 
