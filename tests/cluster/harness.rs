@@ -4,7 +4,7 @@ use crate::{
     client::{Call, Client},
     leaderships::{self, Causes, Leadership, Span, leaderships},
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::{
     ffi::OsString,
     fs::{self, OpenOptions},
@@ -286,13 +286,20 @@ impl NodeProcess {
         self.child.as_ref().and_then(Child::id).unwrap_or_else(|| panic!("node {} does not run", self.id))
     }
 
-    /// Sends a signal to its process.
+    /// Sends a signal to its process. With [`Signal::STOP`], also waits until each of its threads has stopped: until then, a
+    /// thread may still answer a request.
     pub(crate) fn signal(&self, signal: Signal) {
         // Before the signal, so that every consequence comes later.
         if signal != Signal::CONT {
             self.begin_absence();
         }
         signal_pid(self.pid(), signal);
+        if signal == Signal::STOP {
+            // The runtime still needs to see an exit, so nothing is taken from the kernel here.
+            let changes = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            let stopped = waitid(WaitId::Pid(process(self.pid())), changes).expect("a child of this process");
+            assert!(stopped.is_some_and(|status| status.stopped()), "node {} exited instead of stopping", self.id);
+        }
         if signal == Signal::CONT {
             self.end_absence();
         }
@@ -347,8 +354,11 @@ impl NodeProcess {
 
 /// Sends a signal to a process.
 pub(crate) fn signal_pid(pid: u32, signal: Signal) {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process number");
-    kill_process(pid, signal).expect("a process can be signalled");
+    kill_process(process(pid), signal).expect("a process can be signalled");
+}
+
+fn process(pid: u32) -> Pid {
+    i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process number")
 }
 
 /// The key of the clusters of these tests.
