@@ -1,9 +1,11 @@
-//! An HTTP client for single requests to one node, without retries.
+//! An HTTP client for single requests to one server, without retries. It follows no redirects: the answer of another
+//! server would be taken for that of this one.
 
 use crate::remote::{ConnectArgs, Failure, TlsArgs};
 use reqwest::{
     Certificate, Client, ClientBuilder, Identity,
     header::{AUTHORIZATION, HeaderMap, HeaderValue},
+    redirect::Policy,
 };
 use std::{error::Error, fs, path::Path, time::Duration};
 
@@ -53,7 +55,7 @@ fn authorization(token: Option<String>) -> HeaderMap {
 }
 
 fn builder(timeout: Duration) -> ClientBuilder {
-    Client::builder().no_proxy().timeout(timeout).connect_timeout(timeout)
+    Client::builder().no_proxy().redirect(Policy::none()).timeout(timeout).connect_timeout(timeout)
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {

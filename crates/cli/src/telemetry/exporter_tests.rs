@@ -106,3 +106,16 @@ async fn spans_that_the_collector_refuses_are_dropped_and_the_next_ones_are_sent
     export.replace(None);
     assert!(!export.tracer().is_on());
 }
+
+#[tokio::test]
+async fn spans_are_sent_to_the_collector_alone_also_if_it_redirects_them() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let export = export(&listener, 1, 1);
+    let span = |name: &str| RequestSpan::begin(&export.tracer(), || None).unwrap().end(name.to_owned(), Vec::new(), false);
+    span("first");
+    take(&listener, "307 Temporary Redirect\r\nlocation: /elsewhere").await;
+    span("second");
+    let (head, request) = take(&listener, "200 OK").await;
+    assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
+    assert_eq!(spans(&request)[0]["name"], "second", "the first one is dropped, as after any other refusal");
+}
