@@ -13,6 +13,7 @@ use fairhold_types::{
 use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
@@ -35,6 +36,35 @@ struct TracerInner {
     clock: fn() -> u64,
     finished: Mutex<VecDeque<FinishedSpan>>,
     metrics: TraceMetrics,
+}
+
+/// Spans that were taken from the queue. Unless the collector gets them, they count as dropped as soon as this is dropped.
+#[derive(Debug)]
+pub struct TakenSpans {
+    tracer: Tracer,
+    spans: Vec<FinishedSpan>,
+}
+
+impl TakenSpans {
+    /// The collector has them.
+    pub fn exported(mut self) {
+        self.tracer.0.metrics.exported.inc_by(self.spans.len() as u64);
+        self.spans.clear();
+    }
+}
+
+impl Deref for TakenSpans {
+    type Target = [FinishedSpan];
+
+    fn deref(&self) -> &[FinishedSpan] {
+        &self.spans
+    }
+}
+
+impl Drop for TakenSpans {
+    fn drop(&mut self) {
+        self.tracer.count_dropped(self.spans.len());
+    }
 }
 
 #[derive(Debug, Default)]
@@ -132,19 +162,19 @@ impl Tracer {
 
     /// Takes the oldest finished spans.
     #[must_use]
-    pub fn take(&self, max: usize) -> Vec<FinishedSpan> {
+    pub fn take(&self, max: usize) -> TakenSpans {
         let mut finished = self.0.finished.lock();
         let count = finished.len().min(max);
-        finished.drain(..count).collect()
+        TakenSpans { tracer: self.clone(), spans: finished.drain(..count).collect() }
     }
 
-    /// The collector has this many spans.
-    pub fn count_exported(&self, spans: usize) {
-        self.0.metrics.exported.inc_by(spans as u64);
+    /// How many spans were dropped since the start of the process.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.0.metrics.dropped.get()
     }
 
-    /// This many spans are lost.
-    pub fn count_dropped(&self, spans: usize) {
+    fn count_dropped(&self, spans: usize) {
         self.0.metrics.dropped.inc_by(spans as u64);
     }
 
@@ -210,7 +240,7 @@ mod tests {
         let (traced, _) = on(1.0).admit(|| None).unwrap();
         tracer.finish_stage(traced, stage());
         assert!(tracer.take(1).is_empty());
-        assert_eq!(tracer.0.metrics.dropped.get(), 0, "a span of another node is not lost here");
+        assert_eq!(tracer.dropped(), 0, "a span of another node is not lost here");
     }
 
     #[test]
@@ -236,11 +266,28 @@ mod tests {
         for _ in 0..TRACE_QUEUE_SPANS_MAX + 3 {
             tracer.finish_stage(span, stage());
         }
-        assert_eq!(tracer.0.metrics.dropped.get(), 3);
-        assert_eq!(tracer.take(5).len(), 5);
+        assert_eq!(tracer.dropped(), 3);
+        let taken = tracer.take(5);
+        assert_eq!(taken.len(), 5);
         tracer.turn_off();
-        assert_eq!(tracer.0.metrics.dropped.get(), 3 + TRACE_QUEUE_SPANS_MAX as u64 - 5);
+        assert_eq!(tracer.dropped(), 3 + TRACE_QUEUE_SPANS_MAX as u64 - 5);
+        taken.exported();
+        assert_eq!(tracer.dropped(), 3 + TRACE_QUEUE_SPANS_MAX as u64 - 5);
         tracer.finish_stage(span, stage());
         assert!(tracer.take(1).is_empty(), "a request from before leaves nothing behind");
+    }
+
+    #[test]
+    fn taken_spans_are_dropped_unless_the_collector_gets_them() {
+        let tracer = on(1.0);
+        let (span, _) = tracer.admit(|| None).unwrap();
+        for _ in 0..5 {
+            tracer.finish_stage(span, stage());
+        }
+        tracer.take(2).exported();
+        assert_eq!((tracer.0.metrics.exported.get(), tracer.dropped()), (2, 0));
+        drop(tracer.take(2));
+        assert_eq!((tracer.0.metrics.exported.get(), tracer.dropped()), (2, 2));
+        assert_eq!(tracer.take(2).len(), 1);
     }
 }
