@@ -164,3 +164,30 @@ fn the_log_says_where_the_time_of_a_slow_request_went() {
         }
     });
 }
+
+/// A field of a line of the log, such as `wait_ms`.
+fn number_in(line: &str, field: &str) -> u64 {
+    let value = line.split_whitespace().find_map(|word| word.strip_prefix(field)?.strip_prefix('='));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{field}: {line}"))
+}
+
+#[test]
+fn a_reader_that_waits_for_the_next_act_is_not_slow() {
+    run_parallel(SHORT, async {
+        let mut cluster = Cluster::plan_of(1);
+        // Every request has a line then, which says how long it waited.
+        cluster.nodes[0].flags = vec!["--slow-request".to_owned(), "1us".to_owned()];
+        cluster.nodes[0].start();
+        cluster.ready().await;
+        // Other requests may have used up the ten lines of a second.
+        let line = eventually("the line of the reader", SOON, || async {
+            let call = Call::get("/v1/audit?from=1000000&wait=1s").with("fairhold-request-id", "reader-1");
+            let answer = cluster.client(0).send_to(0, &call).await.ok()?;
+            assert_eq!(answer.status, 304, "{}", answer.text);
+            let log = cluster.nodes[0].log_text();
+            log.lines().find(|line| line.contains("a slow request") && line.contains("reader-1")).map(str::to_owned)
+        })
+        .await;
+        assert!(number_in(&line, "wait_ms") >= 500, "{line}");
+    });
+}
