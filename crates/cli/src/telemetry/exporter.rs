@@ -6,14 +6,13 @@
 use super::otlp::{self, TraceResource};
 use crate::{
     config::trace::TraceConfig,
-    local_http::{cause, client_for},
-    remote::TlsArgs,
+    local_http::{cause, client_of_server},
 };
 use fairhold_metrics::Registry;
 use fairhold_trace::{FinishedSpan, Tracer};
 use fairhold_types::limits::TRACE_BATCH_SPANS_MAX;
 use parking_lot::Mutex;
-use reqwest::{Client, header::CONTENT_TYPE};
+use reqwest::{Client, Url, header::CONTENT_TYPE};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -45,15 +44,17 @@ struct ExportState {
 #[derive(Debug, Clone)]
 pub(crate) struct Exporter {
     config: TraceConfig,
+    url: Url,
     client: Client,
 }
 
 impl Exporter {
     /// Contacts nobody yet.
     pub(crate) fn new(config: &TraceConfig) -> Result<Exporter, String> {
-        let client = client_for(std::slice::from_ref(&config.endpoint), SEND_LIMIT, &TlsArgs::default(), None);
-        let client = client.map_err(|failure| format!("trace.endpoint in the configuration file: {failure}"))?;
-        Ok(Exporter { config: config.clone(), client })
+        let unusable = |why: String| format!("trace.endpoint in the configuration file: {}: {why}", config.endpoint);
+        let url = Url::parse(&format!("{}/v1/traces", config.endpoint)).map_err(|error| unusable(error.to_string()))?;
+        let client = client_of_server(&url, SEND_LIMIT).map_err(unusable)?;
+        Ok(Exporter { config: config.clone(), url, client })
     }
 
     /// Sends what there is, again and again.
@@ -90,8 +91,8 @@ impl Exporter {
     }
 
     async fn send(&self, resource: TraceResource, spans: &[FinishedSpan]) -> Result<(), String> {
-        let url = format!("{}/v1/traces", self.config.endpoint);
-        let request = self.client.post(url).header(CONTENT_TYPE, "application/json").body(otlp::body(resource, spans));
+        let request = self.client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
+        let request = request.body(otlp::body(resource, spans));
         let response = request.send().await.map_err(|error| cause(&error))?;
         if response.status().is_success() { Ok(()) } else { Err(format!("it answered {}", response.status())) }
     }
