@@ -42,11 +42,11 @@ impl<RT: AsyncRuntime> Replica<RT> {
         loop {
             let trace = work.and_then(RequestWork::next_span);
             let answered = match self.queues.proposals.submit_traced(Lane::Own(tenant), command.clone(), false, trace) {
-                Ok(submitted) => submitted.answered::<RT>(deadline).await,
+                Ok(mut submitted) => submitted.answered::<RT>(deadline).await,
                 Err(reason) => Answered::from(Err(reason.into())),
             };
             if let Some(work) = work {
-                let stages = answered.stages(submitted_at.elapsed(), trace.map(|trace| trace.span));
+                let stages = answered.times.stages(submitted_at.elapsed(), trace.map(|trace| trace.span));
                 stages.for_each(|stage| work.record(stage));
             }
             let outcome = answered.outcome;
