@@ -1,6 +1,7 @@
 //! Traces: a request through a follower is one tree at a collector, and wrong headers are ignored.
 
 use crate::{
+    access::Guarded,
     client::Call,
     harness::{Cluster, SHORT, eventually, run_parallel},
 };
@@ -189,5 +190,37 @@ fn a_reader_that_waits_for_the_next_act_is_not_slow() {
         })
         .await;
         assert!(number_in(&line, "wait_ms") >= 500, "{line}");
+    });
+}
+
+#[test]
+fn a_stranger_cannot_have_its_requests_traced() {
+    run_parallel(SHORT, async {
+        let (collector, url) = Collector::start().await;
+        let guarded = Guarded::start_with(|cluster| {
+            let file = cluster.folder().join("fairhold.toml");
+            fs::write(&file, format!("[trace]\nendpoint = \"{url}\"\nsample = 0\n")).expect("a configuration");
+            for node in &mut cluster.nodes {
+                node.flags.extend(["--config".to_owned(), file.display().to_string()]);
+            }
+        })
+        .await;
+        let (_, ci) = guarded.enforce().await;
+        let client = guarded.cluster.client(0);
+        let parent = format!("00-{TRACE}-{CLIENT}-01");
+        let by_stranger = Call::get("/v1/locks/deploy%2Fa").with("traceparent", &parent);
+        for call in [by_stranger.clone(), by_stranger.with("authorization", "Bearer guess")] {
+            assert_eq!(client.send_to(0, &call).await.expect("an answer").status, 401);
+        }
+        let by_user = Call::post("/v1/locks/deploy%2Fa?ttl=60s").with("traceparent", &parent);
+        let by_user = by_user.with("authorization", &format!("Bearer {}", ci.token));
+        assert_eq!(client.send_to(0, &by_user).await.expect("an answer").status, 200);
+        let names = eventually("the span of the user", SOON, || async {
+            let names: Vec<String> = collector.spans().into_values().map(|span| span.name).collect();
+            names.iter().any(|name| name == "POST /v1/locks/{name}").then_some(names)
+        })
+        .await;
+        // Spans are sent in the order in which they ended.
+        assert!(!names.iter().any(|name| name.starts_with("GET ")), "{names:?}");
     });
 }

@@ -38,6 +38,17 @@ struct TracerInner {
     metrics: TraceMetrics,
 }
 
+/// How a request is traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TraceDecision {
+    /// Its span.
+    pub(crate) context: TraceContext,
+    /// The caller's span.
+    pub(crate) parent: Option<SpanId>,
+    /// The sample does not include it: its caller requests the trace.
+    pub(crate) is_only_requested: bool,
+}
+
 /// Spans that were taken from the queue. Unless the collector gets them, they count as dropped as soon as this is dropped.
 #[derive(Debug)]
 pub struct TakenSpans {
@@ -115,12 +126,12 @@ impl Tracer {
         self.0.is_on.load(Relaxed)
     }
 
-    /// Decides whether a request is traced. If it is, its span has this context, and is a part of this one. `given` reads the
-    /// caller's header: if the request has one, the caller has decided. A header that is not valid counts as none.
-    pub(crate) fn admit(
+    /// Decides whether a request is traced. `given` reads the caller's header, which counts before the sample. A header that is
+    /// not valid counts as none.
+    pub(crate) fn begin(
         &self,
         given: impl FnOnce() -> Option<Result<TraceParent, ParseTraceParentError>>,
-    ) -> Option<(TraceContext, Option<SpanId>)> {
+    ) -> Option<TraceDecision> {
         if !self.is_on() {
             return None;
         }
@@ -130,13 +141,14 @@ impl Tracer {
             }
             parent.ok()
         });
-        let is_sampled = match &parent {
-            Some(parent) => parent.is_sampled,
-            None => SampleRate::of_millionths(self.0.sample.load(Relaxed)).includes(self.0.ids.random()),
-        };
-        is_sampled.then(|| {
+        let is_in_sample = SampleRate::of_millionths(self.0.sample.load(Relaxed)).includes(self.0.ids.random());
+        parent.map_or(is_in_sample, |parent| parent.is_sampled).then(|| {
             let trace = parent.map_or_else(|| self.0.ids.trace_id(), |parent| parent.context.trace);
-            (TraceContext { trace, span: self.span_id() }, parent.map(|parent| parent.context.span))
+            TraceDecision {
+                context: TraceContext { trace, span: self.span_id() },
+                parent: parent.map(|parent| parent.context.span),
+                is_only_requested: !is_in_sample,
+            }
         })
     }
 
@@ -236,9 +248,9 @@ mod tests {
     #[test]
     fn while_it_is_off_nothing_is_read_and_nothing_is_kept() {
         let tracer = Tracer::default();
-        assert!(tracer.admit(|| panic!("the header is not read")).is_none());
-        let (traced, _) = on(1.0).admit(|| None).unwrap();
-        tracer.finish_stage(traced, stage());
+        assert!(tracer.begin(|| panic!("the header is not read")).is_none());
+        let traced = on(1.0).begin(|| None).unwrap();
+        tracer.finish_stage(traced.context, stage());
         assert!(tracer.take(1).is_empty());
         assert_eq!(tracer.dropped(), 0, "a span of another node is not lost here");
     }
@@ -246,15 +258,18 @@ mod tests {
     #[test]
     fn the_caller_decides_and_a_wrong_header_counts_as_none() {
         let (never, always) = (on(0.0), on(1.0));
-        let (sampled, below) = never.admit(|| Some(PARENT.parse())).unwrap();
         let parent: TraceParent = PARENT.parse().unwrap();
-        assert_eq!((sampled.trace, below), (parent.context.trace, Some(parent.context.span)));
-        assert_ne!(sampled.span, parent.context.span);
-        assert!(always.admit(|| Some(PARENT.replace("-01", "-00").parse())).is_none(), "the caller records nothing");
-        assert!(never.admit(|| None).is_none());
-        assert!(never.admit(|| Some("nonsense".parse())).is_none());
-        let (_, below) = always.admit(|| Some("nonsense".parse())).unwrap();
-        assert_eq!(below, None);
+        for (tracer, is_only_requested) in [(&never, true), (&always, false)] {
+            let sampled = tracer.begin(|| Some(Ok(parent))).unwrap();
+            assert_eq!((sampled.context.trace, sampled.parent), (parent.context.trace, Some(parent.context.span)));
+            assert_ne!(sampled.context.span, parent.context.span);
+            assert_eq!(sampled.is_only_requested, is_only_requested);
+        }
+        assert!(always.begin(|| Some(PARENT.replace("-01", "-00").parse())).is_none(), "the caller records nothing");
+        assert!(never.begin(|| None).is_none());
+        assert!(never.begin(|| Some("nonsense".parse())).is_none());
+        let wrong = always.begin(|| Some("nonsense".parse())).unwrap();
+        assert_eq!((wrong.parent, wrong.is_only_requested), (None, false));
         let refused = [never, always].map(|tracer| tracer.0.metrics.headers_refused.get());
         assert_eq!(refused, [1, 1]);
     }
@@ -262,7 +277,7 @@ mod tests {
     #[test]
     fn a_full_queue_drops_the_newest_spans_and_counts_them() {
         let tracer = on(1.0);
-        let (span, _) = tracer.admit(|| None).unwrap();
+        let span = tracer.begin(|| None).unwrap().context;
         for _ in 0..TRACE_QUEUE_SPANS_MAX + 3 {
             tracer.finish_stage(span, stage());
         }
@@ -280,7 +295,7 @@ mod tests {
     #[test]
     fn taken_spans_are_dropped_unless_the_collector_gets_them() {
         let tracer = on(1.0);
-        let (span, _) = tracer.admit(|| None).unwrap();
+        let span = tracer.begin(|| None).unwrap().context;
         for _ in 0..5 {
             tracer.finish_stage(span, stage());
         }
