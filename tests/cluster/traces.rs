@@ -3,7 +3,7 @@
 use crate::{
     access::Guarded,
     client::Call,
-    harness::{Cluster, SHORT, eventually, run_parallel},
+    harness::{Cluster, NodeProcess, SHORT, eventually, run_parallel},
 };
 use serde_json::Value;
 use std::{
@@ -22,6 +22,8 @@ const SOON: Duration = Duration::from_secs(30);
 /// The trace and the span of the client.
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CLIENT: &str = "b7ad6b7169203331";
+/// The span of an acquire.
+const ACQUIRE: &str = "POST /v1/locks/{name}";
 
 /// A collector of traces.
 #[derive(Clone, Default)]
@@ -87,6 +89,20 @@ impl Collector {
         }
         spans
     }
+
+    /// The names of these spans.
+    fn names(&self) -> Vec<String> {
+        self.spans().into_values().map(|span| span.name).collect()
+    }
+}
+
+/// From their next start on, all nodes send there the spans of requests whose callers request that.
+fn trace_to(cluster: &mut Cluster, url: &str) {
+    let file = cluster.folder().join("fairhold.toml");
+    fs::write(&file, format!("[trace]\nendpoint = \"{url}\"\nsample = 0\n")).expect("a configuration");
+    for node in &mut cluster.nodes {
+        node.flags.extend(["--config".to_owned(), file.display().to_string()]);
+    }
 }
 
 /// The names from the client to a span, each with its node.
@@ -105,12 +121,8 @@ fn a_request_through_a_follower_is_one_tree_at_the_collector() {
     run_parallel(SHORT, async {
         let (collector, url) = Collector::start().await;
         let mut cluster = Cluster::plan();
-        let file = cluster.folder().join("fairhold.toml");
-        fs::write(&file, format!("[trace]\nendpoint = \"{url}\"\nsample = 0\n")).expect("a configuration");
-        for node in &mut cluster.nodes {
-            node.flags = vec!["--config".to_owned(), file.display().to_string()];
-            node.start();
-        }
+        trace_to(&mut cluster, &url);
+        cluster.nodes.iter_mut().for_each(NodeProcess::start);
         cluster.ready().await;
         let leader = cluster.leader().await;
         let [follower, _] = cluster.followers().await;
@@ -127,7 +139,7 @@ fn a_request_through_a_follower_is_one_tree_at_the_collector() {
         assert_eq!(client.send_to(follower, &call).await.expect("an answer").status, 200);
 
         let (own, other) = (cluster.nodes[follower].id, cluster.nodes[leader].id);
-        let request = format!("POST /v1/locks/{{name}}@{own}");
+        let request = format!("{ACQUIRE}@{own}");
         let below = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let commit = [vec![request.clone()], below(&[&format!("forward@{own}"), &format!("commit@{other}")])].concat();
         let ways = eventually("the leader's commit is in the trace", SOON, || async {
@@ -197,14 +209,7 @@ fn a_reader_that_waits_for_the_next_act_is_not_slow() {
 fn a_stranger_cannot_have_its_requests_traced() {
     run_parallel(SHORT, async {
         let (collector, url) = Collector::start().await;
-        let guarded = Guarded::start_with(|cluster| {
-            let file = cluster.folder().join("fairhold.toml");
-            fs::write(&file, format!("[trace]\nendpoint = \"{url}\"\nsample = 0\n")).expect("a configuration");
-            for node in &mut cluster.nodes {
-                node.flags.extend(["--config".to_owned(), file.display().to_string()]);
-            }
-        })
-        .await;
+        let guarded = Guarded::start_with(|cluster| trace_to(cluster, &url)).await;
         let (_, ci) = guarded.enforce().await;
         let client = guarded.cluster.client(0);
         let parent = format!("00-{TRACE}-{CLIENT}-01");
@@ -216,11 +221,40 @@ fn a_stranger_cannot_have_its_requests_traced() {
         let by_user = by_user.with("authorization", &format!("Bearer {}", ci.token));
         assert_eq!(client.send_to(0, &by_user).await.expect("an answer").status, 200);
         let names = eventually("the span of the user", SOON, || async {
-            let names: Vec<String> = collector.spans().into_values().map(|span| span.name).collect();
-            names.iter().any(|name| name == "POST /v1/locks/{name}").then_some(names)
+            let names = collector.names();
+            names.iter().any(|name| name == ACQUIRE).then_some(names)
         })
         .await;
         // Spans are sent in the order in which they ended.
         assert!(!names.iter().any(|name| name.starts_with("GET ")), "{names:?}");
+    });
+}
+
+#[test]
+fn the_renewals_of_a_program_are_no_part_of_its_trace() {
+    run_parallel(SHORT, async {
+        let (collector, url) = Collector::start().await;
+        let mut cluster = Cluster::plan_of(1);
+        trace_to(&mut cluster, &url);
+        cluster.nodes[0].start();
+        cluster.ready().await;
+        let parent = format!("00-{TRACE}-{CLIENT}-01").parse().expect("a valid header");
+        let program = fairhold_client::Client::builder().endpoint(&cluster.nodes[0].url).trace_parent(parent);
+        let program = program.build().expect("a client");
+        let guard = program.lock("traced").ttl(Duration::from_secs(3)).await.expect("nobody holds it");
+        eventually("a renewal", SOON, || async {
+            let metrics = cluster.client(0).send_to(0, &Call::get("/metrics")).await.ok()?.text;
+            let renewed = metrics.lines().find(|line| line.contains("/renew\"") && line.contains("status=\"2xx\""));
+            renewed.filter(|line| !line.ends_with(" 0")).map(drop)
+        })
+        .await;
+        guard.release().await.expect("it is held");
+        let names = eventually("the release is in the trace", SOON, || async {
+            let names = collector.names();
+            names.iter().any(|name| name.starts_with("DELETE ")).then_some(names)
+        })
+        .await;
+        assert!(names.iter().any(|name| name == ACQUIRE), "{names:?}");
+        assert!(!names.iter().any(|name| name.contains("renew")), "{names:?}");
     });
 }
