@@ -27,7 +27,7 @@ const ACQUIRE: &str = "POST /v1/locks/{name}";
 
 /// A collector of traces.
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<Value>>>);
+pub(crate) struct Collector(Arc<Mutex<Vec<Value>>>);
 
 /// A span as it arrived, with the node that sent it.
 #[derive(Debug, Clone)]
@@ -35,11 +35,13 @@ struct ReceivedSpan {
     name: String,
     parent: String,
     node: String,
+    /// What the request names, if the span has it.
+    names: Option<String>,
 }
 
 impl Collector {
     /// Listens, and returns its URL.
-    async fn start() -> (Collector, String) {
+    pub(crate) async fn start() -> (Collector, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let collector = Collector::default();
@@ -84,7 +86,10 @@ impl Collector {
             let node = text(&sent["resource"]["attributes"][2]["value"]["stringValue"]);
             for span in sent["scopeSpans"][0]["spans"].as_array().into_iter().flatten().filter(|span| span["traceId"] == TRACE) {
                 let (name, parent) = (text(&span["name"]), text(&span["parentSpanId"]));
-                spans.insert(text(&span["spanId"]), ReceivedSpan { name, parent, node: node.clone() });
+                let mut attributes = span["attributes"].as_array().into_iter().flatten();
+                let names = attributes.find(|attribute| attribute["key"] == "fairhold.name");
+                let names = names.map(|attribute| text(&attribute["value"]["stringValue"]));
+                spans.insert(text(&span["spanId"]), ReceivedSpan { name, parent, node: node.clone(), names });
             }
         }
         spans
@@ -94,6 +99,19 @@ impl Collector {
     fn names(&self) -> Vec<String> {
         self.spans().into_values().map(|span| span.name).collect()
     }
+
+    /// What each acquire in that trace names, in alphabetical order, or nothing.
+    pub(crate) fn acquired(&self) -> Vec<Option<String>> {
+        let acquires = self.spans().into_values().filter(|span| span.name == ACQUIRE);
+        let mut names: Vec<Option<String>> = acquires.map(|span| span.names).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// A header that requests a trace below the span of the client.
+pub(crate) fn trace_parent() -> String {
+    format!("00-{TRACE}-{CLIENT}-01")
 }
 
 /// From their next start on, all nodes send there the spans of requests whose callers request that.
@@ -134,7 +152,7 @@ fn a_request_through_a_follower_is_one_tree_at_the_collector() {
             let call = Call::post(&format!("/v1/locks/untraced-{number}?ttl=60s")).with("traceparent", wrong);
             assert_eq!(client.send_to(follower, &call).await.expect("an answer").status, 200);
         }
-        let parent = format!("00-{TRACE}-{CLIENT}-01");
+        let parent = trace_parent();
         let call = Call::post("/v1/locks/traced?ttl=60s").with("traceparent", &parent);
         assert_eq!(client.send_to(follower, &call).await.expect("an answer").status, 200);
 
@@ -212,7 +230,7 @@ fn a_stranger_cannot_have_its_requests_traced() {
         let guarded = Guarded::start_with(|cluster| trace_to(cluster, &url)).await;
         let (_, ci) = guarded.enforce().await;
         let client = guarded.cluster.client(0);
-        let parent = format!("00-{TRACE}-{CLIENT}-01");
+        let parent = trace_parent();
         let by_stranger = Call::get("/v1/locks/deploy%2Fa").with("traceparent", &parent);
         for call in [by_stranger.clone(), by_stranger.with("authorization", "Bearer guess")] {
             assert_eq!(client.send_to(0, &call).await.expect("an answer").status, 401);
@@ -238,7 +256,7 @@ fn the_renewals_of_a_program_are_no_part_of_its_trace() {
         trace_to(&mut cluster, &url);
         cluster.nodes[0].start();
         cluster.ready().await;
-        let parent = format!("00-{TRACE}-{CLIENT}-01").parse().expect("a valid header");
+        let parent = trace_parent().parse().expect("a valid header");
         let program = fairhold_client::Client::builder().endpoint(&cluster.nodes[0].url).trace_parent(parent);
         let program = program.build().expect("a client");
         let guard = program.lock("traced").ttl(Duration::from_secs(3)).await.expect("nobody holds it");
@@ -256,5 +274,32 @@ fn the_renewals_of_a_program_are_no_part_of_its_trace() {
         .await;
         assert!(names.iter().any(|name| name == ACQUIRE), "{names:?}");
         assert!(!names.iter().any(|name| name.contains("renew")), "{names:?}");
+    });
+}
+
+#[test]
+fn no_request_waits_for_a_silent_collector() {
+    // If each of them waited for it, they would take longer than this test may.
+    const REQUESTS: usize = 100;
+    run_parallel(SHORT, async {
+        // The kernel accepts the connections, and nobody reads from them.
+        let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let mut cluster = Cluster::plan_of(1);
+        trace_to(&mut cluster, &format!("http://{}", silent.local_addr().expect("an address")));
+        cluster.nodes[0].start();
+        cluster.ready().await;
+        let client = cluster.client(0);
+        for number in 0..REQUESTS {
+            let call = Call::post(&format!("/v1/locks/{number}?ttl=60s")).with("traceparent", &trace_parent());
+            assert_eq!(client.send_to(0, &call).await.expect("an answer").status, 200);
+        }
+        let line = eventually("the log says that spans are lost", SOON, || async {
+            cluster.nodes[0].log_text().lines().find(|line| line.contains("takes no spans")).map(str::to_owned)
+        })
+        .await;
+        assert!(line.contains("no answer in time") && line.contains("This node has lost"), "{line}");
+        let metrics = client.send_to(0, &Call::get("/metrics")).await.expect("an answer").text;
+        assert!(metrics.lines().any(|line| line == "fairhold_trace_spans_exported_total 0"), "{metrics}");
+        drop(silent);
     });
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use fairhold_trace::{RequestSpan, SampleRate, Stage, StageTime};
-use fairhold_types::trace_context::TraceParent;
+use fairhold_types::{limits::TRACE_QUEUE_SPANS_MAX, trace_context::TraceParent};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tokio::{
@@ -162,6 +162,22 @@ async fn spans_on_their_way_are_lost_if_the_collector_is_replaced() {
     let mut rest = Vec::new();
     timeout(SOON, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
     assert_eq!((export.tracer().dropped(), rest.len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_silent_collector_holds_up_no_request_and_keeps_a_bounded_number_of_spans() {
+    const TOO_MANY: usize = 100;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let export = export(&listener, 1, 1);
+    span(&export, "first", false);
+    let _silent = arrived(&listener).await;
+    for _ in 0..TRACE_QUEUE_SPANS_MAX + TOO_MANY {
+        span(&export, "later", false);
+    }
+    assert_eq!(export.tracer().dropped(), TOO_MANY as u64);
+    // The node gives up the first one, and sends the oldest of the others.
+    let (_, _, next) = arrived(&listener).await;
+    assert_eq!((spans(&next).len(), export.tracer().dropped()), (TRACE_BATCH_SPANS_MAX, TOO_MANY as u64 + 1));
 }
 
 #[test]
