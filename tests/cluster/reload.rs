@@ -4,6 +4,7 @@
 use crate::{
     client::Call,
     harness::{Cluster, NodeProcess, SHORT, eventually, run_parallel, signal_pid},
+    traces::{Collector, trace_parent},
 };
 use rustix::process::Signal;
 use std::{
@@ -175,5 +176,47 @@ fn of_many_signals_the_last_one_counts() {
         })
         .await;
         assert_eq!(configured.reloads("refused").await, 0);
+    });
+}
+
+#[test]
+fn a_reload_turns_traces_on_moves_them_and_turns_them_off() {
+    run_parallel(SHORT, async {
+        let (first, first_url) = Collector::start().await;
+        let (second, second_url) = Collector::start().await;
+        let without = "log = \"info\"\n";
+        let with = |url: &str, names: bool| format!("{without}[trace]\nendpoint = \"{url}\"\nsample = 0\nnames = {names}\n");
+        let configured = Configured::start(|_| without.to_owned()).await;
+        let acquire = async |lock: &str| {
+            let call = Call::post(&format!("/v1/locks/{lock}?ttl=60s")).with("traceparent", &trace_parent());
+            configured.send(call, 200).await;
+        };
+        let arrived = async |at: &Collector, names: &[Option<&str>]| {
+            let names: Vec<_> = names.iter().map(|name| name.map(|name| format!("locks:{name}"))).collect();
+            eventually("the spans", SOON, || async { (at.acquired() == names).then_some(()) }).await;
+        };
+        acquire("before").await;
+
+        let said = configured.reload(&with(&first_url, false), "accepted").await;
+        assert!(said.contains("trace.endpoint, trace.names, trace.sample") && !said.contains("needs a restart"), "{said}");
+        acquire("first").await;
+        arrived(&first, &[None]).await;
+
+        configured.reload(&with(&second_url, true), "accepted").await;
+        acquire("second").await;
+        arrived(&second, &[Some("second")]).await;
+
+        let wrong = with(&first_url, false).replace("sample = 0", "sample = 2");
+        let said = configured.reload(&wrong, "refused").await;
+        assert!(said.contains("trace.sample"), "{said}");
+        acquire("third").await;
+        arrived(&second, &[Some("second"), Some("third")]).await;
+
+        configured.reload(without, "accepted").await;
+        acquire("fourth").await;
+        configured.reload(&with(&first_url, true), "accepted").await;
+        acquire("fifth").await;
+        arrived(&first, &[None, Some("fifth")]).await;
+        arrived(&second, &[Some("second"), Some("third")]).await;
     });
 }

@@ -1,9 +1,11 @@
-//! An HTTP client for single requests to one node, without retries.
+//! An HTTP client for single requests to one server, without retries. It follows no redirects: the answer of another
+//! server would be taken for that of this one.
 
 use crate::remote::{ConnectArgs, Failure, TlsArgs};
 use reqwest::{
-    Certificate, Client, ClientBuilder, Identity,
+    Certificate, Client, ClientBuilder, Identity, Url,
     header::{AUTHORIZATION, HeaderMap, HeaderValue},
+    redirect::Policy,
 };
 use std::{error::Error, fs, path::Path, time::Duration};
 
@@ -13,6 +15,15 @@ pub(crate) fn http_client(timeout: Duration) -> Client {
     let built = builder(timeout).tls_certs_only([]).build();
     // Without certificates and proxies, building cannot fail. The default client works too, with longer timeouts.
     built.unwrap_or_default()
+}
+
+/// A client for the server at this URL, without a token or a certificate. With TLS it trusts the authorities of the operating
+/// system.
+pub(crate) fn client_of_server(url: &Url, timeout: Duration) -> Result<Client, String> {
+    let builder = builder(timeout);
+    let builder = if url.scheme() == "https" { builder } else { builder.tls_certs_only([]) };
+    let failed = |error| format!("{}: install the certificate authorities of the operating system", cause(&error));
+    builder.build().map_err(failed)
 }
 
 /// A client for the nodes of a command, which may have TLS.
@@ -53,7 +64,7 @@ fn authorization(token: Option<String>) -> HeaderMap {
 }
 
 fn builder(timeout: Duration) -> ClientBuilder {
-    Client::builder().no_proxy().timeout(timeout).connect_timeout(timeout)
+    Client::builder().no_proxy().redirect(Policy::none()).timeout(timeout).connect_timeout(timeout)
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {

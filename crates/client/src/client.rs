@@ -113,9 +113,9 @@ impl ClientBuilder {
         ClientBuilder { user_agent: Some(program.into()), ..self }
     }
 
-    /// Makes every request a part of this trace: sends it as the header `traceparent`, so that a cluster with traces shows
-    /// its spans below yours. It is for a program whose run is one span; for a single request, set the header of a
-    /// [`RawCall`](crate::RawCall).
+    /// Makes the requests of your calls a part of this trace: sends it as the header `traceparent`, so that a cluster with
+    /// traces shows its spans below yours. Renewals and watches are no part of it: they may go on for hours. It is for a
+    /// program whose run is one span; for a single request, set the header of a [`RawCall`](crate::RawCall).
     pub fn trace_parent(self, parent: TraceParent) -> ClientBuilder {
         ClientBuilder { trace_parent: Some(parent), ..self }
     }
@@ -156,8 +156,9 @@ impl ClientBuilder {
         let endpoints = Arc::new(Endpoints::new(given, self.discover)?);
         let identity = Identity::new(self.cluster);
         let calls = Transport::new(Arc::clone(&endpoints), &identity, &caller, runtime.clone())?;
+        let untraced = Caller { trace_parent: None, ..caller.clone() };
         Ok(Client(Arc::new(ClientInner {
-            renewals: Transport::new(endpoints, &identity, &caller, runtime.clone())?,
+            renewals: Transport::new(endpoints, &identity, &untraced, runtime.clone())?,
             background: Background::new(runtime, calls.with_separate_connections(&identity, &caller)?),
             identity,
             ids: Ids::default(),

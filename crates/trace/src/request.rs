@@ -2,7 +2,7 @@
 
 use crate::{
     span::{Attribute, FinishedSpan, SpanKind, Stage, StageTime},
-    tracer::Tracer,
+    tracer::{TraceDecision, Tracer},
 };
 use fairhold_types::trace_context::{ParseTraceParentError, SpanId, TraceContext, TraceParent};
 use std::{
@@ -22,6 +22,7 @@ pub struct RequestSpan {
     pub(crate) parent: Option<SpanId>,
     /// In nanoseconds of Unix time.
     pub(crate) started_at: u64,
+    is_only_requested: bool,
 }
 
 impl RequestSpan {
@@ -30,8 +31,15 @@ impl RequestSpan {
         tracer: &Tracer,
         given: impl FnOnce() -> Option<Result<TraceParent, ParseTraceParentError>>,
     ) -> Option<RequestSpan> {
-        let (context, parent) = tracer.admit(given)?;
-        Some(RequestSpan { tracer: tracer.clone(), context, parent, started_at: tracer.now() })
+        let TraceDecision { context, parent, is_only_requested } = tracer.begin(given)?;
+        Some(RequestSpan { tracer: tracer.clone(), context, parent, started_at: tracer.now(), is_only_requested })
+    }
+
+    /// Whether the sample does not include the request: its caller requests the trace. If the caller is a stranger, drop the
+    /// span.
+    #[must_use]
+    pub fn is_only_requested(&self) -> bool {
+        self.is_only_requested
     }
 
     /// Its trace and its own id.

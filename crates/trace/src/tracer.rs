@@ -13,6 +13,7 @@ use fairhold_types::{
 use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
@@ -35,6 +36,46 @@ struct TracerInner {
     clock: fn() -> u64,
     finished: Mutex<VecDeque<FinishedSpan>>,
     metrics: TraceMetrics,
+}
+
+/// How a request is traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TraceDecision {
+    /// Its span.
+    pub(crate) context: TraceContext,
+    /// The caller's span.
+    pub(crate) parent: Option<SpanId>,
+    /// The sample does not include it: its caller requests the trace.
+    pub(crate) is_only_requested: bool,
+}
+
+/// Spans that were taken from the queue. Unless the collector gets them, they count as dropped as soon as this is dropped.
+#[derive(Debug)]
+pub struct TakenSpans {
+    tracer: Tracer,
+    spans: Vec<FinishedSpan>,
+}
+
+impl TakenSpans {
+    /// The collector has them.
+    pub fn exported(mut self) {
+        self.tracer.0.metrics.exported.inc_by(self.spans.len() as u64);
+        self.spans.clear();
+    }
+}
+
+impl Deref for TakenSpans {
+    type Target = [FinishedSpan];
+
+    fn deref(&self) -> &[FinishedSpan] {
+        &self.spans
+    }
+}
+
+impl Drop for TakenSpans {
+    fn drop(&mut self) {
+        self.tracer.count_dropped(self.spans.len());
+    }
 }
 
 #[derive(Debug, Default)]
@@ -85,12 +126,12 @@ impl Tracer {
         self.0.is_on.load(Relaxed)
     }
 
-    /// Decides whether a request is traced. If it is, its span has this context, and is a part of this one. `given` reads the
-    /// caller's header: if the request has one, the caller has decided. A header that is not valid counts as none.
-    pub(crate) fn admit(
+    /// Decides whether a request is traced. `given` reads the caller's header, which counts before the sample. A header that is
+    /// not valid counts as none.
+    pub(crate) fn begin(
         &self,
         given: impl FnOnce() -> Option<Result<TraceParent, ParseTraceParentError>>,
-    ) -> Option<(TraceContext, Option<SpanId>)> {
+    ) -> Option<TraceDecision> {
         if !self.is_on() {
             return None;
         }
@@ -100,13 +141,14 @@ impl Tracer {
             }
             parent.ok()
         });
-        let is_sampled = match &parent {
-            Some(parent) => parent.is_sampled,
-            None => SampleRate::of_millionths(self.0.sample.load(Relaxed)).includes(self.0.ids.random()),
-        };
-        is_sampled.then(|| {
+        let is_in_sample = SampleRate::of_millionths(self.0.sample.load(Relaxed)).includes(self.0.ids.random());
+        parent.map_or(is_in_sample, |parent| parent.is_sampled).then(|| {
             let trace = parent.map_or_else(|| self.0.ids.trace_id(), |parent| parent.context.trace);
-            (TraceContext { trace, span: self.span_id() }, parent.map(|parent| parent.context.span))
+            TraceDecision {
+                context: TraceContext { trace, span: self.span_id() },
+                parent: parent.map(|parent| parent.context.span),
+                is_only_requested: !is_in_sample,
+            }
         })
     }
 
@@ -132,19 +174,19 @@ impl Tracer {
 
     /// Takes the oldest finished spans.
     #[must_use]
-    pub fn take(&self, max: usize) -> Vec<FinishedSpan> {
+    pub fn take(&self, max: usize) -> TakenSpans {
         let mut finished = self.0.finished.lock();
         let count = finished.len().min(max);
-        finished.drain(..count).collect()
+        TakenSpans { tracer: self.clone(), spans: finished.drain(..count).collect() }
     }
 
-    /// The collector has this many spans.
-    pub fn count_exported(&self, spans: usize) {
-        self.0.metrics.exported.inc_by(spans as u64);
+    /// How many spans were dropped since the start of the process.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.0.metrics.dropped.get()
     }
 
-    /// This many spans are lost.
-    pub fn count_dropped(&self, spans: usize) {
+    fn count_dropped(&self, spans: usize) {
         self.0.metrics.dropped.inc_by(spans as u64);
     }
 
@@ -206,25 +248,28 @@ mod tests {
     #[test]
     fn while_it_is_off_nothing_is_read_and_nothing_is_kept() {
         let tracer = Tracer::default();
-        assert!(tracer.admit(|| panic!("the header is not read")).is_none());
-        let (traced, _) = on(1.0).admit(|| None).unwrap();
-        tracer.finish_stage(traced, stage());
+        assert!(tracer.begin(|| panic!("the header is not read")).is_none());
+        let traced = on(1.0).begin(|| None).unwrap();
+        tracer.finish_stage(traced.context, stage());
         assert!(tracer.take(1).is_empty());
-        assert_eq!(tracer.0.metrics.dropped.get(), 0, "a span of another node is not lost here");
+        assert_eq!(tracer.dropped(), 0, "a span of another node is not lost here");
     }
 
     #[test]
     fn the_caller_decides_and_a_wrong_header_counts_as_none() {
         let (never, always) = (on(0.0), on(1.0));
-        let (sampled, below) = never.admit(|| Some(PARENT.parse())).unwrap();
         let parent: TraceParent = PARENT.parse().unwrap();
-        assert_eq!((sampled.trace, below), (parent.context.trace, Some(parent.context.span)));
-        assert_ne!(sampled.span, parent.context.span);
-        assert!(always.admit(|| Some(PARENT.replace("-01", "-00").parse())).is_none(), "the caller records nothing");
-        assert!(never.admit(|| None).is_none());
-        assert!(never.admit(|| Some("nonsense".parse())).is_none());
-        let (_, below) = always.admit(|| Some("nonsense".parse())).unwrap();
-        assert_eq!(below, None);
+        for (tracer, is_only_requested) in [(&never, true), (&always, false)] {
+            let sampled = tracer.begin(|| Some(Ok(parent))).unwrap();
+            assert_eq!((sampled.context.trace, sampled.parent), (parent.context.trace, Some(parent.context.span)));
+            assert_ne!(sampled.context.span, parent.context.span);
+            assert_eq!(sampled.is_only_requested, is_only_requested);
+        }
+        assert!(always.begin(|| Some(PARENT.replace("-01", "-00").parse())).is_none(), "the caller records nothing");
+        assert!(never.begin(|| None).is_none());
+        assert!(never.begin(|| Some("nonsense".parse())).is_none());
+        let wrong = always.begin(|| Some("nonsense".parse())).unwrap();
+        assert_eq!((wrong.parent, wrong.is_only_requested), (None, false));
         let refused = [never, always].map(|tracer| tracer.0.metrics.headers_refused.get());
         assert_eq!(refused, [1, 1]);
     }
@@ -232,15 +277,32 @@ mod tests {
     #[test]
     fn a_full_queue_drops_the_newest_spans_and_counts_them() {
         let tracer = on(1.0);
-        let (span, _) = tracer.admit(|| None).unwrap();
+        let span = tracer.begin(|| None).unwrap().context;
         for _ in 0..TRACE_QUEUE_SPANS_MAX + 3 {
             tracer.finish_stage(span, stage());
         }
-        assert_eq!(tracer.0.metrics.dropped.get(), 3);
-        assert_eq!(tracer.take(5).len(), 5);
+        assert_eq!(tracer.dropped(), 3);
+        let taken = tracer.take(5);
+        assert_eq!(taken.len(), 5);
         tracer.turn_off();
-        assert_eq!(tracer.0.metrics.dropped.get(), 3 + TRACE_QUEUE_SPANS_MAX as u64 - 5);
+        assert_eq!(tracer.dropped(), 3 + TRACE_QUEUE_SPANS_MAX as u64 - 5);
+        taken.exported();
+        assert_eq!(tracer.dropped(), 3 + TRACE_QUEUE_SPANS_MAX as u64 - 5);
         tracer.finish_stage(span, stage());
         assert!(tracer.take(1).is_empty(), "a request from before leaves nothing behind");
+    }
+
+    #[test]
+    fn taken_spans_are_dropped_unless_the_collector_gets_them() {
+        let tracer = on(1.0);
+        let span = tracer.begin(|| None).unwrap().context;
+        for _ in 0..5 {
+            tracer.finish_stage(span, stage());
+        }
+        tracer.take(2).exported();
+        assert_eq!((tracer.0.metrics.exported.get(), tracer.dropped()), (2, 0));
+        drop(tracer.take(2));
+        assert_eq!((tracer.0.metrics.exported.get(), tracer.dropped()), (2, 2));
+        assert_eq!(tracer.take(2).len(), 1);
     }
 }

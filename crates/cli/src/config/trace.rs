@@ -29,20 +29,19 @@ impl TraceTable {
     /// The configuration, if the table names a collector.
     pub(super) fn resolve(self) -> Result<TraceConfig, ConfigError> {
         let endpoint = self.endpoint.ok_or(ConfigError::TraceWithoutEndpoint)?;
-        if !is_base_url(&endpoint) {
-            return Err(ConfigError::TraceEndpoint { endpoint });
-        }
+        let Some(url) = base_url(&endpoint) else { return Err(ConfigError::TraceEndpoint { endpoint }) };
         let sample = match self.sample {
             None => SampleRate::DEFAULT,
             Some(part) => SampleRate::new(part).ok_or(ConfigError::TraceSample { part: part.to_string() })?,
         };
-        Ok(TraceConfig { endpoint: endpoint.trim_end_matches('/').to_owned(), sample, shows_names: self.names })
+        // As it was read: the text may have white space around it, or capital letters.
+        Ok(TraceConfig { endpoint: url.as_str().trim_end_matches('/').to_owned(), sample, shows_names: self.names })
     }
 }
 
-/// Whether this is an HTTP URL to which a path can be added. A password would be a secret in a file that others may read.
-fn is_base_url(text: &str) -> bool {
-    Url::parse(text).is_ok_and(|url| {
+/// An HTTP URL to which a path can be added. A password would be a secret in a file that others may read.
+fn base_url(text: &str) -> Option<Url> {
+    Url::parse(text).ok().filter(|url| {
         let is_http = matches!(url.scheme(), "http" | "https") && url.has_host();
         let is_base = url.query().is_none() && url.fragment().is_none();
         is_http && is_base && url.username().is_empty() && url.password().is_none()
@@ -66,6 +65,7 @@ mod tests {
         assert_eq!(config, expected);
         let all = resolve("endpoint = \"https://c/otlp\"\nsample = 1\nnames = true\n").unwrap();
         assert_eq!((all.sample, all.shows_names), (SampleRate::new(1.0).unwrap(), true));
+        assert_eq!(resolve("endpoint = \" HTTPS://Collector:4318/ \"\n").unwrap().endpoint, "https://collector:4318");
         for wrong in ["", "collector:4318", "grpc://c:4317", "http://", "http://a:b@c", "http://c?x=1", "http://c#x"] {
             assert!(resolve(&format!("endpoint = \"{wrong}\"\n")).unwrap_err().contains("trace.endpoint"), "{wrong}");
         }

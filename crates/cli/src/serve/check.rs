@@ -1,7 +1,10 @@
 //! Checks everything that a configuration names, as a start would, without a change: nothing is written or created.
 
 use super::{admin_token, certificates, join_token, peer_key};
-use crate::config::{ServeConfig, start::Start};
+use crate::{
+    config::{ServeConfig, start::Start},
+    telemetry::exporter::Exporter,
+};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::{
     io,
@@ -17,6 +20,7 @@ pub(crate) fn findings(config: &ServeConfig) -> Vec<String> {
     if let Start::Join { token_file } = &config.start {
         findings.extend(join_token::read(token_file).err().map(|error| error.to_string()));
     }
+    findings.extend(config.trace.as_ref().and_then(|trace| Exporter::new(trace).err()));
     let data = &config.data;
     if let Err(error) = is_writable_or_can_be_made(data) {
         let path = data.display();
@@ -63,7 +67,8 @@ fn may(path: &Path, access: Access) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::args::ServeArgs;
+    use crate::{config::trace::TraceConfig, serve::args::ServeArgs};
+    use fairhold_trace::SampleRate;
     use std::fs;
 
     fn args(data: &Path) -> ServeArgs {
@@ -107,6 +112,18 @@ mod tests {
         let right = ServeConfig::resolve(ServeArgs { config: Some(config), ..args(&data) }).unwrap();
         assert_eq!(findings(&right), [""; 0]);
         assert!(!log.exists() && !folder.path().join("new").exists(), "a check leaves nothing behind");
+    }
+
+    #[test]
+    fn a_collector_of_traces_that_cannot_be_used_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = ServeConfig::resolve(args(&folder.path().join("data"))).unwrap();
+        let with = |endpoint: &str| {
+            let trace = TraceConfig { endpoint: endpoint.to_owned(), sample: SampleRate::DEFAULT, shows_names: false };
+            findings(&ServeConfig { trace: Some(trace), ..config.clone() })
+        };
+        assert_eq!(with("http://collector:4318"), [""; 0]);
+        assert!(matches!(&*with("collector"), [finding] if finding.contains("trace.endpoint")));
     }
 
     #[test]

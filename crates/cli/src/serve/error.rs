@@ -15,8 +15,8 @@ use std::io;
 /// Why a node cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// Logging.
-    #[error("cannot set up logging: {0}")]
+    /// Logs and traces.
+    #[error("cannot set up logs and traces: {0}")]
     Telemetry(String),
     /// Threads or signals.
     #[error("cannot set up the process: {0}")]

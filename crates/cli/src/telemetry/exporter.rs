@@ -1,24 +1,30 @@
 //! Sends finished spans to a collector: OTLP over HTTP, in JSON. Nothing is sent twice: what the collector does not take
 //! is dropped and counted.
+//!
+//! Spans are sent together, at most once a second unless there are enough for a full request.
 
 use super::otlp::{self, TraceResource};
 use crate::{
     config::trace::TraceConfig,
-    local_http::{cause, client_for},
-    remote::TlsArgs,
+    local_http::{cause, client_of_server},
 };
 use fairhold_metrics::Registry;
 use fairhold_trace::{FinishedSpan, Tracer};
 use fairhold_types::limits::TRACE_BATCH_SPANS_MAX;
 use parking_lot::Mutex;
-use reqwest::{Client, header::CONTENT_TYPE};
-use std::{sync::Arc, time::Duration};
+use reqwest::{Client, Url, header::CONTENT_TYPE};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::task::JoinHandle;
 
-/// How often finished spans are sent.
+/// The pause between two requests to the collector, unless the first one was full.
 const SEND_EVERY: Duration = Duration::from_secs(1);
 /// How long the collector may take for one request.
 const SEND_LIMIT: Duration = Duration::from_secs(5);
+/// The log says this often at most that the collector takes no spans.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// The export of the spans of a node. Clones share it.
 #[derive(Debug, Clone)]
@@ -38,48 +44,72 @@ struct ExportState {
 #[derive(Debug, Clone)]
 pub(crate) struct Exporter {
     config: TraceConfig,
+    url: Url,
     client: Client,
 }
 
 impl Exporter {
     /// Contacts nobody yet.
     pub(crate) fn new(config: &TraceConfig) -> Result<Exporter, String> {
-        let client = client_for(std::slice::from_ref(&config.endpoint), SEND_LIMIT, &TlsArgs::default(), None);
-        let client = client.map_err(|failure| format!("trace.endpoint in the configuration file: {failure}"))?;
-        Ok(Exporter { config: config.clone(), client })
+        let unusable = |why: String| format!("trace.endpoint in the configuration file: {}: {why}", config.endpoint);
+        let url = Url::parse(&format!("{}/v1/traces", config.endpoint)).map_err(|error| unusable(error.to_string()))?;
+        let client = client_of_server(&url, SEND_LIMIT).map_err(unusable)?;
+        Ok(Exporter { config: config.clone(), url, client })
     }
 
     /// Sends what there is, again and again.
     async fn run(self, tracer: Tracer, resource: TraceResource) {
-        let mut is_failing = false;
+        let mut warnings = LossWarnings::default();
         loop {
             tokio::time::sleep(SEND_EVERY).await;
-            loop {
-                let spans = tracer.take(TRACE_BATCH_SPANS_MAX);
-                if spans.is_empty() {
-                    break;
-                }
-                let sent = self.send(resource, &spans).await;
-                match &sent {
-                    Ok(()) => tracer.count_exported(spans.len()),
-                    Err(why) => {
-                        tracer.count_dropped(spans.len());
-                        if !is_failing {
-                            let endpoint = &self.config.endpoint;
-                            tracing::warn!("the collector of traces at {endpoint} takes no spans: {why}. They are dropped");
-                        }
-                    }
-                }
-                is_failing = sent.is_err();
-            }
+            while self.send_some(&tracer, resource, &mut warnings).await == TRACE_BATCH_SPANS_MAX {}
         }
     }
 
+    /// Sends at most one request, and returns how many spans were in it. They are lost if this future is dropped.
+    async fn send_some(&self, tracer: &Tracer, resource: TraceResource, warnings: &mut LossWarnings) -> usize {
+        let taken = tracer.take(TRACE_BATCH_SPANS_MAX);
+        let count = taken.len();
+        if count == 0 {
+            return 0;
+        }
+        let sent = self.send(resource, &taken).await;
+        match sent {
+            Ok(()) => taken.exported(),
+            Err(why) => {
+                drop(taken);
+                if warnings.is_due(Instant::now()) {
+                    let (endpoint, lost) = (&self.config.endpoint, tracer.dropped());
+                    tracing::warn!(
+                        "the collector of traces at {endpoint} takes no spans: {why}. This node has lost {lost} spans since its \
+                         start"
+                    );
+                }
+            }
+        }
+        count
+    }
+
     async fn send(&self, resource: TraceResource, spans: &[FinishedSpan]) -> Result<(), String> {
-        let url = format!("{}/v1/traces", self.config.endpoint);
-        let request = self.client.post(url).header(CONTENT_TYPE, "application/json").body(otlp::body(resource, spans));
+        let request = self.client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
+        let request = request.body(otlp::body(resource, spans));
         let response = request.send().await.map_err(|error| cause(&error))?;
         if response.status().is_success() { Ok(()) } else { Err(format!("it answered {}", response.status())) }
+    }
+}
+
+/// When the log said last that spans are lost.
+#[derive(Debug, Default)]
+struct LossWarnings(Option<Instant>);
+
+impl LossWarnings {
+    /// Whether the log says it now, too.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.0.is_none_or(|last| now.duration_since(last) >= WARN_EVERY);
+        if is_due {
+            self.0 = Some(now);
+        }
+        is_due
     }
 }
 

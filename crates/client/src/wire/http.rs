@@ -71,7 +71,7 @@ pub(crate) struct Caller {
     pub(crate) program: String,
     pub(crate) auth_token: AuthToken,
     pub(crate) tls: TlsSettings,
-    /// The parent span of every request.
+    /// The parent span of the requests.
     pub(crate) trace_parent: Option<TraceParent>,
 }
 

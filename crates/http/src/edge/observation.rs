@@ -8,7 +8,10 @@ use crate::{
     edge::slow_requests::{SlowRequest, SlowRequests},
 };
 use axum::{body::Body, response::Response};
-use fairhold_node::{Node, access::Caller};
+use fairhold_node::{
+    Node,
+    access::{Caller, Credential},
+};
 use fairhold_trace::{Attribute, RequestSpan, Stage};
 use fairhold_types::duration::millis;
 use http::{HeaderValue, Request, StatusCode};
@@ -67,8 +70,10 @@ impl<'c, RT: AsyncRuntime> Observation<'c, RT> {
         &self.id
     }
 
-    /// The caller is known. What the node does for it belongs to this request.
+    /// The caller is known. What the node does for it belongs to this request. A stranger cannot have its requests traced.
     pub(crate) fn admitted(&mut self, node: &Node<RT>) {
+        let is_stranger = node.caller().is_none_or(|caller| *caller.credential() == Credential::Nothing);
+        self.span = self.span.take().filter(|span| !is_stranger || !span.is_only_requested());
         if let (Some(span), Some(work)) = (&self.span, node.work()) {
             work.trace(span.clone());
         }
@@ -84,7 +89,7 @@ impl<'c, RT: AsyncRuntime> Observation<'c, RT> {
     fn end(&mut self, status: Option<StatusCode>) {
         self.is_ended = true;
         self.log_if_slow(status);
-        if let Some(span) = self.span.take() {
+        if let Some(span) = self.span.take().filter(|span| self.node.is_some() || !span.is_only_requested()) {
             self.end_span(span, status);
         }
     }

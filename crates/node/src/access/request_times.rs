@@ -18,6 +18,19 @@ impl<RT: AsyncRuntime> Drop for WaitTime<RT> {
     }
 }
 
+/// A stage of a request, which ends when this is dropped: also if the client has left.
+struct OpenStage<'r, RT: AsyncRuntime> {
+    work: &'r RequestWork,
+    stage: Stage,
+    since: RT::Instant,
+}
+
+impl<RT: AsyncRuntime> Drop for OpenStage<'_, RT> {
+    fn drop(&mut self) {
+        self.work.record(StageTime::now(self.stage, self.since.elapsed()));
+    }
+}
+
 impl<RT: AsyncRuntime> Node<RT> {
     /// Where the time of this request goes, unless the handle is the node's own.
     #[must_use]
@@ -46,10 +59,30 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// Does the work of a stage, and records how long it took.
     pub(crate) async fn timed<T>(&self, stage: Stage, work: impl Future<Output = T>) -> T {
-        let Some(recorder) = self.work() else { return work.await };
-        let since = RT::Instant::now();
-        let done = work.await;
-        recorder.record(StageTime::now(stage, since.elapsed()));
-        done
+        let _open = self.work().map(|work| OpenStage::<RT> { work, stage, since: RT::Instant::now() });
+        work.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+    use openraft_rt_tokio::{TokioInstant, TokioRuntime};
+    use std::time::Duration;
+
+    #[test]
+    fn a_client_that_leaves_does_not_hide_the_stage_in_which_it_left() {
+        let work = RequestWork::default();
+        let took = Duration::from_secs(1);
+        let open = OpenStage::<TokioRuntime> { work: &work, stage: Stage::Read, since: TokioInstant::now() - took };
+        let mut request = Box::pin(async move {
+            let _open = open;
+            std::future::pending::<()>().await;
+        });
+        assert!(request.as_mut().now_or_never().is_none());
+        assert_eq!(work.time(Stage::Read), Duration::ZERO);
+        drop(request);
+        assert!(work.time(Stage::Read) >= took);
     }
 }

@@ -88,6 +88,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         let until = RT::Instant::now() + wait;
         let mut is_last = wait.is_zero();
         let mut seen = None;
+        // From its first pause on, all of it is one wait, which may have thousands of looks.
+        let mut waiting = None;
         loop {
             let (ring, revision) = self.0.replica.read(|state| (State::shared_audit(state), state.revision()));
             let mut value = AuditPage::default();
@@ -102,6 +104,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             if !value.lines.is_empty() || is_last {
                 return Ok(At { value, revision });
             }
+            waiting.get_or_insert_with(|| self.begin_wait_time());
             tokio::select! {
                 biased;
                 () = self.0.stop.requested() => return Err(CallError::ShuttingDown),

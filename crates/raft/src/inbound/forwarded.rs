@@ -50,10 +50,10 @@ pub(super) async fn serve<RT: AsyncRuntime>(
     let contexts = contexts(submitted.len(), &traced);
     join_all(submitted.into_iter().zip(contexts).map(|(submitted, context)| async move {
         match submitted {
-            Ok(submitted) => {
+            Ok(mut submitted) => {
                 let answered = submitted.answered::<RT>(deadline).await;
                 if let Some(context) = context {
-                    let stages = answered.stages(submitted_at.elapsed(), None);
+                    let stages = answered.times.stages(submitted_at.elapsed(), None);
                     stages.for_each(|stage| core.tracer.finish_stage(context, stage));
                 }
                 core.shared.metrics.record(&answered.outcome);

@@ -11,13 +11,13 @@ use crate::{
     propose::{
         priority::needs_room,
         queue::{Proposal, ProposalReceiver},
-        times::{Answered, ProposalOutcome, ProposalTimes},
+        times::{Answered, HandOver, ProposalOutcome},
     },
 };
 use fairhold_state::command::Command;
 use fairhold_types::{cluster_version::TRACE_SINCE, duration, failpoint};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use openraft::{AsyncRuntime, Instant, errors::ClientWriteError, impls::ProgressResponder, raft::ClientWriteResult};
+use openraft::{AsyncRuntime, errors::ClientWriteError, impls::ProgressResponder, raft::ClientWriteResult};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -148,7 +148,7 @@ async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>, slot: Sl
     match core.until_leader_changes_and(completed, || drop(slot)).await {
         Some(Ok(Ok(_))) if failpoint!(RaftProposeDone, RT).is_err() => callers.answer_all(Err(UnknownReason::Deposed.into())),
         Some(Ok(Ok(response))) => {
-            core.shared.metrics.histograms.commit.observe(callers.since.elapsed());
+            core.shared.metrics.histograms.commit.observe((callers.handed_over.elapsed)());
             let results = response.data;
             debug_assert_eq!(callers.answers.len(), results.answers.len(), "each command has an answer");
             callers.answer_each(results.answers.into_iter().map(Ok), results.took);
@@ -199,16 +199,14 @@ async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<
 }
 
 /// The callers of a batch that was handed over.
-struct Callers<I> {
+struct Callers {
     answers: Vec<oneshot::Sender<Answered>>,
-    /// When it was handed over.
-    since: I,
-    is_forwarded: bool,
+    handed_over: HandOver,
 }
 
-impl<I: Instant> Callers<I> {
+impl Callers {
     fn answer_all(self, outcome: ProposalOutcome) {
-        let times = self.times(Duration::ZERO);
+        let times = self.handed_over.times(Duration::ZERO);
         for caller in self.answers {
             caller.send(Answered { outcome: outcome.clone(), times }).ok();
         }
@@ -216,21 +214,18 @@ impl<I: Instant> Callers<I> {
 
     /// Answers each caller. This node has applied the batch for this long.
     fn answer_each(self, outcomes: impl IntoIterator<Item = ProposalOutcome>, applied: Duration) {
-        let times = self.times(applied);
+        let times = self.handed_over.times(applied);
         for (caller, outcome) in self.answers.into_iter().zip(outcomes) {
             caller.send(Answered { outcome, times }).ok();
         }
     }
-
-    fn times(&self, applied: Duration) -> ProposalTimes {
-        ProposalTimes { worked: Some(self.since.elapsed()), applied, is_forwarded: self.is_forwarded }
-    }
 }
 
-/// The commands of a batch, and their callers.
-fn split<RT: AsyncRuntime>(batch: Vec<Proposal>, is_forwarded: bool) -> (Vec<Command>, Callers<RT::Instant>) {
-    let (commands, answers) = batch.into_iter().map(|proposal| (proposal.command, proposal.answer)).unzip();
-    (commands, Callers { answers, since: RT::Instant::now(), is_forwarded })
+/// The commands of a batch that is handed over now, and their callers.
+fn split<RT: AsyncRuntime>(batch: Vec<Proposal>, is_forwarded: bool) -> (Vec<Command>, Callers) {
+    let handed_over = HandOver::now::<RT::Instant>(is_forwarded);
+    let (commands, answers) = batch.into_iter().map(|proposal| proposal.hand_over(&handed_over)).unzip();
+    (commands, Callers { answers, handed_over })
 }
 
 /// The commands of a batch whose requests are traced.

@@ -15,16 +15,19 @@ use crate::{
         lanes::{Lane, Lanes},
         linger::BatchLinger,
         priority::is_urgent,
-        times::{Answered, ProposalOutcome},
+        times::{Answered, HandOver, ProposalOutcome, ProposalTimes},
     },
 };
 use fairhold_state::command::Command;
 use fairhold_types::trace_context::TraceContext;
 use openraft::AsyncRuntime;
 use parking_lot::Mutex;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -45,15 +48,27 @@ pub(crate) struct Proposal {
     pub(crate) forwarded: bool,
     /// The span of its work at another node, if its request is traced.
     pub(crate) trace: Option<TraceContext>,
-    settled: Settled,
-    pub(crate) answer: oneshot::Sender<Answered>,
+    progress: Arc<CommandProgress>,
+    answer: oneshot::Sender<Answered>,
 }
 
-/// Whether the command is settled: its caller has withdrawn it, or the batcher has handed it over. Each of them swaps
-/// `true` in; the first finds `false`, and decides.
-type Settled = Arc<AtomicBool>;
+/// What the caller of a command and the batcher share.
+#[derive(Default)]
+struct CommandProgress {
+    /// Whether the command is settled: its caller has withdrawn it, or the batcher hands it over. Each of them swaps `true` in;
+    /// the first finds `false`, and decides.
+    settled: AtomicBool,
+    /// Set once the batcher has handed it over.
+    handed_over: OnceLock<HandOver>,
+}
 
 impl Proposal {
+    /// It is handed over as a part of this batch. Returns the command, and where its answer goes.
+    pub(crate) fn hand_over(self, batch: &HandOver) -> (Command, oneshot::Sender<Answered>) {
+        self.progress.handed_over.get_or_init(|| batch.clone());
+        (self.command, self.answer)
+    }
+
     pub(crate) fn resolve(self, outcome: ProposalOutcome) {
         // The caller may be gone; then the answer is dropped.
         self.answer.send(outcome.into()).ok();
@@ -61,7 +76,7 @@ impl Proposal {
 
     /// Refuses a command that has lost its place in the queue, unless its caller has withdrawn it.
     fn lose_place(self) {
-        if !self.settled.swap(true, Ordering::AcqRel) {
+        if !self.progress.settled.swap(true, Ordering::AcqRel) {
             self.resolve(Err(NotProposed::Overloaded.into()));
         }
     }
@@ -107,7 +122,7 @@ pub(crate) struct ProposalReceiver {
 
 /// A submitted command. Dropping it withdraws the command, if it was not handed over yet.
 pub(crate) struct SubmittedCommand {
-    settled: Settled,
+    progress: Arc<CommandProgress>,
     answer: oneshot::Receiver<Answered>,
 }
 
@@ -148,16 +163,16 @@ impl ProposalQueue {
         trace: Option<TraceContext>,
     ) -> Result<SubmittedCommand, NotProposed> {
         let bytes = command.size();
-        let settled = Settled::default();
+        let progress = Arc::new(CommandProgress::default());
         let (answer, receiver) = oneshot::channel();
         let urgent = is_urgent(&command);
-        let proposal = Proposal { command, bytes, forwarded, trace, settled: settled.clone(), answer };
+        let proposal = Proposal { command, bytes, forwarded, trace, progress: Arc::clone(&progress), answer };
         if urgent {
             self.submit_urgent(proposal)?
         } else {
             self.submit_ordinary(lane, proposal)?
         }
-        Ok(SubmittedCommand { settled, answer: receiver })
+        Ok(SubmittedCommand { progress, answer: receiver })
     }
 
     fn submit_urgent(&self, proposal: Proposal) -> Result<(), NotProposed> {
@@ -212,29 +227,34 @@ impl ProposalQueue {
 
 impl SubmittedCommand {
     /// Waits for the outcome of the command.
-    pub(crate) async fn outcome<RT: AsyncRuntime>(self, deadline: RT::Instant) -> ProposalOutcome {
+    pub(crate) async fn outcome<RT: AsyncRuntime>(mut self, deadline: RT::Instant) -> ProposalOutcome {
         self.answered::<RT>(deadline).await.outcome
     }
 
     /// The same, with the time that it took.
-    pub(crate) async fn answered<RT: AsyncRuntime>(mut self, deadline: RT::Instant) -> Answered {
+    pub(crate) async fn answered<RT: AsyncRuntime>(&mut self, deadline: RT::Instant) -> Answered {
         let (answered, if_withdrawn, if_handed_over) = match RT::timeout_at(deadline, &mut self.answer).await {
             Ok(Ok(answered)) => return answered,
             Ok(Err(_)) => (None, NotProposed::ShuttingDown, UnknownReason::Deposed),
             // The answer may have arrived at the last moment.
             Err(_) => (self.answer.try_recv().ok(), NotProposed::NoLeader, UnknownReason::Deadline),
         };
-        match answered {
-            Some(answered) => answered,
-            None if !self.settled.swap(true, Ordering::AcqRel) => Answered::from(Err(if_withdrawn.into())),
-            None => Answered::from(Err(if_handed_over.into())),
-        }
+        answered.unwrap_or_else(|| {
+            let is_withdrawn = !self.progress.settled.swap(true, Ordering::AcqRel);
+            let outcome = Err(if is_withdrawn { if_withdrawn.into() } else { if_handed_over.into() });
+            Answered { outcome, times: self.times() }
+        })
+    }
+
+    /// Where the time of the command went so far, without an answer.
+    pub(crate) fn times(&self) -> ProposalTimes {
+        self.progress.handed_over.get().map(|batch| batch.times(Duration::ZERO)).unwrap_or_default()
     }
 }
 
 impl Drop for SubmittedCommand {
     fn drop(&mut self) {
-        self.settled.store(true, Ordering::Release);
+        self.progress.settled.store(true, Ordering::Release);
     }
 }
 
@@ -279,7 +299,7 @@ impl ProposalReceiver {
         while let Some(proposal) = next {
             self.bytes.fetch_sub(proposal.bytes, Ordering::Relaxed);
             self.linger.dequeued();
-            if !proposal.settled.swap(true, Ordering::AcqRel) {
+            if !proposal.progress.settled.swap(true, Ordering::AcqRel) {
                 bytes += proposal.bytes;
                 batch.push(proposal);
             }

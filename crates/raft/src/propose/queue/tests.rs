@@ -4,6 +4,8 @@ use super::*;
 use fairhold_state::command::{Lifetime, Operation, Transact};
 use fairhold_types::{GrantId, Path, Revision, time::WallMillis};
 use futures_util::FutureExt;
+use openraft::Instant as _;
+use openraft_rt_tokio::{TokioInstant, TokioRuntime};
 
 const BYTES: usize = 64 * 1024 * 1024;
 
@@ -81,7 +83,7 @@ fn a_withdrawn_command_is_not_proposed() {
     let batch = batcher.gather(first);
     assert_eq!(batch.iter().map(|proposal| &proposal.command).collect::<Vec<_>>(), [&command(1)]);
     assert_eq!(queue.bytes.load(Ordering::Relaxed), 0, "both have left the queue");
-    assert!(kept.settled.load(Ordering::Acquire), "it was handed over, so its caller cannot withdraw it");
+    assert!(kept.progress.settled.load(Ordering::Acquire), "it was handed over, so its caller cannot withdraw it");
 }
 
 #[test]
@@ -107,7 +109,7 @@ fn a_withdrawn_command_makes_room_without_an_answer() {
     let [red, blue] = [1, 2].map(|tenant| Lane::Own(Some(tenant)));
     let mut flood: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit_in(red, command(1), false).unwrap()).collect();
     let newest = flood.last_mut().unwrap();
-    newest.settled.store(true, Ordering::Release);
+    newest.progress.settled.store(true, Ordering::Release);
     assert!(queue.submit_in(blue, command(2), false).is_ok());
     assert_eq!(newest.answer.try_recv().unwrap_err(), oneshot::error::TryRecvError::Closed);
 }
@@ -177,4 +179,26 @@ fn the_batcher_wakes_for_a_command_of_either_kind() {
     }
     drop(queue);
     assert!(batcher.first().now_or_never().expect("nobody can submit").is_none());
+}
+
+#[tokio::test]
+async fn after_a_deadline_the_time_is_where_the_command_was() {
+    let (queue, mut batcher) = new(BYTES);
+    let mut waiting = queue.submit(command(1), false).unwrap();
+    let passed = TokioInstant::now();
+    let answered = waiting.answered::<TokioRuntime>(passed).await;
+    assert_eq!(answered.outcome, Err(NotProposed::NoLeader.into()));
+    assert_eq!(answered.times, ProposalTimes::default(), "it was never handed over");
+
+    for is_forwarded in [false, true] {
+        let mut submitted = queue.submit(command(2), false).unwrap();
+        let first = batcher.first().await.unwrap();
+        let batch = batcher.gather(first);
+        let handed_over = HandOver { elapsed: Arc::new(|| Duration::from_millis(3)), is_forwarded };
+        let _unanswered: Vec<_> = batch.into_iter().map(|proposal| proposal.hand_over(&handed_over)).collect();
+        let answered = submitted.answered::<TokioRuntime>(passed).await;
+        assert_eq!(answered.outcome, Err(UnknownReason::Deadline.into()));
+        let times = ProposalTimes { worked: Some(Duration::from_millis(3)), applied: Duration::ZERO, is_forwarded };
+        assert_eq!(answered.times, times);
+    }
 }
