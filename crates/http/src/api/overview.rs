@@ -170,6 +170,7 @@ fn wait_item(row: WaitRow, now: WallMillis) -> dto::WaitItem {
         session: row.session,
         waits,
         holds: row.holds.into_iter().map(|held| awaited_hold(held, now)).collect(),
+        holds_left_out: (row.holds_left_out > 0).then_some(row.holds_left_out as u64),
         blocks: is_root.then_some(row.blocks as u64),
         blocks_for: row.blocks_since.map(|since| answer::span(since, now)),
         repeated: row.repeated,

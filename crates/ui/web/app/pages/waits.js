@@ -58,6 +58,7 @@ function Row({ item }) {
   const holds = (item.holds ?? []).map((/** @type {any} */ held) => html`<span key=${held.lock} class="held-lock">
     ${held.token ? html`<span class="state held" aria-hidden="true">■</span> holds` : html`<span class="state queued" aria-hidden="true">▸</span> does not hold it now:`}
     ${" "}<${LockLink} name=${held.lock} /> <span class="muted"><${Since} at=${held.since} />, ${waits(held.queue_length)}${held.holder_count > 1 ? `, ${held.holder_count} holders` : ""}</span></span>`);
+  if (item.holds_left_out) holds.push(html`<span key="" class="held-lock muted">and ${count(item.holds_left_out)} more</span>`);
   if (!item.waits) {
     return html`<span class="root-mark">ROOT</span> ${who} <span>blocks <strong>${count(item.blocks)}</strong>${item.blocks_for ? `, the longest for ${span(parseSpan(item.blocks_for))}` : null}</span> ${holds}`;
   }
