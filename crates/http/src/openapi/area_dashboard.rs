@@ -81,8 +81,8 @@ fn waits(api: &mut Describer) -> Operation<'_> {
         .about(&format!(
             "The roots come first: they hold what others wait for, and wait for nobody. The waiters of a lock stand below its \
              first holder, in the order of the queue. A row lists {WAIT_HOLDS_MAX} locks at most. Every server answers this from \
-             its own state, even without a quorum, and examines 20,000 grants at most. The tree has only locks that the caller \
-             may see.",
+             its own state, even without a quorum, and examines 20,000 grants at most. Callers that may see all locks share one \
+             answer to a question for a second. The tree has only locks that the caller may see.",
         ))
         .query::<call::ShowWaits>()
         .timeout()

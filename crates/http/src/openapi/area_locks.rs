@@ -25,7 +25,8 @@ fn list(api: &mut Describer) -> Operation<'_> {
         .about(
             "The list has all locks with a holder or a waiter, and unused locks until they are forgotten (10 minutes). A page \
              may be short or even empty without being the last: the last page has no `next_cursor`. A page in the order of names \
-             is cheap; any other order examines every matching lock.",
+             is cheap; any other order examines every matching lock. With `consistency=local` and such an order, callers that \
+             may see all locks share a first page for a second.",
         )
         .query::<call::ListLocks>()
         .page::<dto::Page<dto::ListedLock>>("A page.", json!({ "items": [item], "next_cursor": null }))
