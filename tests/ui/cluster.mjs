@@ -116,6 +116,21 @@ export class Cluster {
     return { holder, sessions: { a, b, c, d, e } };
   }
 
+  /** Enforces access rights. Returns the token of a reader with these rights. */
+  async enforce(administrator, rules) {
+    const ask = async (path, method, body) => {
+      const answer = await this.call(path, { method, body, headers: { authorization: `Bearer ${administrator}` } });
+      if (answer.status >= 400) throw new Error(JSON.stringify(answer));
+      return answer.json;
+    };
+    await ask("/v1/access/roles/readers", "PUT", { rules });
+    await ask("/v1/access/bindings/readers/user:reader", "PUT");
+    await ask("/v1/access/bindings/admin/user:root", "PUT");
+    const { token } = await ask("/v1/access/tokens", "POST", { user: "reader" });
+    await ask("/v1/access/enable", "POST");
+    return token;
+  }
+
   /** Writes a node, with the bytes as they are. */
   async put(path, value, query = "parents=true") {
     const encoded = path.split("/").map(encodeURIComponent).join("/");

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import * as api from "../../crates/ui/web/app/api.js";
 import * as format from "../../crates/ui/web/app/format.js";
 import * as route from "../../crates/ui/web/app/route.js";
 import * as value from "../../crates/ui/web/app/value.js";
@@ -114,6 +115,15 @@ test("the view above", () => {
 test("the node of a holder is told from a lock", () => {
   assert.ok(route.isContender("/locks/deploy/23-lock-0000000001"));
   for (const path of ["/locks/deploy", "/locks/23-lock-1", "/locks/a/x23-lock-0000000001"]) assert.equal(route.isContender(path), false, path);
+});
+
+test("after a denial, a call waits for another credential or for half a minute", () => {
+  const denied = { sent: "mine", at: 1000 };
+  assert.ok(api.mayAsk(null, "mine", 1000));
+  assert.equal(api.mayAsk(denied, "mine", 30999), false);
+  assert.ok(api.mayAsk(denied, "mine", 31000));
+  assert.ok(api.mayAsk(denied, "another", 1001));
+  assert.ok(api.mayAsk(denied, null, 1001));
 });
 
 test("a value is text if its bytes are, also if its end cuts a character", () => {

@@ -58,7 +58,10 @@ function Strip() {
 
 function Health() {
   const found = look.value;
-  if (found === null) return html`<p class="health muted">${failure.value ? visible(failure.value.message) : "Connecting…"}</p>`;
+  if (found === null) {
+    const why = failure.value?.status === 403 ? "Not permitted: " : "";
+    return html`<p class="health muted">${failure.value ? `${why}${visible(failure.value.message)}` : "Connecting…"}</p>`;
+  }
   const leads = found.leader === found.id;
   const voters = found.members.filter((/** @type {any} */ member) => member.role !== "learner");
   const answering = voters.filter((/** @type {any} */ member) => !isSilent(member, leads)).length;

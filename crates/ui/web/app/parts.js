@@ -1,10 +1,10 @@
 // The parts of which pages are made.
 
 import { html, signal, useEffect, useRef, useState, Component } from "../vendor/preact.js";
-import { call } from "./api.js";
+import { call, mayAsk } from "./api.js";
 import { count, shortened, span, time, visible, webLink } from "./format.js";
 import { link } from "./route.js";
-import { credential, noteLate, now, paused, refused, said, settings, since, tokenWanted } from "./state.js";
+import { credential, noteDate, noteLate, now, paused, refused, said, settings, since, tokenWanted } from "./state.js";
 
 /** Text that somebody typed. The whole of it is in the tooltip. @param {{ text: string, most?: number }} props */
 export function Typed({ text, most = 64 }) {
@@ -142,19 +142,23 @@ export function usePoll(path, every = 1000) {
     let open = true;
     let busy = false;
     let known = false;
+    let denied = /** @type {{ sent: string | null, at: number } | null} */ (null);
     let timer = 0;
     const next = async () => {
       let pause = every;
       busy = true;
-      if (!document.hidden && paused.value === null && tokenWanted.value === null) {
-        const sent = credential();
+      const sent = credential();
+      if (!document.hidden && paused.value === null && tokenWanted.value === null && mayAsk(denied, sent, performance.now())) {
         try {
           const { body, headers } = await call(path, { token: sent, within: WITHIN });
           known = true;
+          denied = null;
+          noteDate(headers);
           if (open) setFound({ path, body, headers, error: null });
           noteLate(path, null);
         } catch (error) {
           refused(error, sent);
+          if (/** @type {any} */ (error).status === 403) denied = { sent, at: performance.now() };
           if (LATER.includes(/** @type {any} */ (error).status)) pause *= LATER_FACTOR;
           if (open) setFound((/** @type {any} */ before) => (before.path === path ? { ...before, error } : { path, body: null, error }));
           // The page says by itself that something has ended or is not there.
@@ -184,7 +188,7 @@ export function usePoll(path, every = 1000) {
 /** What to show while there is no answer. @param {{ poll: any }} props */
 export function Waiting({ poll }) {
   if (!poll.error) return html`<p class="note">Loading…</p>`;
-  if (poll.error.status === 403) return html`<p class="note">Your rights do not cover this: ${visible(poll.error.message)}</p>`;
+  if (poll.error.status === 403) return html`<p class="note">Not permitted: ${visible(poll.error.message)}</p>`;
   return html`<p class="note lost">No answer yet: ${visible(poll.error.message)}</p>`;
 }
 
