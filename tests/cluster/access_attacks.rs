@@ -85,6 +85,10 @@ fn an_administrator_that_narrows_its_own_role_sees_that_it_was_done() {
         guarded.file().acquire("deploy%2Fa", "ttl=60s").await.expect_status(200);
         let list = keeper.send(Call::get("/v1/locks")).await.expect_status(200);
         assert_eq!(list.json["items"], json!([]), "{list:?}");
+        let sessions = keeper.send(Call::get("/v1/sessions")).await.expect_status(200);
+        let session = sessions.json["items"][0].as_object().expect("the session of the grant");
+        assert_eq!(session["grants"], json!([]), "{sessions:?}");
+        assert!(!session.contains_key("grant_count") && !session.contains_key("ephemeral_count"), "{sessions:?}");
     });
 }
 

@@ -116,19 +116,22 @@ export class Cluster {
     return { holder, sessions: { a, b, c, d, e } };
   }
 
-  /** Enforces access rights. Returns the token of a reader with these rights. */
-  async enforce(administrator, rules) {
+  /** Enforces access rights. Each user has a role with its rules. Returns the tokens of the users. */
+  async enforce(administrator, rulesOf) {
     const ask = async (path, method, body) => {
       const answer = await this.call(path, { method, body, headers: { authorization: `Bearer ${administrator}` } });
       if (answer.status >= 400) throw new Error(JSON.stringify(answer));
       return answer.json;
     };
-    await ask("/v1/access/roles/readers", "PUT", { rules });
-    await ask("/v1/access/bindings/readers/user:reader", "PUT");
+    const tokens = {};
+    for (const [user, rules] of Object.entries(rulesOf)) {
+      await ask(`/v1/access/roles/role-of-${user}`, "PUT", { rules });
+      await ask(`/v1/access/bindings/role-of-${user}/user:${user}`, "PUT");
+      tokens[user] = (await ask("/v1/access/tokens", "POST", { user })).token;
+    }
     await ask("/v1/access/bindings/admin/user:root", "PUT");
-    const { token } = await ask("/v1/access/tokens", "POST", { user: "reader" });
     await ask("/v1/access/enable", "POST");
-    return token;
+    return tokens;
   }
 
   /** Writes a node, with the bytes as they are. */

@@ -194,27 +194,6 @@ test("keys move through the pages, and do nothing while somebody types", async (
   await close();
 });
 
-test("a reader who may not see the overview sees ages, and seldom asks for it", async () => {
-  const guarded = await Cluster.start({ administrator: ADMINISTRATOR });
-  try {
-    await guarded.jam();
-    const token = await guarded.enforce(ADMINISTRATOR, ["inspect locks:**"]);
-    const { page, close } = await open("#/locks/deploy", { of: guarded });
-    await page.locator("dialog input[type=password]").fill(token);
-    const asked = [];
-    page.on("response", (answer) => { asked.push(new URL(answer.url()).pathname); });
-    await page.getByRole("button", { name: "Sign in" }).click();
-    await page.locator(".health", { hasText: "Not permitted" }).waitFor();
-    await page.locator(".holders", { hasText: /for \d/ }).waitFor();
-    const times = (path) => asked.filter((known) => known === path).length;
-    await until("the page has asked for the lock several times", async () => times("/v1/locks/deploy") >= 5);
-    assert.equal(times("/v1/overview"), 1);
-    await close();
-  } finally {
-    await guarded.stop();
-  }
-});
-
 test("the page moves to another node with the same view, and says how old it is if there is none", async () => {
   const mortal = await Cluster.start();
   try {

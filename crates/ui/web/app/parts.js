@@ -34,6 +34,11 @@ export function Linked({ text, most }) {
   return href ? html`<a href=${href} rel="noopener noreferrer nofollow"><${Typed} text=${text} most=${most} /></a>` : html`<${Typed} text=${text} most=${most} />`;
 }
 
+/** How many there are, unless that is hidden from this reader. @param {{ of: number | undefined, words?: string }} props */
+export function Count({ of, words = "" }) {
+  return of === undefined ? html`<span class="muted">hidden</span>` : `${count(of)}${words}`;
+}
+
 /** Names with their values. @param {{ rows: any[][] }} props */
 export function Facts({ rows }) {
   return html`<dl class="facts">${rows.map(([key, value]) => html`<div key=${key}><dt>${key}</dt><dd class="figure">${value}</dd></div>`)}</dl>`;
