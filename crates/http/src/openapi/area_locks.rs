@@ -116,9 +116,9 @@ fn revoke(api: &mut Describer) -> Operation<'_> {
     let summary = "Ask the holders of a lock to release it.";
     api.call(Keyed(Method::POST), "/v1/locks/{name}/holders/revoke", "revokeLock", TAG, summary)
         .about(
-            "For administrators. This is only a request: it ends nothing. Streams get a `revoke` line, watches a `revoke` \
-             event, and the grant shows it. With an Idempotency-Key it happens once: a retry that arrives late sends no \
-             second request.",
+            "For administrators. This is only a request: it ends nothing. It reaches the holders of the moment when it is \
+             carried out, and cannot be limited to a fencing token. Streams get a `revoke` line, watches a `revoke` event, and \
+             the grant shows it. With an Idempotency-Key it happens once: a retry that arrives late sends no second request.",
         )
         .in_path("name", NAME, lock_name())
         .form::<call::RevokeLock>(None, json!({ "reason": "an upgrade" }))
