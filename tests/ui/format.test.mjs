@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as api from "../../crates/ui/web/app/api.js";
+import { remedy } from "../../crates/ui/web/app/follow.js";
 import * as format from "../../crates/ui/web/app/format.js";
 import * as route from "../../crates/ui/web/app/route.js";
 import * as value from "../../crates/ui/web/app/value.js";
@@ -124,6 +125,13 @@ test("after a denial, a call waits for another credential or for half a minute",
   assert.ok(api.mayAsk(denied, "mine", 31000));
   assert.ok(api.mayAsk(denied, "another", 1001));
   assert.ok(api.mayAsk(denied, null, 1001));
+});
+
+test("the page tries other members only if this one does not answer", () => {
+  assert.match(remedy(0, false, 2), /tries other members/);
+  assert.match(remedy(0, true, 2), /until the dialog is closed/);
+  assert.match(remedy(0, false, 0), /no other member/);
+  for (const status of [403, 503]) assert.match(remedy(status, false, 2), /asks it again/);
 });
 
 test("a value is text if its bytes are, also if its end cuts a character", () => {

@@ -2,6 +2,7 @@
 
 import { effect, html, render } from "../vendor/preact.js";
 import { Dialogs } from "./acts.js";
+import { remedy } from "./follow.js";
 import { count, span, visible } from "./format.js";
 import { copy, Heading, Panel } from "./parts.js";
 import { Cluster, isSilent } from "./pages/cluster.js";
@@ -97,7 +98,7 @@ function Banner() {
   if (admin.value !== null && !stale.value) return html`<p class="banner acting-banner">You act as administrator.</p>`;
   if (!stale.value) return null;
   const others = look.value.members.filter((/** @type {any} */ member) => member.id !== look.value.id);
-  return html`<p class="banner stale-banner">▲ Seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago: ${failure.value ? visible(failure.value.message) : "no answer"}. ${dialog.value === null ? "The page tries other members." : "The page stays until the dialog is closed."}
+  return html`<p class="banner stale-banner">▲ Seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago: ${failure.value ? visible(failure.value.message) : "no answer"}. ${remedy(failure.value?.status ?? 0, dialog.value !== null, others.length)}
     ${others.map((/** @type {any} */ member) => html` <a key=${member.id} href=${`${member.url.replace(/\/$/, "")}/ui/${location.hash}`}>Node ${member.id}</a>`)}</p>`;
 }
 
