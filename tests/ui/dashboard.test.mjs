@@ -98,6 +98,7 @@ test("a waits page shows what concerns an owner", async () => {
   const rows = await page.locator(".tree li").allInnerTexts();
   assert.equal(rows.length, 2, rows.join("\n"));
   assert.match(rows[0], /ROOT ci-7 .* blocks 4/s);
+  assert.equal(await page.locator("[role=tree], [role=treeitem]").count(), 0, "these roles promise the keys of a tree");
   assert.deepEqual(wrong, []);
   await close();
 });

@@ -113,6 +113,13 @@ test("the view above", () => {
   assert.equal(of("#/cluster"), "#/");
 });
 
+test("the view itself, as the view above links to it", () => {
+  const of = (/** @type {string} */ hash) => route.bare(route.parse(hash));
+  assert.equal(of("#/tree/a/b%23?as=hex"), "#/tree/a/b%23");
+  assert.equal(of("#/locks/a%2Fb?tab=history"), "#/locks/a%2Fb");
+  assert.equal(of("#/sessions/41"), "#/sessions/41");
+});
+
 test("the node of a holder is told from a lock", () => {
   assert.ok(route.isContender("/locks/deploy/23-lock-0000000001"));
   for (const path of ["/locks/deploy", "/locks/23-lock-1", "/locks/a/x23-lock-0000000001"]) assert.equal(route.isContender(path), false, path);

@@ -13,7 +13,7 @@ import { Overview } from "./pages/overview.js";
 import { OneSession, Sessions } from "./pages/sessions.js";
 import { Tree } from "./pages/tree.js";
 import { Waits } from "./pages/waits.js";
-import { above, link } from "./route.js";
+import { above, bare, link } from "./route.js";
 import { admin, age, dialog, failure, late, look, now, paused, route, said, set, settings, stale, start } from "./state.js";
 
 const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits", "w"], ["sessions", "Sessions", "s"], ["tree", "Tree", "t"],
@@ -102,6 +102,30 @@ function Banner() {
     ${others.map((/** @type {any} */ member) => html` <a key=${member.id} href=${`${member.url.replace(/\/$/, "")}/ui/${location.hash}`}>Node ${member.id}</a>`)}</p>`;
 }
 
+/** How long a row may take to appear that gets the focus. */
+const ROW_WITHIN = 3000;
+
+/** Goes to the view above. The row of the view that it left gets the focus, unless the reader goes on before it is there. */
+function up() {
+  if (route.value.page === "") return;
+  const left = bare(route.value);
+  const watched = /** @type {HTMLElement} */ (document.getElementById("app"));
+  const found = new MutationObserver(() => {
+    const row = [...document.querySelectorAll("main a")].find((node) => node.getAttribute("href") === left);
+    if (!row) return;
+    stop.abort();
+    /** @type {HTMLElement} */ (row).focus();
+  });
+  const stop = new AbortController();
+  stop.signal.addEventListener("abort", () => found.disconnect());
+  addEventListener("hashchange", () => {
+    found.observe(watched, { childList: true, subtree: true });
+    for (const goesOn of ["keydown", "pointerdown", "hashchange"]) addEventListener(goesOn, () => stop.abort(), { signal: stop.signal });
+    setTimeout(() => stop.abort(), ROW_WITHIN);
+  }, { once: true });
+  location.hash = above(route.value);
+}
+
 let prefix = false;
 
 /** @param {KeyboardEvent} event */
@@ -122,7 +146,7 @@ function onKey(event) {
     "/": search,
     j: () => move(1),
     k: () => move(-1),
-    u: () => { location.hash = above(route.value); },
+    u: up,
     p: pause,
     d: () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }),
     z: () => set({ utc: !settings.value.utc }),

@@ -48,8 +48,8 @@ function Rows({ items, filtered }) {
   if (items.length === 0) {
     return html`<p class="note">${filtered ? "Nothing that matches waits, or is waited for." : "Nobody waits for anybody."}</p>`;
   }
-  return html`<ol class="tree" role="tree" aria-label="Who waits for whom">${items.map((item, at) => html`<li key=${`${at}-${item.owner}-${item.waits?.number ?? ""}`}
-    role="treeitem" aria-level=${item.depth + 1} aria-selected="false" class=${`depth${Math.min(item.depth, 8)}`}><${Row} item=${item} /></li>`)}</ol>`;
+  return html`<ol class="tree" aria-label="Who waits for whom">${items.map((item, at) => html`<li key=${`${at}-${item.owner}-${item.waits?.number ?? ""}`}
+    class=${`depth${Math.min(item.depth, 8)}`}><span class="offscreen">Level ${item.depth + 1}:</span> <${Row} item=${item} /></li>`)}</ol>`;
 }
 
 /** @param {{ item: any }} props */
