@@ -22,6 +22,15 @@ test("a span of the API is read", () => {
   }
 });
 
+test("a time has its zone", () => {
+  const zones = [[0, "UTC"], [60, "UTC+1"], [330, "UTC+5:30"], [-210, "UTC-3:30"], [-480, "UTC-8"]];
+  for (const [ahead, text] of zones) assert.equal(format.zone(ahead), text);
+  process.env.TZ = "Asia/Kolkata";
+  assert.equal(format.time("2026-11-22T03:12:00.000Z", false), "2026-11-22 08:42:00 UTC+5:30");
+  assert.equal(format.time("2026-11-22T03:12:00.000Z", true), "2026-11-22 03:12:00 UTC");
+  assert.equal(format.time("never", false), "—");
+});
+
 test("hidden characters are made visible and long text is cut in the middle", () => {
   assert.equal(format.visible("a\u202eb\u0000\n\u200b"), "a\\u202eb\\u0000\\u000a\\u200b");
   assert.equal(format.visible("grüße 🔒"), "grüße 🔒");
