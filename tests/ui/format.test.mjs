@@ -65,6 +65,11 @@ test("a word is quoted for a shell", () => {
   assert.equal(format.quoted("it's $(rm)"), "'it'\\''s $(rm)'");
 });
 
+test("a line to copy has the token's place, never a token", () => {
+  assert.equal(format.curl("v1/waits?limit=200", false), 'curl "$SERVER/v1/waits?limit=200"');
+  assert.equal(format.curl("v1/waits", true), 'curl -H "Authorization: Bearer $TOKEN" "$SERVER/v1/waits"');
+});
+
 test("figures", () => {
   assert.deepEqual([1, 2, 3, 4, 11, 12, 21, 111, 1002].map(format.ordinal), ["1st", "2nd", "3rd", "4th", "11th", "12th", "21st", "111th", "1,002nd"]);
   assert.deepEqual([format.median([]), format.median([3]), format.median([9, 1, 5])], [null, 3, 5]);

@@ -38,6 +38,7 @@ test("a reader without the right to the overview sees ages, and seldom asks for 
   const times = (path) => asked.filter((known) => known === path).length;
   await until("the page has asked for the lock several times", async () => times("/v1/locks/deploy") >= 5);
   assert.equal(times("/v1/overview"), 1);
+  assert.match(await page.locator("code[aria-label=curl]").innerText(), /^curl -H "Authorization: Bearer \$TOKEN" "\$SERVER/);
   await close();
 });
 

@@ -127,6 +127,12 @@ export function quoted(text) {
   return /^[A-Za-z0-9_./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
+/** The line for a terminal that makes the call of a page.
+ * @param {string} path @param {boolean} withToken the server wants one */
+export function curl(path, withToken) {
+  return `curl ${withToken ? '-H "Authorization: Bearer $TOKEN" ' : ""}"$SERVER/${path}"`;
+}
+
 /** A size for people.
  * @param {number | null | undefined} bytes */
 export function size(bytes) {

@@ -2,9 +2,9 @@
 
 import { html, signal, useEffect, useRef, useState, Component } from "../vendor/preact.js";
 import { call, mayAsk } from "./api.js";
-import { count, shortened, span, time, visible, webLink } from "./format.js";
+import { count, curl, shortened, span, time, visible, webLink } from "./format.js";
 import { link } from "./route.js";
-import { credential, noteDate, noteLate, now, paused, refused, said, settings, since, tokenWanted } from "./state.js";
+import { credential, noteDate, noteLate, now, paused, refused, said, settings, since, token, tokenWanted } from "./state.js";
 
 /** Text that somebody typed. The whole of it is in the tooltip. @param {{ text: string, most?: number }} props */
 export function Typed({ text, most = 64 }) {
@@ -221,6 +221,11 @@ export async function copy(text) {
 export function Line({ text, label }) {
   return html`<div class="line"><code tabIndex="0" role="group" aria-label=${label}>${visible(text)}</code>
     <button type="button" onClick=${() => copy(text)} aria-label=${`Copy: ${label}`}>Copy</button></div>`;
+}
+
+/** The call of a page, to copy. @param {{ path: string }} props */
+export function Curl({ path }) {
+  return html`<${Line} label="curl" text=${curl(path, token.value !== null)} />`;
 }
 
 /** A small chart of the last ten minutes. @param {{ values: number[], marks?: number[], label: string }} props */

@@ -3,7 +3,7 @@
 import { html } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, parseSpan, shortened, span } from "../format.js";
-import { Count, Facts, Heading, Line, LockLink, Meta, OpenByName, Pages, Panel, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Count, Curl, Facts, Heading, Line, LockLink, Meta, OpenByName, Pages, Panel, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link, treeLink } from "../route.js";
 import { dialog, mayAct, route } from "../state.js";
 
@@ -22,7 +22,7 @@ export function Sessions() {
       ${poll.body ? html`<${Rows} items=${poll.body.items} />` : html`<${Waiting} poll=${poll} />`}
       <${Pages} first=${cursor ? link("sessions") : null} next=${next ? link("sessions", null, { cursor: next }) : null} /></>
     <${Panel} title="The same without this page"><${Line} label="fairhold" text="fairhold sessions ls" />
-      <${Line} label="curl" text=${`curl "$SERVER/${path}"`} /></>`;
+      <${Curl} path=${path} /></>`;
 }
 
 /** @param {{ items: any[] }} props */
@@ -84,7 +84,7 @@ function Numbered({ number }) {
     ${session ? html`<${Grants} session=${session} /><${Ephemeral} session=${session} />
       <${Pages} first=${cursor ? link("sessions", number) : null} next=${session.next_cursor ? link("sessions", number, { cursor: session.next_cursor }) : null} />` : null}
     <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold sessions show ${number}`} />
-      <${Line} label="curl" text=${`curl "$SERVER/${base}"`} /></>`;
+      <${Curl} path=${base} /></>`;
 }
 
 /** @param {{ session: any }} props */

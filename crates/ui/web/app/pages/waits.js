@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, ordinal, parseSpan, span, waits } from "../format.js";
-import { Heading, Line, LockLink, Panel, Since, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Heading, LockLink, Panel, Since, Typed, usePoll, Waiting } from "../parts.js";
 import { link } from "../route.js";
 import { route } from "../state.js";
 
@@ -25,7 +25,7 @@ export function Waits() {
       ${tree?.left_out > 0 ? html`<p class="note">${count(tree.left_out)} further rows are left out: name an owner, a lock or a session.</p>` : null}
       ${tree && !tree.complete ? html`<p class="note queued">▲ More grants wait than the server examines: this is a part of the tree.</p>` : null}
     </>
-    <${Panel} title="The same without this page"><${Line} label="curl" text=${`curl "$SERVER/${path}"`} /></>`;
+    <${Panel} title="The same without this page"><${Curl} path=${path} /></>`;
 }
 
 /** @param {{ given: Record<string, string> }} props */
