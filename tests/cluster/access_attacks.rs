@@ -85,6 +85,10 @@ fn an_administrator_that_narrows_its_own_role_sees_that_it_was_done() {
         guarded.file().acquire("deploy%2Fa", "ttl=60s").await.expect_status(200);
         let list = keeper.send(Call::get("/v1/locks")).await.expect_status(200);
         assert_eq!(list.json["items"], json!([]), "{list:?}");
+        let sessions = keeper.send(Call::get("/v1/sessions")).await.expect_status(200);
+        let session = sessions.json["items"][0].as_object().expect("the session of the grant");
+        assert_eq!(session["grants"], json!([]), "{sessions:?}");
+        assert!(!session.contains_key("grant_count") && !session.contains_key("ephemeral_count"), "{sessions:?}");
     });
 }
 
@@ -118,6 +122,27 @@ fn a_deadlock_is_shown_without_the_locks_that_the_caller_may_not_see() {
         assert!(refused.text.contains("deploy/a") && !refused.text.contains("secret"), "{refused:?}");
         for wait in waits {
             wait.abort();
+        }
+    });
+}
+
+#[test]
+fn a_caller_with_fewer_rights_gets_no_answer_that_others_share() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, ci) = guarded.enforce().await;
+        for lock in ["secret", "deploy%2Fa"] {
+            root.acquire(lock, "ttl=60s").await.expect_status(200);
+            let queued = Call::post(&format!("/v1/locks/{lock}?ttl=60s")).with("prefer", "respond-async");
+            root.send(queued).await.expect_status(202);
+        }
+        // From here on this node's own state has the waiters.
+        root.send(Call::get("/v1/locks")).await.expect_status(200);
+        for path in ["/v1/waits", "/v1/locks?sort=waiters&consistency=local"] {
+            let all = root.send(Call::get(path)).await.expect_status(200);
+            assert!(all.text.contains("deploy/a") && all.text.contains("secret"), "{all:?}");
+            let own = ci.send(Call::get(path)).await.expect_status(200);
+            assert!(own.text.contains("deploy/a") && !own.text.contains("secret"), "{own:?}");
         }
     });
 }

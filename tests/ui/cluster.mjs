@@ -116,6 +116,24 @@ export class Cluster {
     return { holder, sessions: { a, b, c, d, e } };
   }
 
+  /** Enforces access rights. Each user has a role with its rules. Returns the tokens of the users. */
+  async enforce(administrator, rulesOf) {
+    const ask = async (path, method, body) => {
+      const answer = await this.call(path, { method, body, headers: { authorization: `Bearer ${administrator}` } });
+      if (answer.status >= 400) throw new Error(JSON.stringify(answer));
+      return answer.json;
+    };
+    const tokens = {};
+    for (const [user, rules] of Object.entries(rulesOf)) {
+      await ask(`/v1/access/roles/role-of-${user}`, "PUT", { rules });
+      await ask(`/v1/access/bindings/role-of-${user}/user:${user}`, "PUT");
+      tokens[user] = (await ask("/v1/access/tokens", "POST", { user })).token;
+    }
+    await ask("/v1/access/bindings/admin/user:root", "PUT");
+    await ask("/v1/access/enable", "POST");
+    return tokens;
+  }
+
   /** Writes a node, with the bytes as they are. */
   async put(path, value, query = "parents=true") {
     const encoded = path.split("/").map(encodeURIComponent).join("/");

@@ -98,6 +98,22 @@ test("a waits page shows what concerns an owner", async () => {
   const rows = await page.locator(".tree li").allInnerTexts();
   assert.equal(rows.length, 2, rows.join("\n"));
   assert.match(rows[0], /ROOT ci-7 .* blocks 4/s);
+  assert.equal(await page.locator("[role=tree], [role=treeitem]").count(), 0, "these roles promise the keys of a tree");
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("a row of the waits lists twenty locks and counts the others", async () => {
+  const [holder, waiter] = [await cluster.session("hoarder"), await cluster.session("hoarder's waiter")];
+  for (let at = 0; at < 22; at += 1) {
+    await cluster.acquire(holder, `hoard/${at + 10}`, "hoarder");
+    await cluster.acquire(waiter, `hoard/${at + 10}`, "patient");
+  }
+  const { page, wrong, close } = await open("#/waits?owner=hoarder");
+  const root = page.locator(".tree li", { hasText: "ROOT" });
+  await root.getByText("and 2 more").waitFor();
+  assert.equal(await root.locator(".held-lock a").count(), 20);
+  assert.match(await root.innerText(), /blocks 22/);
   assert.deepEqual(wrong, []);
   await close();
 });

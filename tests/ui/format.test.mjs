@@ -2,6 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import * as api from "../../crates/ui/web/app/api.js";
+import { remedy } from "../../crates/ui/web/app/follow.js";
 import * as format from "../../crates/ui/web/app/format.js";
 import * as route from "../../crates/ui/web/app/route.js";
 import * as value from "../../crates/ui/web/app/value.js";
@@ -18,6 +20,15 @@ test("a span of the API is read", () => {
   for (const [text, millis] of [["90s", 90000], ["250ms", 250], ["", null], ["5m", null], [undefined, null]]) {
     assert.equal(format.parseSpan(text), millis);
   }
+});
+
+test("a time has its zone", () => {
+  const zones = [[0, "UTC"], [60, "UTC+1"], [330, "UTC+5:30"], [-210, "UTC-3:30"], [-480, "UTC-8"]];
+  for (const [ahead, text] of zones) assert.equal(format.zone(ahead), text);
+  process.env.TZ = "Asia/Kolkata";
+  assert.equal(format.time("2026-11-22T03:12:00.000Z", false), "2026-11-22 08:42:00 UTC+5:30");
+  assert.equal(format.time("2026-11-22T03:12:00.000Z", true), "2026-11-22 03:12:00 UTC");
+  assert.equal(format.time("never", false), "—");
 });
 
 test("hidden characters are made visible and long text is cut in the middle", () => {
@@ -52,6 +63,11 @@ test("only an address of the web becomes a link", () => {
 test("a word is quoted for a shell", () => {
   assert.equal(format.quoted("orders/42"), "orders/42");
   assert.equal(format.quoted("it's $(rm)"), "'it'\\''s $(rm)'");
+});
+
+test("a line to copy has the token's place, never a token", () => {
+  assert.equal(format.curl("v1/waits?limit=200", false), 'curl "$SERVER/v1/waits?limit=200"');
+  assert.equal(format.curl("v1/waits", true), 'curl -H "Authorization: Bearer $TOKEN" "$SERVER/v1/waits"');
 });
 
 test("figures", () => {
@@ -111,9 +127,32 @@ test("the view above", () => {
   assert.equal(of("#/cluster"), "#/");
 });
 
+test("the view itself, as the view above links to it", () => {
+  const of = (/** @type {string} */ hash) => route.bare(route.parse(hash));
+  assert.equal(of("#/tree/a/b%23?as=hex"), "#/tree/a/b%23");
+  assert.equal(of("#/locks/a%2Fb?tab=history"), "#/locks/a%2Fb");
+  assert.equal(of("#/sessions/41"), "#/sessions/41");
+});
+
 test("the node of a holder is told from a lock", () => {
   assert.ok(route.isContender("/locks/deploy/23-lock-0000000001"));
   for (const path of ["/locks/deploy", "/locks/23-lock-1", "/locks/a/x23-lock-0000000001"]) assert.equal(route.isContender(path), false, path);
+});
+
+test("after a denial, a call waits for another credential or for half a minute", () => {
+  const denied = { sent: "mine", at: 1000 };
+  assert.ok(api.mayAsk(null, "mine", 1000));
+  assert.equal(api.mayAsk(denied, "mine", 30999), false);
+  assert.ok(api.mayAsk(denied, "mine", 31000));
+  assert.ok(api.mayAsk(denied, "another", 1001));
+  assert.ok(api.mayAsk(denied, null, 1001));
+});
+
+test("the page tries other members only if this one does not answer", () => {
+  assert.match(remedy(0, false, 2), /tries other members/);
+  assert.match(remedy(0, true, 2), /until the dialog is closed/);
+  assert.match(remedy(0, false, 0), /no other member/);
+  for (const status of [403, 503]) assert.match(remedy(status, false, 2), /asks it again/);
 });
 
 test("a value is text if its bytes are, also if its end cuts a character", () => {

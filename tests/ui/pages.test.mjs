@@ -151,8 +151,10 @@ test("keys walk through the tree", async () => {
   await page.getByRole("link", { name: "two" }).waitFor();
   await page.keyboard.press("u");
   await shown(page, "walk", "h1");
+  await page.locator('a[href="#/tree/walk/one"]:focus').waitFor();
   await page.keyboard.press("u");
   await shown(page, "Tree", "h1");
+  await page.locator('a[href="#/tree/walk"]:focus').waitFor();
   await close();
 });
 

@@ -6,7 +6,7 @@ pub(crate) mod memory;
 pub(crate) mod metrics;
 pub(crate) mod pulse;
 pub(crate) mod samples;
-pub(crate) mod shared_overview;
+pub(crate) mod shared_answers;
 pub(crate) mod stop;
 pub(crate) mod tasks;
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use crate::{
     access::{CallerRequest, RightsCache, TenantDoor},
-    api::{At, CallError, ClusterView, Freshness, MemberFacts, ReadOptions},
+    api::{At, CallError, ClusterView, Freshness, MemberFacts, OverviewView, ReadOptions, WaitsView},
     base::{
         alarms::NodeAlarms, backups::Backups, memory::MemoryShortage, pulse::Pulse, samples::Samples,
-        shared_overview::SharedOverview, stop::Stop, tasks::Tasks, walks::WalkSlots,
+        shared_answers::SharedAnswers, stop::Stop, tasks::Tasks, walks::WalkSlots,
     },
     clock::wall_now,
     hub::Hub,
@@ -15,7 +15,11 @@ use crate::{
     },
 };
 use fairhold_raft::{ApplyObserver, Replica};
-use fairhold_state::State;
+use fairhold_state::{
+    State,
+    listing::{LockPage, LockQuery},
+    waits::WaitsQuery,
+};
 use fairhold_types::{
     ClusterId, GrantId, NodeId, Revision, SessionId,
     limits::{EVENT_RING_BYTES, TIMEOUT_DEFAULT},
@@ -128,8 +132,10 @@ pub(crate) struct NodeInner<RT: AsyncRuntime> {
     pub(crate) alarms: NodeAlarms<RT::Instant>,
     /// The totals of the last ten minutes.
     pub(crate) samples: Samples,
-    /// The overview that callers share.
-    pub(crate) overview: SharedOverview<RT::Instant>,
+    /// What callers that see all locks share.
+    pub(crate) shared_overview: SharedAnswers<RT::Instant, (), OverviewView>,
+    pub(crate) shared_waits: SharedAnswers<RT::Instant, WaitsQuery, WaitsView>,
+    pub(crate) shared_locks: SharedAnswers<RT::Instant, LockQuery, At<LockPage>>,
 }
 
 impl<RT: AsyncRuntime> Clone for Node<RT> {
@@ -204,7 +210,9 @@ impl<RT: AsyncRuntime> Node<RT> {
             clock_pulse,
             alarms: NodeAlarms::default(),
             samples: Samples::default(),
-            overview: SharedOverview::default(),
+            shared_overview: SharedAnswers::default(),
+            shared_waits: SharedAnswers::default(),
+            shared_locks: SharedAnswers::default(),
         };
         (Node(Arc::new(inner), None), ticking)
     }

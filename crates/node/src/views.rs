@@ -144,8 +144,8 @@ pub(crate) fn session(state: &State, session: &SessionRecord, page: &PageQuery<O
             .filter(|(_, grant, _)| !state.is_dead(grant))
             .map(|(_, grant, lock)| (grant.number, (*lock).clone(), state.token_of(grant)))
             .collect(),
-        grant_count: state.grant_count(session.number),
-        ephemeral_count: state.ephemeral_count(session.number),
+        grant_count: Some(state.grant_count(session.number)),
+        ephemeral_count: Some(state.ephemeral_count(session.number)),
         ephemeral_nodes: nodes,
     }
 }

@@ -3,6 +3,7 @@
 mod disconnects;
 #[cfg(feature = "failpoints")]
 mod failpoints;
+mod looks;
 mod members;
 mod one_node;
 mod streams;

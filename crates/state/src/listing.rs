@@ -49,7 +49,7 @@ pub struct LockKey {
 }
 
 /// A query of locks.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockQuery {
     /// The prefix of the names; it need not be a valid name.
     pub prefix: String,

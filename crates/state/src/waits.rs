@@ -71,8 +71,10 @@ pub struct WaitRow {
     pub session: Option<SessionNumber>,
     /// What it waits for; `None` for a root.
     pub waits: Option<AwaitedBy>,
-    /// The locks that others wait for.
+    /// The first of the locks that others wait for, by name.
     pub holds: Vec<AwaitedLock>,
+    /// How many further locks they wait for.
+    pub holds_left_out: usize,
     /// How many waits there are below a root, directly or not.
     pub blocks: usize,
     /// Since when the longest of them has waited.

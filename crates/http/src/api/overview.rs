@@ -144,21 +144,21 @@ pub(crate) async fn waits<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
         session: params.session.map(|number| SessionNumber(number.get())),
         limit: paging::limit(params.limit),
     };
-    let found = node.waits(&query, received.timeout).await.map_err(of_read)?;
-    let now = node.wall_now();
+    let view = node.waits(&query, received.timeout).await.map_err(of_read)?;
+    let (tree, now) = (&view.tree, view.at);
     let body = dto::Waits {
-        items: found.value.rows.into_iter().map(|row| wait_item(row, now)).collect(),
-        left_out: found.value.left_out as u64,
-        complete: found.value.complete,
+        items: tree.rows.iter().map(|row| wait_item(row, now)).collect(),
+        left_out: tree.left_out as u64,
+        complete: tree.complete,
         as_of: now.to_rfc3339(),
     };
-    answer::json(StatusCode::OK, found.revision, &body)
+    answer::json(StatusCode::OK, view.revision, &body)
 }
 
-fn wait_item(row: WaitRow, now: WallMillis) -> dto::WaitItem {
+fn wait_item(row: &WaitRow, now: WallMillis) -> dto::WaitItem {
     let is_root = row.waits.is_none();
-    let waits = row.waits.map(|waits| dto::WaitPlace {
-        lock: waits.lock,
+    let waits = row.waits.as_ref().map(|waits| dto::WaitPlace {
+        lock: waits.lock.clone(),
         number: waits.number,
         position: waits.position,
         since: waits.since.to_rfc3339(),
@@ -166,19 +166,20 @@ fn wait_item(row: WaitRow, now: WallMillis) -> dto::WaitItem {
     });
     dto::WaitItem {
         depth: row.depth as u64,
-        owner: row.owner,
+        owner: row.owner.clone(),
         session: row.session,
         waits,
-        holds: row.holds.into_iter().map(|held| awaited_hold(held, now)).collect(),
+        holds: row.holds.iter().map(|held| awaited_hold(held, now)).collect(),
+        holds_left_out: (row.holds_left_out > 0).then_some(row.holds_left_out as u64),
         blocks: is_root.then_some(row.blocks as u64),
         blocks_for: row.blocks_since.map(|since| answer::span(since, now)),
         repeated: row.repeated,
     }
 }
 
-fn awaited_hold(held: AwaitedLock, now: WallMillis) -> dto::AwaitedHold {
+fn awaited_hold(held: &AwaitedLock, now: WallMillis) -> dto::AwaitedHold {
     dto::AwaitedHold {
-        lock: held.lock,
+        lock: held.lock.clone(),
         number: held.number,
         token: held.token,
         since: held.since.to_rfc3339(),

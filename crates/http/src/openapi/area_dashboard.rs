@@ -5,7 +5,7 @@ use super::{
     examples,
     operation::OperationKind::Here,
 };
-use fairhold_types::{Code, call, dto};
+use fairhold_types::{Code, call, dto, limits::WAIT_HOLDS_MAX};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -78,11 +78,12 @@ fn waits(api: &mut Describer) -> Operation<'_> {
         "as_of": "2026-01-01T12:00:31.000Z",
     });
     api.call(Here, "/v1/waits", "getWaits", TAG, "Show who waits for whom, as a tree.")
-        .about(
+        .about(&format!(
             "The roots come first: they hold what others wait for, and wait for nobody. The waiters of a lock stand below its \
-             first holder, in the order of the queue. Every server answers this from its own state, even without a quorum, and \
-             examines 20,000 grants at most. The tree has only locks that the caller may see.",
-        )
+             first holder, in the order of the queue. A row lists {WAIT_HOLDS_MAX} locks at most. Every server answers this from \
+             its own state, even without a quorum, and examines 20,000 grants at most. Callers that may see all locks share one \
+             answer to a question for a second. The tree has only locks that the caller may see.",
+        ))
         .query::<call::ShowWaits>()
         .timeout()
         .json::<dto::Waits>("The tree.", example)

@@ -25,7 +25,8 @@ fn list(api: &mut Describer) -> Operation<'_> {
         .about(
             "The list has all locks with a holder or a waiter, and unused locks until they are forgotten (10 minutes). A page \
              may be short or even empty without being the last: the last page has no `next_cursor`. A page in the order of names \
-             is cheap; any other order examines every matching lock.",
+             is cheap; any other order examines every matching lock. With `consistency=local` and such an order, callers that \
+             may see all locks share a first page for a second.",
         )
         .query::<call::ListLocks>()
         .page::<dto::Page<dto::ListedLock>>("A page.", json!({ "items": [item], "next_cursor": null }))
@@ -115,9 +116,9 @@ fn revoke(api: &mut Describer) -> Operation<'_> {
     let summary = "Ask the holders of a lock to release it.";
     api.call(Keyed(Method::POST), "/v1/locks/{name}/holders/revoke", "revokeLock", TAG, summary)
         .about(
-            "For administrators. This is only a request: it ends nothing. Streams get a `revoke` line, watches a `revoke` \
-             event, and the grant shows it. With an Idempotency-Key it happens once: a retry that arrives late sends no \
-             second request.",
+            "For administrators. This is only a request: it ends nothing. It reaches the holders of the moment when it is \
+             carried out, and cannot be limited to a fencing token. Streams get a `revoke` line, watches a `revoke` event, and \
+             the grant shows it. With an Idempotency-Key it happens once: a retry that arrives late sends no second request.",
         )
         .in_path("name", NAME, lock_name())
         .form::<call::RevokeLock>(None, json!({ "reason": "an upgrade" }))

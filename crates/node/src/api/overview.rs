@@ -1,7 +1,7 @@
-//! The locks at a glance.
+//! The locks at a glance, and who waits for whom.
 
 use fairhold_health::locks::LockProblem;
-use fairhold_state::{busy::BusyLocks, read::Census, statistics::Statistics};
+use fairhold_state::{busy::BusyLocks, read::Census, statistics::Statistics, waits::WaitTree};
 use fairhold_types::{LockName, Revision, time::WallMillis};
 
 /// The locks at a glance.
@@ -19,6 +19,17 @@ pub struct OverviewView {
     pub locks: BusyLocks,
     /// What the rules about locks object to.
     pub problems: Vec<(LockName, LockProblem)>,
+}
+
+/// Who waits for whom, of the locks that the caller may see.
+#[derive(Debug, Clone)]
+pub struct WaitsView {
+    /// The revision that it reflects.
+    pub revision: Revision,
+    /// When the node looked.
+    pub at: WallMillis,
+    /// The tree.
+    pub tree: WaitTree,
 }
 
 /// The totals at one time.

@@ -62,12 +62,12 @@ pub struct SessionView {
     pub opened_at: WallMillis,
     /// A page of its grants, by number, with an entry for each lock: number, lock, and the token while held.
     pub grants: Vec<(GrantNumber, LockName, Option<FencingToken>)>,
-    /// The number of its grants.
-    pub grant_count: usize,
+    /// The number of its grants; `None` if they are hidden.
+    pub grant_count: Option<usize>,
     /// A page of its ephemeral nodes, by path.
     pub ephemeral_nodes: Vec<Path>,
-    /// The number of its ephemeral nodes.
-    pub ephemeral_count: usize,
+    /// The number of its ephemeral nodes; `None` if they are hidden.
+    pub ephemeral_count: Option<usize>,
     /// The position after which the next page begins; `None` if no page follows.
     pub next: Option<OwnedAfter>,
 }
@@ -77,10 +77,10 @@ impl SessionView {
     pub(crate) fn for_reader(mut self, visible: &Visible) -> SessionView {
         let (locks, nodes) = (visible.has_all_locks(), visible.has_all_nodes());
         if !locks {
-            (self.grants, self.grant_count) = (Vec::new(), 0);
+            (self.grants, self.grant_count) = (Vec::new(), None);
         }
         if !nodes {
-            (self.ephemeral_nodes, self.ephemeral_count) = (Vec::new(), 0);
+            (self.ephemeral_nodes, self.ephemeral_count) = (Vec::new(), None);
         }
         let shown = |next: OwnedAfter| OwnedAfter { grant: next.grant.filter(|_| locks), node: next.node.filter(|_| nodes) };
         self.next = self.next.map(shown).filter(|next| next.grant.is_some() || next.node.is_some());
@@ -95,4 +95,33 @@ pub enum SessionRef {
     Id(SessionId),
     /// By its public number.
     Number(SessionNumber),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_reader_without_rights_learns_no_number_of_what_is_hidden() {
+        let view = SessionView {
+            number: SessionNumber(41),
+            name: String::new(),
+            meta: Meta::new(),
+            timeout: Duration::from_secs(1),
+            anonymous: false,
+            opened_at: WallMillis(1),
+            grants: vec![(GrantNumber(1), LockName::parse("deploy").unwrap(), None)],
+            grant_count: Some(1),
+            ephemeral_nodes: vec![Path::parse("/a").unwrap()],
+            ephemeral_count: Some(1),
+            next: None,
+        };
+        let whole = view.clone().for_reader(&Visible::Everything);
+        assert_eq!((whole.grants.len(), whole.grant_count), (1, Some(1)));
+        assert_eq!((whole.ephemeral_nodes.len(), whole.ephemeral_count), (1, Some(1)));
+        let hidden = view.for_reader(&Visible::Covered(Arc::default()));
+        assert_eq!((hidden.grants.len(), hidden.grant_count), (0, None));
+        assert_eq!((hidden.ephemeral_nodes.len(), hidden.ephemeral_count), (0, None));
+    }
 }

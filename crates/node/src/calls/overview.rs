@@ -3,12 +3,13 @@
 
 use crate::{
     access::Visible,
-    api::{At, CallError, Freshness, OverviewView, ReadOptions, TotalsSample},
-    base::walks::walk_in_turns,
+    api::{CallError, Freshness, OverviewView, ReadOptions, TotalsSample, WaitsView},
+    base::{shared_answers::SharedAnswers, walks::walk_in_turns},
     clock::wall_now,
     node::Node,
 };
 use fairhold_health::locks::{LockProblem, LockReading, held_too_long, queue_nearly_full};
+use fairhold_raft::error::NotProposed;
 use fairhold_state::{
     State,
     busy::{BusyEntry, BusyLocks},
@@ -18,26 +19,46 @@ use fairhold_types::{LockName, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{sync::Arc, time::Duration};
 
-/// Callers that see every lock share one overview for this long: many open pages cost as much as one.
+/// Callers that see every lock share an answer for this long: many open pages cost as much as one.
 const SHARED_FOR: Duration = Duration::from_secs(1);
 
 impl<RT: AsyncRuntime> Node<RT> {
     /// The locks at a glance, from this node's own state: at most a second old for a caller that sees all locks.
     pub async fn overview(&self, timeout: Duration) -> Result<Arc<OverviewView>, CallError> {
         let read = ReadOptions { freshness: Freshness::Local, timeout };
+        self.shared(&self.0.shared_overview, &(), read, move || self.new_overview(read)).await
+    }
+
+    /// The answer of `make`, which has only the locks that the caller may see. Callers that see all locks share it.
+    pub(crate) async fn shared<Q: Clone + PartialEq, A: Send + Sync, F: Future<Output = Result<A, CallError>>>(
+        &self,
+        answers: &SharedAnswers<RT::Instant, Q, A>,
+        question: &Q,
+        read: ReadOptions,
+        make: impl Fn() -> F,
+    ) -> Result<Arc<A>, CallError> {
         self.freshen(read).await?;
-        if !self.visible()?.has_all_locks() {
-            return self.new_overview(read).await.map(Arc::new);
+        if !self.sees_all_locks()? {
+            return make().await.map(Arc::new);
         }
-        let deadline = RT::Instant::now() + timeout;
-        let newest = RT::timeout_at(deadline, self.0.overview.0.lock()).await;
-        let mut newest = newest.map_err(|_| CallError::Read(fairhold_raft::error::NotProposed::Overloaded.into()))?;
-        if let Some((_, view)) = newest.as_ref().filter(|(made, _)| made.elapsed() < SHARED_FOR) {
+        let answer = answers.of(question);
+        let deadline = RT::Instant::now() + read.timeout;
+        let newest = RT::timeout_at(deadline, answer.lock()).await;
+        let mut newest = newest.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))?;
+        // The caller may have lost rights while it waited.
+        let is_shown = self.sees_all_locks()?;
+        if let Some((_, view)) = newest.as_ref().filter(|(made, _)| is_shown && made.elapsed() < SHARED_FOR) {
             return Ok(Arc::clone(view));
         }
-        let view = Arc::new(self.new_overview(read).await?);
-        *newest = Some((RT::Instant::now(), Arc::clone(&view)));
+        let view = Arc::new(make().await?);
+        if self.sees_all_locks()? {
+            *newest = Some((RT::Instant::now(), Arc::clone(&view)));
+        }
         Ok(view)
+    }
+
+    fn sees_all_locks(&self) -> Result<bool, CallError> {
+        Ok(self.visible()?.has_all_locks())
     }
 
     async fn new_overview(&self, read: ReadOptions) -> Result<OverviewView, CallError> {
@@ -61,11 +82,17 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.0.samples.all()
     }
 
-    /// The tree of waits, from this node's own state. It has only the locks that the caller may see.
-    pub async fn waits(&self, query: &WaitsQuery, timeout: Duration) -> Result<At<WaitTree>, CallError> {
-        let walk = self.walk(ReadOptions { freshness: Freshness::Local, timeout }).await?;
+    /// The tree of waits, from this node's own state: at most a second old for a caller that sees all locks. It has only the
+    /// locks that the caller may see.
+    pub async fn waits(&self, query: &WaitsQuery, timeout: Duration) -> Result<Arc<WaitsView>, CallError> {
+        let read = ReadOptions { freshness: Freshness::Local, timeout };
+        self.shared(&self.0.shared_waits, query, read, move || self.new_waits(query, read)).await
+    }
+
+    async fn new_waits(&self, query: &WaitsQuery, read: ReadOptions) -> Result<WaitsView, CallError> {
+        let walk = self.walk(read).await?;
         let tree = wait_tree(&walk.state, query, &self.visible()?).await;
-        Ok(At { value: tree, revision: walk.state.revision() })
+        Ok(WaitsView { revision: walk.state.revision(), at: wall_now(), tree })
     }
 }
 

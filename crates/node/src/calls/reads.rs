@@ -25,7 +25,7 @@ use fairhold_types::{
     EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits::SESSION_ROW_MAX,
 };
 use openraft_rt::{AsyncRuntime, Instant};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 impl<RT: AsyncRuntime> Node<RT> {
     /// A copy of the state, as fresh as required, for a walk over all of it. Waits for a free slot.
@@ -102,7 +102,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
     }
 
-    /// One page of the locks.
+    /// One page of the locks. Callers that see all locks share the first page of this node's own state for a second, unless it
+    /// is in the order of names.
     pub async fn locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
         let needs_walk = query.sort != LockSort::Name || self.is_enforced();
         if !self.visible()?.has_some_locks() {
@@ -112,12 +113,22 @@ impl<RT: AsyncRuntime> Node<RT> {
                 return Ok(At { value: LockPage { items: Vec::new(), next: None }, revision: self.revision() });
             }
         }
-        if needs_walk {
-            let walk = self.walk(read).await?;
-            return Ok(page_of_locks(&walk.state, query, &self.visible()?).await);
+        if !needs_walk {
+            let state = self.fresh_copy(read).await?;
+            return Ok(page_of_locks(&state, query, &self.visible()?).await);
         }
-        let state = self.fresh_copy(read).await?;
-        Ok(page_of_locks(&state, query, &self.visible()?).await)
+        let walk = move || self.walk_over_locks(query, read);
+        // Open pages ask for the first page again and again. A following page has one reader.
+        let is_shared = query.sort != LockSort::Name && query.after.is_none() && read.freshness == Freshness::Local;
+        if is_shared {
+            return self.shared(&self.0.shared_locks, query, read, walk).await.map(Arc::unwrap_or_clone);
+        }
+        walk().await
+    }
+
+    async fn walk_over_locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
+        let walk = self.walk(read).await?;
+        Ok(page_of_locks(&walk.state, query, &self.visible()?).await)
     }
 
     /// One page of a lock's history.

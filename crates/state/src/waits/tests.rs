@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::command::{Acquire, Claimant, Command, IfBusy, Meta, OpenSession, Owner, Want};
-use fairhold_types::{GrantId, Mode, SessionId};
+use fairhold_types::{GrantId, Mode, SessionId, limits::WAIT_HOLDS_MAX};
 
 /// A state, and the next grant id.
 struct World {
@@ -208,6 +208,22 @@ fn a_circle_of_waiters_is_shown_once() {
         "--batch stock@2 []",
     ];
     assert_eq!(lines(&walk.finish(&all())), wanted);
+}
+
+#[test]
+fn a_row_lists_a_bounded_number_of_locks_and_counts_the_others() {
+    let mut world = World::new(2);
+    let locks: Vec<String> = (0..WAIT_HOLDS_MAX + 2).map(|number| format!("x-{number:02}")).collect();
+    for lock in &locks {
+        world.acquire(1, "holder", &[lock.as_str()]);
+        world.acquire(2, "waiter", &[lock.as_str()]);
+    }
+    let tree = world.tree(&all(), 64);
+    let root = &tree.rows[0];
+    let listed: Vec<&str> = root.holds.iter().map(|held| held.lock.as_str()).collect();
+    assert_eq!(listed, locks[..WAIT_HOLDS_MAX]);
+    assert_eq!((root.holds_left_out, root.blocks, tree.rows.len()), (2, locks.len(), locks.len() + 1));
+    assert!(tree.rows[1..].iter().all(|row| row.holds.is_empty() && row.holds_left_out == 0));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::{AwaitedBy, AwaitedLock, WaitActor, WaitRow, WaitTree, WaitWalk, WaitsQuery};
 use crate::actor::Actor;
+use fairhold_types::limits::WAIT_HOLDS_MAX;
 use std::collections::BTreeSet;
 
 /// A queue, and the index of a waiter in it.
@@ -135,7 +136,8 @@ impl WaitWalk<'_> {
             let (_, waiter, position) = queue.waiters[place];
             AwaitedBy { lock: queue.lock.clone(), number: waiter.number, position, since: waiter.queued_at }
         });
-        let holds = actor.queues.iter().map(|queue| &self.queues[*queue]).map(|queue| AwaitedLock {
+        let listed = actor.queues.iter().take(WAIT_HOLDS_MAX).map(|queue| &self.queues[*queue]);
+        let holds = listed.map(|queue| AwaitedLock {
             lock: queue.lock.clone(),
             number: queue.first.number,
             token: self.state.token_of(queue.first),
@@ -151,6 +153,7 @@ impl WaitWalk<'_> {
             session: (!contender.anonymous).then_some(contender.session),
             waits,
             holds: holds.collect(),
+            holds_left_out: actor.queues.len().saturating_sub(WAIT_HOLDS_MAX),
             blocks: if is_root { actor.blocks } else { 0 },
             blocks_since: actor.blocks_since.filter(|_| is_root),
             repeated,

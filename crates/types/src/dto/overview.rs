@@ -188,9 +188,12 @@ pub struct WaitItem {
     /// What it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<WaitPlace>,
-    /// The locks that it holds while others wait for them.
+    /// The first of the locks that it holds while others wait for them, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<AwaitedHold>,
+    /// How many further locks it holds while others wait for them; omitted if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds_left_out: Option<u64>,
     /// How many waits are below this root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<u64>,

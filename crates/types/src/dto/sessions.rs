@@ -22,13 +22,14 @@ pub struct Session {
     pub opened_at: String,
     /// A page of its grants, by number; a grant of several locks has an entry for each lock.
     pub grants: Vec<SessionGrant>,
-    /// How many grants it has.
-    #[serde(default)]
-    pub grant_count: usize,
+    /// How many grants it has; omitted if they are hidden from you.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant_count: Option<usize>,
     /// A page of its ephemeral nodes, by path.
     pub ephemeral_nodes: Vec<Path>,
-    /// How many ephemeral nodes it has.
-    pub ephemeral_count: usize,
+    /// How many ephemeral nodes it has; omitted if they are hidden from you.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ephemeral_count: Option<usize>,
     /// Key-value pairs, for people.
     #[serde(default, skip_serializing_if = "Meta::is_empty")]
     pub meta: Meta,

@@ -1,6 +1,8 @@
 // The calls of the API. Every address is relative to the page, so that a proxy may add a prefix.
 
 const TIMEOUT = 5000;
+/** How long a call is not made again with a credential whose rights do not cover it. */
+const DENIED_FOR = 30000;
 
 /** Why a call has no answer. */
 export class Failure extends Error {
@@ -11,6 +13,12 @@ export class Failure extends Error {
     this.code = code;
     this.problem = problem ?? {};
   }
+}
+
+/** Whether to make a call again: not soon with the same credential after a denial, which costs the server a question to the leader.
+ * @param {{ sent: string | null, at: number } | null} denied @param {string | null} credential @param {number} now */
+export function mayAsk(denied, credential, now) {
+  return denied === null || denied.sent !== credential || now - denied.at >= DENIED_FOR;
 }
 
 /** @param {string} path such as v1/locks */

@@ -5,6 +5,14 @@ const PROBE = 1000;
 const MOVE = 10000;
 let movedAt = -MOVE;
 
+/** What the page does about old figures. Another member cannot help if this one answers.
+ * @param {number} status of the newest answer; 0: there is none @param {boolean} hasDialog @param {number} others */
+export function remedy(status, hasDialog, others) {
+  if (status > 0) return "This node answers with an error. The page stays here and asks it again.";
+  if (others === 0) return "There is no other member. The page asks this one again.";
+  return hasDialog ? "The page stays until the dialog is closed." : "The page tries other members.";
+}
+
 /** Moves to the first other member that answers. The address bar then shows it, with the same view.
  * @param {{ id: number, url: string }[]} members @param {number | undefined} own */
 export async function follow(members, own) {

@@ -88,7 +88,15 @@ export function webLink(text) {
   }
 }
 
-/** A time for people.
+/** A zone, such as UTC+5:30: other abbreviations mean several zones.
+ * @param {number} ahead minutes ahead of UTC */
+export function zone(ahead) {
+  const [hours, minutes] = [Math.floor(Math.abs(ahead) / 60), Math.abs(ahead) % 60];
+  const rest = minutes === 0 ? "" : `:${String(minutes).padStart(2, "0")}`;
+  return ahead === 0 ? "UTC" : `UTC${ahead > 0 ? "+" : "-"}${hours}${rest}`;
+}
+
+/** A time for people, with its zone.
  * @param {string | null | undefined} text @param {boolean} utc */
 export function time(text, utc) {
   const at = new Date(text ?? "");
@@ -97,7 +105,7 @@ export function time(text, utc) {
   const of = utc
     ? [at.getUTCFullYear(), at.getUTCMonth() + 1, at.getUTCDate(), at.getUTCHours(), at.getUTCMinutes(), at.getUTCSeconds()]
     : [at.getFullYear(), at.getMonth() + 1, at.getDate(), at.getHours(), at.getMinutes(), at.getSeconds()];
-  return `${of[0]}-${two(of[1])}-${two(of[2])} ${two(of[3])}:${two(of[4])}:${two(of[5])}${utc ? " UTC" : ""}`;
+  return `${of[0]}-${two(of[1])}-${two(of[2])} ${two(of[3])}:${two(of[4])}:${two(of[5])} ${zone(utc ? 0 : -at.getTimezoneOffset())}`;
 }
 
 /** The bound of a bucket of a histogram, for people.
@@ -117,6 +125,12 @@ export function median(values) {
  * @param {string} text */
 export function quoted(text) {
   return /^[A-Za-z0-9_./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** The line for a terminal that makes the call of a page.
+ * @param {string} path @param {boolean} withToken the server wants one */
+export function curl(path, withToken) {
+  return `curl ${withToken ? '-H "Authorization: Bearer $TOKEN" ' : ""}"$SERVER/${path}"`;
 }
 
 /** A size for people.

@@ -2,6 +2,7 @@
 
 import { effect, html, render } from "../vendor/preact.js";
 import { Dialogs } from "./acts.js";
+import { remedy } from "./follow.js";
 import { count, span, visible } from "./format.js";
 import { copy, Heading, Panel } from "./parts.js";
 import { Cluster, isSilent } from "./pages/cluster.js";
@@ -12,7 +13,7 @@ import { Overview } from "./pages/overview.js";
 import { OneSession, Sessions } from "./pages/sessions.js";
 import { Tree } from "./pages/tree.js";
 import { Waits } from "./pages/waits.js";
-import { above, link } from "./route.js";
+import { above, bare, link } from "./route.js";
 import { admin, age, dialog, failure, late, look, now, paused, route, said, set, settings, stale, start } from "./state.js";
 
 const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits", "w"], ["sessions", "Sessions", "s"], ["tree", "Tree", "t"],
@@ -58,7 +59,10 @@ function Strip() {
 
 function Health() {
   const found = look.value;
-  if (found === null) return html`<p class="health muted">${failure.value ? visible(failure.value.message) : "Connecting…"}</p>`;
+  if (found === null) {
+    const why = failure.value?.status === 403 ? "Not permitted: " : "";
+    return html`<p class="health muted">${failure.value ? `${why}${visible(failure.value.message)}` : "Connecting…"}</p>`;
+  }
   const leads = found.leader === found.id;
   const voters = found.members.filter((/** @type {any} */ member) => member.role !== "learner");
   const answering = voters.filter((/** @type {any} */ member) => !isSilent(member, leads)).length;
@@ -94,8 +98,32 @@ function Banner() {
   if (admin.value !== null && !stale.value) return html`<p class="banner acting-banner">You act as administrator.</p>`;
   if (!stale.value) return null;
   const others = look.value.members.filter((/** @type {any} */ member) => member.id !== look.value.id);
-  return html`<p class="banner stale-banner">▲ Seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago: ${failure.value ? visible(failure.value.message) : "no answer"}. ${dialog.value === null ? "The page tries other members." : "The page stays until the dialog is closed."}
+  return html`<p class="banner stale-banner">▲ Seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago: ${failure.value ? visible(failure.value.message) : "no answer"}. ${remedy(failure.value?.status ?? 0, dialog.value !== null, others.length)}
     ${others.map((/** @type {any} */ member) => html` <a key=${member.id} href=${`${member.url.replace(/\/$/, "")}/ui/${location.hash}`}>Node ${member.id}</a>`)}</p>`;
+}
+
+/** How long a row may take to appear that gets the focus. */
+const ROW_WITHIN = 3000;
+
+/** Goes to the view above. The row of the view that it left gets the focus, unless the reader goes on before it is there. */
+function up() {
+  if (route.value.page === "") return;
+  const left = bare(route.value);
+  const watched = /** @type {HTMLElement} */ (document.getElementById("app"));
+  const found = new MutationObserver(() => {
+    const row = [...document.querySelectorAll("main a")].find((node) => node.getAttribute("href") === left);
+    if (!row) return;
+    stop.abort();
+    /** @type {HTMLElement} */ (row).focus();
+  });
+  const stop = new AbortController();
+  stop.signal.addEventListener("abort", () => found.disconnect());
+  addEventListener("hashchange", () => {
+    found.observe(watched, { childList: true, subtree: true });
+    for (const goesOn of ["keydown", "pointerdown", "hashchange"]) addEventListener(goesOn, () => stop.abort(), { signal: stop.signal });
+    setTimeout(() => stop.abort(), ROW_WITHIN);
+  }, { once: true });
+  location.hash = above(route.value);
 }
 
 let prefix = false;
@@ -118,7 +146,7 @@ function onKey(event) {
     "/": search,
     j: () => move(1),
     k: () => move(-1),
-    u: () => { location.hash = above(route.value); },
+    u: up,
     p: pause,
     d: () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }),
     z: () => set({ utc: !settings.value.utc }),

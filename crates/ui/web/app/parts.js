@@ -1,10 +1,10 @@
 // The parts of which pages are made.
 
 import { html, signal, useEffect, useRef, useState, Component } from "../vendor/preact.js";
-import { call } from "./api.js";
-import { count, shortened, span, time, visible, webLink } from "./format.js";
+import { call, mayAsk } from "./api.js";
+import { count, curl, shortened, span, time, visible, webLink } from "./format.js";
 import { link } from "./route.js";
-import { credential, noteLate, now, paused, refused, said, settings, since, tokenWanted } from "./state.js";
+import { credential, noteDate, noteLate, now, paused, refused, said, settings, since, token, tokenWanted } from "./state.js";
 
 /** Text that somebody typed. The whole of it is in the tooltip. @param {{ text: string, most?: number }} props */
 export function Typed({ text, most = 64 }) {
@@ -32,6 +32,11 @@ export function Meta({ meta }) {
 export function Linked({ text, most }) {
   const href = webLink(text);
   return href ? html`<a href=${href} rel="noopener noreferrer nofollow"><${Typed} text=${text} most=${most} /></a>` : html`<${Typed} text=${text} most=${most} />`;
+}
+
+/** How many there are, unless that is hidden from this reader. @param {{ of: number | undefined, words?: string }} props */
+export function Count({ of, words = "" }) {
+  return of === undefined ? html`<span class="muted">hidden</span>` : `${count(of)}${words}`;
 }
 
 /** Names with their values. @param {{ rows: any[][] }} props */
@@ -142,19 +147,23 @@ export function usePoll(path, every = 1000) {
     let open = true;
     let busy = false;
     let known = false;
+    let denied = /** @type {{ sent: string | null, at: number } | null} */ (null);
     let timer = 0;
     const next = async () => {
       let pause = every;
       busy = true;
-      if (!document.hidden && paused.value === null && tokenWanted.value === null) {
-        const sent = credential();
+      const sent = credential();
+      if (!document.hidden && paused.value === null && tokenWanted.value === null && mayAsk(denied, sent, performance.now())) {
         try {
           const { body, headers } = await call(path, { token: sent, within: WITHIN });
           known = true;
+          denied = null;
+          noteDate(headers);
           if (open) setFound({ path, body, headers, error: null });
           noteLate(path, null);
         } catch (error) {
           refused(error, sent);
+          if (/** @type {any} */ (error).status === 403) denied = { sent, at: performance.now() };
           if (LATER.includes(/** @type {any} */ (error).status)) pause *= LATER_FACTOR;
           if (open) setFound((/** @type {any} */ before) => (before.path === path ? { ...before, error } : { path, body: null, error }));
           // The page says by itself that something has ended or is not there.
@@ -184,7 +193,7 @@ export function usePoll(path, every = 1000) {
 /** What to show while there is no answer. @param {{ poll: any }} props */
 export function Waiting({ poll }) {
   if (!poll.error) return html`<p class="note">Loading…</p>`;
-  if (poll.error.status === 403) return html`<p class="note">Your rights do not cover this: ${visible(poll.error.message)}</p>`;
+  if (poll.error.status === 403) return html`<p class="note">Not permitted: ${visible(poll.error.message)}</p>`;
   return html`<p class="note lost">No answer yet: ${visible(poll.error.message)}</p>`;
 }
 
@@ -212,6 +221,11 @@ export async function copy(text) {
 export function Line({ text, label }) {
   return html`<div class="line"><code tabIndex="0" role="group" aria-label=${label}>${visible(text)}</code>
     <button type="button" onClick=${() => copy(text)} aria-label=${`Copy: ${label}`}>Copy</button></div>`;
+}
+
+/** The call of a page, to copy. @param {{ path: string }} props */
+export function Curl({ path }) {
+  return html`<${Line} label="curl" text=${curl(path, token.value !== null)} />`;
 }
 
 /** A small chart of the last ten minutes. @param {{ values: number[], marks?: number[], label: string }} props */

@@ -54,6 +54,11 @@ export function above({ page, name }) {
   return page === "tree" ? treeLink(name.split("/").slice(0, -1).join("/")) : link(page);
 }
 
+/** The view itself, as a row of the view above links to it. @param {Route} route */
+export function bare({ page, name }) {
+  return page === "tree" && name !== null ? treeLink(name) : link(page, name);
+}
+
 /** @param {string} path */
 function encoded(path) {
   return path.split("/").map(encodeURIComponent).join("/");

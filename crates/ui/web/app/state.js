@@ -1,7 +1,7 @@
 // What all pages share: the newest look at the cluster, and the reader's choices.
 
 import { signal, computed } from "../vendor/preact.js";
-import { call, withQuery } from "./api.js";
+import { call, mayAsk, withQuery } from "./api.js";
 import { follow } from "./follow.js";
 import { parse } from "./route.js";
 
@@ -44,9 +44,20 @@ export function noteLate(path, why) {
   late.value = why === null ? others : { ...others, [path]: why };
 }
 
+/** The server's time by the headers of its answers, in whole seconds, for readers that may not see the overview. */
+const dated = signal(/** @type {{ at: number, seen: number } | null} */ (null));
+
+/** @param {Headers} headers */
+export function noteDate(headers) {
+  const [at, seen] = [Date.parse(headers.get("date") ?? ""), performance.now()];
+  // The header is rounded down: what is furthest ahead is nearest.
+  if (!Number.isNaN(at) && (dated.value === null || at - seen > dated.value.at - dated.value.seen)) dated.value = { at, seen };
+}
+
 /** The server's time now, in milliseconds: it never depends on the browser's clock. */
 export function serverNow() {
-  return look.value === null ? null : Date.parse(look.value.as_of) + now.value - lookAt.value;
+  if (look.value !== null) return Date.parse(look.value.as_of) + now.value - lookAt.value;
+  return dated.value === null ? null : dated.value.at + now.value - dated.value.seen;
 }
 
 /** How long ago a time of the server is. @param {string | null | undefined} text */
@@ -101,6 +112,7 @@ export function refused(error, sent) {
 }
 
 let failures = 0;
+let denied = /** @type {{ sent: string | null, at: number } | null} */ (null);
 
 async function lookOnce() {
   // After a pause, the server fills the gap.
@@ -111,6 +123,7 @@ async function lookOnce() {
     const before = look.value;
     if (failures > 0) said.value = `Live again at node ${body.id}.`;
     failures = 0;
+    denied = null;
     tokenWanted.value = null;
     failure.value = null;
     lookAt.value = performance.now();
@@ -120,7 +133,9 @@ async function lookOnce() {
   } catch (error) {
     failure.value = error;
     refused(error, sent);
-    if (/** @type {any} */ (error).status > 0) return;
+    const { status } = /** @type {any} */ (error);
+    if (status === 403) denied = { sent, at: performance.now() };
+    if (status > 0) return;
     failures += 1;
     // A dialog may wait for an outcome.
     if (failures >= 2 && dialog.value === null) await follow(look.value?.members ?? [], look.value?.id);
@@ -155,7 +170,8 @@ export function start() {
     if (admin.value && admin.value.until < now.value) admin.value = null;
   }, 500);
   const next = async () => {
-    if (!document.hidden && paused.value === null && tokenWanted.value === null) await lookOnce();
+    const isDue = paused.value === null && tokenWanted.value === null && mayAsk(denied, credential(), performance.now());
+    if (isDue && !document.hidden) await lookOnce();
     setTimeout(next, EVERY);
   };
   next();

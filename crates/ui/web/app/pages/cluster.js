@@ -2,7 +2,7 @@
 
 import { html } from "../../vendor/preact.js";
 import { count, parseSpan, size, span, visible } from "../format.js";
-import { Facts, Heading, Line, Panel, Role, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Facts, Heading, Line, Panel, Role, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { dialog, failure, look, mayAct } from "../state.js";
 import { Problems } from "./overview.js";
 
@@ -36,7 +36,7 @@ export function Cluster() {
         ${(upgrade.body?.blockers ?? []).map((/** @type {string} */ text) => html`<p class="note" key=${text}>The upgrade waits: ${visible(text)}</p>`)}</>
       <${Panel} title=${`Node ${found.id}, which this page asks`}>${own.body ? html`<${Facts} rows=${aboutNode(own.body)} />` : html`<${Waiting} poll=${own} />`}</></div>
     <${Panel} title="The same without this page"><${Line} label="fairhold" text="fairhold cluster members" /><${Line} label="fairhold doctor" text="fairhold doctor" />
-      <${Line} label="curl" text=${'curl "$SERVER/v1/cluster/members"'} /></>`;
+      <${Curl} path="v1/cluster/members" /></>`;
 }
 
 /** @param {{ rows: any[], found: any, known: boolean }} props */

@@ -3,7 +3,7 @@
 import { html } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, ordinal, quoted, visible, waits } from "../format.js";
-import { copy, Facts, Heading, Line, Linked, OpenByName, Pages, Panel, SessionLink, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { copy, Curl, Facts, Heading, Line, Linked, OpenByName, Pages, Panel, SessionLink, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link } from "../route.js";
 import { route } from "../state.js";
 
@@ -37,7 +37,7 @@ export function Election({ name }) {
     ${queue.body && !kind ? html`<${Candidates} queue=${queue.body} name=${name} cursor=${cursor} />` : null}
     <p class="note">An election is a lock: its <a href=${link("locks", name, { tab: "history" })}>history</a>, its <a href=${link("locks", name)}>settings and a break</a> are there.</p>
     <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold elections show ${quoted(name)}`} />
-      <${Line} label="curl" text=${`curl "$SERVER/${path}"`} /></>`;
+      <${Curl} path=${path} /></>`;
 }
 
 /** @param {{ found: any }} props */

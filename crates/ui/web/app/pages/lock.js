@@ -3,7 +3,7 @@
 import { html } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { bucket, count, median, ordinal, parseSpan, quoted, shortened, span, visible, waits } from "../format.js";
-import { Facts, Heading, Line, Meta, Pages, Panel, SessionLink, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Facts, Heading, Line, Meta, Pages, Panel, SessionLink, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, link, nodeCall } from "../route.js";
 import { dialog, mayAct, route, serverNow } from "../state.js";
 
@@ -33,7 +33,7 @@ export function Lock({ name }) {
     ${tab === "settings" && lock ? html`<${Settings} lock=${lock} />` : null}
     <${Panel} title="The same without this page">
       <${Line} label="fairhold" text=${`fairhold locks queue ${quoted(name)}`} />
-      <${Line} label="curl" text=${`curl "$SERVER/${base}/queue"`} /></>`;
+      <${Curl} path=${`${base}/queue`} /></>`;
 }
 
 /** Only the contenders of an election have values. @param {string} name @param {boolean} held */

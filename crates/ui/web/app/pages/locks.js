@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count } from "../format.js";
-import { Heading, Line, LockLink, Pages, Panel, Since, State, Table, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Heading, Line, LockLink, Pages, Panel, Since, State, Table, Typed, usePoll, Waiting } from "../parts.js";
 import { link, parseSearch } from "../route.js";
 import { route } from "../state.js";
 
@@ -35,7 +35,7 @@ export function Locks() {
       <${Pages} first=${cursor ? link("locks", null, { match: text, state, sort }) : null}
         next=${poll.body?.next_cursor ? link("locks", null, { match: text, state, sort, cursor: poll.body.next_cursor }) : null} />
     </>
-    <${Panel} title="The same without this page"><${Line} label="curl" text=${`curl "$SERVER/${path}"`} /></>`;
+    <${Panel} title="The same without this page"><${Curl} path=${path} /></>`;
 }
 
 /** @param {{ text: string, go: (change: Record<string, string | null>) => void, state: string, order: string }} props */

@@ -3,14 +3,13 @@
 import { html } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, parseSpan, shortened, span } from "../format.js";
-import { Facts, Heading, Line, LockLink, Meta, OpenByName, Pages, Panel, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Count, Curl, Facts, Heading, Line, LockLink, Meta, OpenByName, Pages, Panel, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link, treeLink } from "../route.js";
-import { credential, dialog, mayAct, route } from "../state.js";
+import { dialog, mayAct, route } from "../state.js";
 
 const ROWS = 100;
 const GRANTS_SHOWN = 3;
-/** A server with access rights shows only what the rights of the reader cover. */
-const NOTHING_SEEN = "Nothing that your rights let you see.";
+const HIDDEN = "Your rights do not let you see them.";
 
 export function Sessions() {
   const cursor = route.value.query.get("cursor") ?? "";
@@ -23,7 +22,7 @@ export function Sessions() {
       ${poll.body ? html`<${Rows} items=${poll.body.items} />` : html`<${Waiting} poll=${poll} />`}
       <${Pages} first=${cursor ? link("sessions") : null} next=${next ? link("sessions", null, { cursor: next }) : null} /></>
     <${Panel} title="The same without this page"><${Line} label="fairhold" text="fairhold sessions ls" />
-      <${Line} label="curl" text=${`curl "$SERVER/${path}"`} /></>`;
+      <${Curl} path=${path} /></>`;
 }
 
 /** @param {{ items: any[] }} props */
@@ -32,7 +31,7 @@ function Rows({ items }) {
     { head: "Session", cell: (/** @type {any} */ row) => html`<a href=${link("sessions", String(row.number))}>${row.number}</a>` },
     { head: "Name", cell: (/** @type {any} */ row) => html`<${Name} session=${row} most=${32} />` },
     { head: "Holds and waits for", cell: (/** @type {any} */ row) => html`<${Owned} session=${row} />` },
-    { head: "Ephemeral nodes", figure: true, cell: (/** @type {any} */ row) => count(row.ephemeral_count) },
+    { head: "Ephemeral nodes", figure: true, cell: (/** @type {any} */ row) => html`<${Count} of=${row.ephemeral_count} />` },
     { head: "Timeout", figure: true, cell: (/** @type {any} */ row) => span(parseSpan(row.ttl)) },
     { head: "Open for", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.opened_at} />` },
   ];
@@ -48,6 +47,7 @@ function Name({ session, most }) {
 
 /** The first grants of a session. @param {{ session: any }} props */
 function Owned({ session }) {
+  if (session.grant_count === undefined) return html`<${Count} of=${undefined} />`;
   const shown = session.grants.slice(0, GRANTS_SHOWN);
   if (shown.length === 0) return "—";
   const more = session.grants.length > shown.length || session.next_cursor !== null;
@@ -84,7 +84,7 @@ function Numbered({ number }) {
     ${session ? html`<${Grants} session=${session} /><${Ephemeral} session=${session} />
       <${Pages} first=${cursor ? link("sessions", number) : null} next=${session.next_cursor ? link("sessions", number, { cursor: session.next_cursor }) : null} />` : null}
     <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold sessions show ${number}`} />
-      <${Line} label="curl" text=${`curl "$SERVER/${base}"`} /></>`;
+      <${Curl} path=${base} /></>`;
 }
 
 /** @param {{ session: any }} props */
@@ -107,15 +107,15 @@ function Grants({ session }) {
     { head: "Grant", figure: true, cell: (/** @type {any} */ row) => `#${row.number}` },
     { head: "Token", figure: true, cell: (/** @type {any} */ row) => row.token ?? "—" },
   ];
-  return html`<${Panel} title="Grants" extra=${html`<span class="muted">${count(session.grant_count)} in all</span>`}>
+  return html`<${Panel} title="Grants" extra=${html`<span class="muted"><${Count} of=${session.grant_count} words=" in all" /></span>`}>
     <${Table} columns=${columns} rows=${session.grants} of=${(/** @type {any} */ row) => `${row.number}-${row.lock}`} label="Grants"
-      empty=${credential() !== null ? NOTHING_SEEN : "It holds nothing here, and waits for nothing."} /></>`;
+      empty=${session.grant_count === undefined ? HIDDEN : "It holds nothing here, and waits for nothing."} /></>`;
 }
 
 /** @param {{ session: any }} props */
 function Ephemeral({ session }) {
   const columns = [{ head: "Path", cell: (/** @type {string} */ path) => html`<a class="typed" href=${treeLink(path.slice(1))}>${shortened(path)}</a>` }];
-  return html`<${Panel} title="Ephemeral nodes" extra=${html`<span class="muted">${count(session.ephemeral_count)} in all</span>`}>
+  return html`<${Panel} title="Ephemeral nodes" extra=${html`<span class="muted"><${Count} of=${session.ephemeral_count} words=" in all" /></span>`}>
     <${Table} columns=${columns} rows=${session.ephemeral_nodes} of=${(/** @type {string} */ path) => path} label="Ephemeral nodes"
-      empty=${credential() !== null ? NOTHING_SEEN : "No node here ends with this session."} /></>`;
+      empty=${session.ephemeral_count === undefined ? HIDDEN : "No node here ends with this session."} /></>`;
 }

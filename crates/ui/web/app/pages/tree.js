@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { callBytes, withQuery } from "../api.js";
 import { count, quoted, shortened, size, visible, visibleLines } from "../format.js";
-import { Facts, Heading, Line, LockLink, Pages, Panel, SessionLink, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Facts, Heading, Line, LockLink, Pages, Panel, SessionLink, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, isPath, nodeCall, treeLink } from "../route.js";
 import { credential, refused, route, said } from "../state.js";
 import { asHex, asText, laidOut } from "../value.js";
@@ -38,7 +38,7 @@ function Node({ path }) {
         <${Children} path=${path} items=${poll.body?.items ?? []} stat=${stat} cursor=${cursor} next=${poll.body?.next_cursor ?? null} />`
       : gone ? null : html`<${Panel} title="Node"><${Waiting} poll=${poll} /></>`}
     <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold node ls ${quoted(`/${path}`)}`} />
-      <${Line} label="curl" text=${`curl "$SERVER/${listing}"`} /></>`;
+      <${Curl} path=${listing} /></>`;
 }
 
 /** The answer's headers have the stat of the node itself. @param {Headers} headers */

@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, ordinal, parseSpan, span, waits } from "../format.js";
-import { Heading, Line, LockLink, Panel, Since, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Heading, LockLink, Panel, Since, Typed, usePoll, Waiting } from "../parts.js";
 import { link } from "../route.js";
 import { route } from "../state.js";
 
@@ -25,7 +25,7 @@ export function Waits() {
       ${tree?.left_out > 0 ? html`<p class="note">${count(tree.left_out)} further rows are left out: name an owner, a lock or a session.</p>` : null}
       ${tree && !tree.complete ? html`<p class="note queued">▲ More grants wait than the server examines: this is a part of the tree.</p>` : null}
     </>
-    <${Panel} title="The same without this page"><${Line} label="curl" text=${`curl "$SERVER/${path}"`} /></>`;
+    <${Panel} title="The same without this page"><${Curl} path=${path} /></>`;
 }
 
 /** @param {{ given: Record<string, string> }} props */
@@ -48,8 +48,8 @@ function Rows({ items, filtered }) {
   if (items.length === 0) {
     return html`<p class="note">${filtered ? "Nothing that matches waits, or is waited for." : "Nobody waits for anybody."}</p>`;
   }
-  return html`<ol class="tree" role="tree" aria-label="Who waits for whom">${items.map((item, at) => html`<li key=${`${at}-${item.owner}-${item.waits?.number ?? ""}`}
-    role="treeitem" aria-level=${item.depth + 1} aria-selected="false" class=${`depth${Math.min(item.depth, 8)}`}><${Row} item=${item} /></li>`)}</ol>`;
+  return html`<ol class="tree" aria-label="Who waits for whom">${items.map((item, at) => html`<li key=${`${at}-${item.owner}-${item.waits?.number ?? ""}`}
+    class=${`depth${Math.min(item.depth, 8)}`}><span class="offscreen">Level ${item.depth + 1}:</span> <${Row} item=${item} /></li>`)}</ol>`;
 }
 
 /** @param {{ item: any }} props */
@@ -58,6 +58,7 @@ function Row({ item }) {
   const holds = (item.holds ?? []).map((/** @type {any} */ held) => html`<span key=${held.lock} class="held-lock">
     ${held.token ? html`<span class="state held" aria-hidden="true">■</span> holds` : html`<span class="state queued" aria-hidden="true">▸</span> does not hold it now:`}
     ${" "}<${LockLink} name=${held.lock} /> <span class="muted"><${Since} at=${held.since} />, ${waits(held.queue_length)}${held.holder_count > 1 ? `, ${held.holder_count} holders` : ""}</span></span>`);
+  if (item.holds_left_out) holds.push(html`<span key="" class="held-lock muted">and ${count(item.holds_left_out)} more</span>`);
   if (!item.waits) {
     return html`<span class="root-mark">ROOT</span> ${who} <span>blocks <strong>${count(item.blocks)}</strong>${item.blocks_for ? `, the longest for ${span(parseSpan(item.blocks_for))}` : null}</span> ${holds}`;
   }
