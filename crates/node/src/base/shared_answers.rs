@@ -9,9 +9,12 @@ const QUESTIONS_MAX: usize = 8;
 /// The newest answer to a question, and when it was made. While one caller makes it, the others wait for it.
 pub(crate) type SharedAnswer<I, A> = tokio::sync::Mutex<Option<(I, Arc<A>)>>;
 
+/// The questions with their answers, the oldest first.
+type Answered<I, Q, A> = VecDeque<(Q, Arc<SharedAnswer<I, A>>)>;
+
 /// The shared answers to different questions of one kind.
 #[derive(Debug)]
-pub(crate) struct SharedAnswers<I, Q, A>(Mutex<VecDeque<(Q, Arc<SharedAnswer<I, A>>)>>);
+pub(crate) struct SharedAnswers<I, Q, A>(Mutex<Answered<I, Q, A>>);
 
 impl<I, Q, A> Default for SharedAnswers<I, Q, A> {
     fn default() -> Self {
