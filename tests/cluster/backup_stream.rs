@@ -26,6 +26,8 @@ use tokio::{
 const PATH: &str = "/v1/cluster/backup";
 /// What must happen soon happens within this time.
 const SOON: Duration = Duration::from_secs(30);
+/// A schedule that failed tries again within a minute.
+const RETRIED_WITHIN: Duration = Duration::from_secs(120);
 /// The writers of a load.
 const WRITERS: usize = 8;
 /// The load has begun when so many writes are acknowledged.
@@ -100,6 +102,14 @@ impl Load {
         self.stop.store(true, Ordering::Relaxed);
         all(self.writers).await;
     }
+}
+
+/// What the alarm about old backups has seen, if the node raises it.
+async fn backup_old(client: &Client, node: usize) -> Option<String> {
+    let alarms = client.send_to(node, &Call::get("/v1/cluster/alarms")).await.ok()?.expect_status(200);
+    let alarms = alarms.json["alarms"].as_array().expect("a list");
+    let alarm = alarms.iter().find(|alarm| alarm["alarm"] == "backup_old")?;
+    Some(alarm["seen"].as_str().expect("a text").to_owned())
 }
 
 async fn metric(client: &Client, node: usize, line: &str) -> Option<f64> {
@@ -308,12 +318,18 @@ fn a_node_makes_backups_by_its_schedule_and_deletes_only_old_ones() {
 }
 
 #[test]
-fn a_node_whose_backups_fail_serves_and_says_so_once() {
-    run_parallel(SHORT, async {
+fn a_node_whose_backups_fail_serves_and_says_so_until_they_succeed() {
+    run_parallel(2 * SHORT, async {
         let mut cluster = Cluster::plan();
         let folder = cluster.folder().join("backups");
         // A folder is where the file of the backup belongs.
-        fs::create_dir_all(folder.join("fairhold-prod-node-1.backup.partial")).expect("a folder");
+        let obstacle = folder.join("fairhold-prod-node-1.backup.partial");
+        fs::create_dir_all(&obstacle).expect("a folder");
+        // A clock that was wrong has made the one from the future. It hides nothing.
+        let others = ["fairhold-prod-8-20200101T000000Z.backup", "fairhold-prod-9-29990101T000000Z.backup"];
+        for name in others {
+            fs::write(folder.join(name), "kept by the test").expect("a file");
+        }
         let config = cluster.folder().join("node-1.toml");
         let table = format!("cluster-name = \"prod\"\n[backup]\ndir = {:?}\nevery = \"1m\"\n", text(&folder));
         fs::write(&config, table).expect("a configuration");
@@ -328,5 +344,24 @@ fn a_node_whose_backups_fail_serves_and_says_so_once() {
         client.write(&Call::put("/v1/nodes/a", "1")).await;
         let log = cluster.nodes[0].log_text();
         assert_eq!(log.matches("the scheduled backups fail").count(), 1, "{log}");
+
+        let seen = eventually("the alarm is raised", SOON, || backup_old(&client, 0)).await;
+        let found = format!("the newest scheduled backup in {} is ", text(&folder));
+        let age = seen
+            .strip_prefix(&found)
+            .and_then(|rest| rest.split_once(" old, and one is due every 1m; the last attempt failed: "));
+        assert!(age.is_some_and(|(age, fault)| age.contains('d') && fault.contains(text(&folder))), "{seen}");
+        assert_eq!(metric(&client, 0, "fairhold_alarm{alarm=\"backup_old\"}").await, Some(1.0));
+        assert_eq!(metric(&client, 1, "fairhold_alarm{alarm=\"backup_old\"}").await, Some(0.0), "it makes no backups");
+
+        fs::remove_dir(&obstacle).expect("an empty folder");
+        let is_gone = || async { (metric(&client, 0, "fairhold_alarm{alarm=\"backup_old\"}").await == Some(0.0)).then_some(()) };
+        eventually("the alarm is gone", RETRIED_WITHIN, is_gone).await;
+        assert_eq!(backup_old(&client, 0).await, None);
+        let names = names_in(&folder);
+        let is_new = |name: &String| name.ends_with("Z.backup") && !others.contains(&name.as_str());
+        assert!(names.iter().any(is_new), "{names:?}");
+        let is_logged = || async { cluster.nodes[0].log_text().contains("the scheduled backups succeed again").then_some(()) };
+        eventually("the log says so", SOON, is_logged).await;
     });
 }

@@ -1,7 +1,7 @@
 //! Tests of each alarm: raised, kept between its two thresholds, and gone.
 
 use super::{
-    readings::{ClusterReading, DiskReading, MachineReading, MemberReading, MemoryReading, SyncReading},
+    readings::{BackupReading, ClusterReading, DiskReading, MachineReading, MemberReading, MemoryReading, SyncReading},
     *,
 };
 use fairhold_types::{
@@ -11,7 +11,8 @@ use fairhold_types::{
 use std::{collections::BTreeSet, fs};
 
 const MINUTE: u64 = 60;
-const DAY: u64 = 24 * 60 * MINUTE;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
 
 /// A leader of three healthy nodes on a healthy machine, a second after its start.
 fn healthy() -> NodeReading {
@@ -47,9 +48,21 @@ fn healthy() -> NodeReading {
         memory: Some(MemoryReading { resident_bytes: 100 << 20, limit_bytes: 1 << 30 }),
         certificates: vec![certificate],
         audit: Some(AuditStatus::default()),
+        backups: Some(hourly(Some(HOUR), 1, None)),
         configured_members: Some(BTreeSet::from([1, 2, 3])),
     };
     at(NodeReading { now: Duration::ZERO, wall: WallMillis(0), machine, cluster }, 1)
+}
+
+/// Backups every hour: the age of the newest one, and the time since the node began to make them, in seconds.
+fn hourly(age: Option<u64>, running: u64, fault: Option<&str>) -> BackupReading {
+    BackupReading {
+        dir: "/backups".to_owned(),
+        every: Duration::from_secs(HOUR),
+        age: age.map(Duration::from_secs),
+        running: Duration::from_secs(running),
+        fault: fault.map(str::to_owned),
+    }
 }
 
 /// The same this many seconds after the start.
@@ -266,6 +279,46 @@ fn the_configuration_lists_a_node_that_is_no_member() {
 #[test]
 fn an_upgrade_is_open_for_a_week() {
     assert_hold("upgrade_open", [7 * DAY, 0], |reading| reading.cluster.next_version = Some(ClusterVersion(3)));
+}
+
+#[test]
+fn the_newest_scheduled_backup_is_too_old() {
+    let set = |reading: &mut NodeReading, age| reading.machine.backups = Some(hourly(age, DAY, None));
+    assert_thresholds("backup_old", AlarmSeverity::Warning, [Some(2 * HOUR + 1), Some(2 * HOUR + 1), Some(2 * HOUR)], set);
+    assert_thresholds("backup_old", AlarmSeverity::Warning, [None, Some(30 * DAY), Some(0)], set);
+}
+
+#[test]
+fn a_node_that_has_just_started_first_tries_to_make_a_backup() {
+    let raised = |age, running, fault| {
+        let mut board = AlarmBoard::default();
+        look(&mut board, 1, |reading| reading.machine.backups = Some(hourly(age, running, fault)));
+        board.raised().pop().map(|alarm| (alarm.alarm, alarm.seen))
+    };
+    let full = Some("full");
+    for (age, running, fault) in [
+        (None, 1, None),
+        (Some(3 * DAY), 1, None),
+        (Some(3 * DAY), 2 * HOUR, None),
+        // The newest backup from before the start counts, also while attempts fail.
+        (Some(2 * HOUR), 1, full),
+        (Some(0), 3 * DAY, full),
+    ] {
+        assert_eq!(raised(age, running, fault), None, "{age:?} {running} {fault:?}");
+    }
+    for (age, running, fault, seen) in [
+        (None, 2 * HOUR + 1, None, "no scheduled backup was found in /backups, and one is due every 1h"),
+        (Some(3 * DAY), 2 * HOUR + 1, None, "the newest scheduled backup in /backups is 3d old, and one is due every 1h"),
+        (
+            Some(3 * DAY),
+            1,
+            full,
+            "the newest scheduled backup in /backups is 3d old, and one is due every 1h; the last attempt failed: full",
+        ),
+        (None, 1, full, "no scheduled backup was found in /backups, and one is due every 1h; the last attempt failed: full"),
+    ] {
+        assert_eq!(raised(age, running, fault), Some(("backup_old".to_owned(), seen.to_owned())));
+    }
 }
 
 #[test]

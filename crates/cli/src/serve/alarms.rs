@@ -1,6 +1,6 @@
 //! Looks once a second for what is wrong with this node and its machine, beside everything that serves requests.
 
-use super::{audit, certificate_alarm::OwnCertificates, memory};
+use super::{audit, backups::NewestBackup, certificate_alarm::OwnCertificates, memory};
 use crate::config::{
     ServeConfig,
     start::{MemberSource, StartingNode},
@@ -16,7 +16,7 @@ use openraft_rt_tokio::TokioRuntime;
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     task::{JoinHandle, spawn_blocking},
@@ -36,6 +36,8 @@ pub(super) struct MachineSources {
     memory_limit: Option<u64>,
     certificates: OwnCertificates,
     audit: Audit,
+    /// The newest scheduled backup, if the node makes any.
+    newest_backup: Option<NewestBackup>,
     /// The members in the configuration, if it has a list.
     configured_members: Option<BTreeSet<NodeId>>,
 }
@@ -46,6 +48,7 @@ impl MachineSources {
         node: &StartingNode,
         syncs: Histogram,
         (certificates, audit): (OwnCertificates, Audit),
+        newest_backup: Option<NewestBackup>,
     ) -> MachineSources {
         let is_listed = node.source == MemberSource::List;
         MachineSources {
@@ -54,6 +57,7 @@ impl MachineSources {
             memory_limit: memory::limit(),
             certificates,
             audit,
+            newest_backup,
             configured_members: is_listed.then(|| node.members.keys().copied().collect()),
         }
     }
@@ -71,6 +75,7 @@ pub(super) async fn watch(sources: MachineSources, node: Node<TokioRuntime>, rep
             memory,
             certificates: sources.certificates.statuses(),
             audit: audit::status(&sources.audit),
+            backups: sources.newest_backup.as_ref().and_then(|newest| newest.reading(Instant::now())),
             configured_members: sources.configured_members.clone(),
         });
         sleep(LOOK_EVERY).await;

@@ -5,9 +5,12 @@
 
 mod alarm;
 mod job;
+mod newest;
 mod plan;
 
-use crate::config::backup::BackupConfig;
+pub(super) use newest::NewestBackup;
+
+use crate::config::{ServeConfig, backup::BackupConfig};
 use alarm::BackupAlarm;
 use fairhold_node::{Node, backup::CompleteBackup};
 use fairhold_raft::wall_now;
@@ -36,19 +39,40 @@ const STUCK_AFTER: Duration = Duration::from_secs(300);
 
 /// The scheduled backups of one node.
 pub(super) struct BackupSchedule {
-    pub(super) config: BackupConfig,
+    config: BackupConfig,
     /// The data directory of the node.
-    pub(super) data: PathBuf,
+    data: PathBuf,
     /// The name of the cluster, if it has one.
-    pub(super) cluster_name: Option<String>,
-    pub(super) id: NodeId,
-    pub(super) node: Node<TokioRuntime>,
+    cluster_name: Option<String>,
+    id: NodeId,
+    node: Node<TokioRuntime>,
+    /// For the alarms.
+    newest: NewestBackup,
 }
 
 impl BackupSchedule {
+    /// The schedule of a node, if its configuration has one.
+    pub(super) fn of(config: &ServeConfig, id: NodeId, node: Node<TokioRuntime>) -> Option<BackupSchedule> {
+        let backup = config.backup.clone()?;
+        Some(BackupSchedule {
+            newest: NewestBackup::new(&backup),
+            config: backup,
+            data: config.data.clone(),
+            cluster_name: config.cluster_name.as_ref().map(ToString::to_string),
+            id,
+            node,
+        })
+    }
+
+    /// What the alarms see of its backups.
+    pub(super) fn newest(&self) -> NewestBackup {
+        self.newest.clone()
+    }
+
     /// Makes backups until the task is aborted.
     pub(super) async fn run(self) {
         let cluster = self.cluster().await;
+        self.newest.begin(Instant::now());
         let job = BackupJob {
             dir: self.config.dir.clone(),
             data: self.data.clone(),
@@ -59,9 +83,7 @@ impl BackupSchedule {
             progress: Default::default(),
         };
         let mut alarm = BackupAlarm::default();
-        let reader = job.clone();
-        let newest = self.finished(&mut alarm, &job, spawn_blocking(move || reader.newest())).await;
-        let mut last: Option<WallSeconds> = newest.ok().flatten();
+        let mut last = self.newest_file(&mut alarm, &job).await;
         let mut retry_at: Option<Instant> = None;
         loop {
             let now = wall_now().0 / 1_000;
@@ -89,6 +111,16 @@ impl BackupSchedule {
         }
     }
 
+    /// When the newest file in the folder was made, if there is one.
+    async fn newest_file(&self, alarm: &mut BackupAlarm, job: &BackupJob) -> Option<WallSeconds> {
+        let reader = job.clone();
+        let (now, at) = (wall_now().0 / 1_000, Instant::now());
+        let found = self.finished(alarm, job, spawn_blocking(move || reader.newest(now))).await;
+        let made_at = found.ok().flatten()?;
+        self.newest.found(Duration::from_secs(now.saturating_sub(made_at)), at);
+        Some(made_at)
+    }
+
     /// Makes one backup. Returns whether it is complete.
     async fn make(&self, alarm: &mut BackupAlarm, job: &BackupJob) -> bool {
         let started_at = Instant::now();
@@ -97,6 +129,7 @@ impl BackupSchedule {
         match done.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(MadeBackup { file, bytes, deleted }) => {
                 self.node.record_scheduled_backup(Some(CompleteBackup { at: wall_now(), bytes, took: started_at.elapsed() }));
+                self.newest.made(started_at);
                 tracing::info!(file, bytes, deleted = *deleted.as_ref().unwrap_or(&0), "made a scheduled backup");
                 match deleted {
                     Ok(_) => alarm.ends(&self.node),
@@ -131,6 +164,7 @@ impl BackupSchedule {
 
     fn fail(&self, alarm: &mut BackupAlarm, reason: &str) {
         self.node.record_scheduled_backup(None);
+        self.newest.failed(reason);
         alarm.begins(&self.node, reason);
     }
 }

@@ -121,7 +121,9 @@ impl Server {
         own.register_metrics(&mut registry);
         audit.register_metrics(&mut registry);
         host::set(&config.data, &config.exposures, own.clone(), audit.clone());
-        let sources = MachineSources::new(config, node, syncs, (own.clone(), audit.clone()));
+        let schedule = BackupSchedule::of(config, node.id, services.node.clone());
+        let newest_backup = schedule.as_ref().map(BackupSchedule::newest);
+        let sources = MachineSources::new(config, node, syncs, (own.clone(), audit.clone()), newest_backup);
         let looking = tokio::spawn(alarms::watch(sources, services.node.clone(), services.replica.clone()));
         traces.start(node.id, &mut registry);
         let exposition = Exposition::with_slow_requests(registry, slow);
@@ -141,14 +143,7 @@ impl Server {
         let audit_watch = audit.log().map(|log| tokio::spawn(audit::watch(log.clone(), services.node.clone())));
         let ready = tokio::spawn(service_manager::tell_ready(services.node.clone()));
         let signs_of_life = service_manager::signs_of_life(services.node.clone()).map(tokio::spawn);
-        let backups = config.backup.clone().map(|backup| BackupSchedule {
-            config: backup,
-            data: config.data.clone(),
-            cluster_name: config.cluster_name.as_ref().map(ToString::to_string),
-            id: node.id,
-            node: services.node.clone(),
-        });
-        let backups = backups.map(|schedule| tokio::spawn(schedule.run()));
+        let backups = schedule.map(|schedule| tokio::spawn(schedule.run()));
         let authenticator = Authenticator::new(admin).with_providers(providers);
         let watches = [token_watch, peer_key::watch(&config.peers, keys), alarm, audit_watch, signs_of_life, backups];
         let watches = watches.into_iter().flatten().chain([ready, looking]).collect();

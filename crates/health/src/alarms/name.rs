@@ -31,6 +31,8 @@ pub enum AlarmName {
     MembersDiffer,
     /// An upgrade was not finalized.
     UpgradeOpen,
+    /// The newest scheduled backup is too old.
+    BackupOld,
     /// A certificate is to be renewed.
     Certificate,
     /// The audit log loses entries.
@@ -44,7 +46,7 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 impl AlarmName {
     /// All of them, in the order of their list.
-    pub const ALL: [AlarmName; 13] = [
+    pub const ALL: [AlarmName; 14] = [
         AlarmName::Disk,
         AlarmName::DiskSlow,
         AlarmName::Memory,
@@ -56,6 +58,7 @@ impl AlarmName {
         AlarmName::Timing,
         AlarmName::MembersDiffer,
         AlarmName::UpgradeOpen,
+        AlarmName::BackupOld,
         AlarmName::Certificate,
         AlarmName::Audit,
     ];
@@ -75,6 +78,7 @@ impl AlarmName {
             AlarmName::Timing => "timing",
             AlarmName::MembersDiffer => "members_differ",
             AlarmName::UpgradeOpen => "upgrade_open",
+            AlarmName::BackupOld => "backup_old",
             AlarmName::Certificate => "certificate",
             AlarmName::Audit => "audit",
         }
@@ -91,6 +95,7 @@ impl AlarmName {
             | AlarmName::Memory
             | AlarmName::State
             | AlarmName::JoinStuck
+            | AlarmName::BackupOld
             | AlarmName::Certificate
             | AlarmName::Audit => Duration::ZERO,
         }
@@ -109,6 +114,7 @@ impl AlarmName {
             | AlarmName::JoinStuck
             | AlarmName::MembersDiffer
             | AlarmName::UpgradeOpen
+            | AlarmName::BackupOld
             | AlarmName::Certificate => Duration::ZERO,
         }
     }

@@ -33,6 +33,8 @@ pub struct MachineReading {
     pub certificates: Vec<CertificateStatus>,
     /// Its audit log, if it has one.
     pub audit: Option<AuditStatus>,
+    /// Its scheduled backups, if it makes any. Before its cluster has formed, there is nothing to back up.
+    pub backups: Option<BackupReading>,
     /// The members in its configuration, if it has a list.
     pub configured_members: Option<BTreeSet<NodeId>>,
 }
@@ -64,6 +66,21 @@ pub struct MemoryReading {
     pub resident_bytes: u64,
     /// The bytes that it may use.
     pub limit_bytes: u64,
+}
+
+/// The scheduled backups of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupReading {
+    /// Their folder, for people.
+    pub dir: String,
+    /// How often one is to be made.
+    pub every: Duration,
+    /// The age of the newest one in the folder, if one was found.
+    pub age: Option<Duration>,
+    /// The time since this process began to make them.
+    pub running: Duration,
+    /// Why this process could not make one, unless it has made one since.
+    pub fault: Option<String>,
 }
 
 /// What a node sees of its cluster.

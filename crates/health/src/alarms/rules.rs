@@ -13,6 +13,7 @@ use crate::{
 use fairhold_types::{
     NodeId, Timing,
     dto::{AlarmSeverity, CertificateUrgency},
+    duration::rounded,
 };
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ const MEMORY_PERCENT: (u64, u64) = (85, 80);
 const STATE_PERCENT: (u64, u64) = (90, 85);
 /// How many entries a member is behind when the alarm is raised, and when it is gone.
 const LAG: (u64, u64) = (10_000, 1_000);
+/// After this many intervals of the schedule, the newest backup is too old.
+const BACKUP_INTERVALS_MAX: u32 = 2;
 
 /// What a rule objects to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +74,7 @@ pub(crate) fn judge(name: AlarmName, input: &RuleInput<'_>, raised: bool) -> Opt
         AlarmName::Timing => timing(input),
         AlarmName::MembersDiffer => members_differ(input),
         AlarmName::UpgradeOpen => upgrade_open(input),
+        AlarmName::BackupOld => backup_old(input),
         AlarmName::Certificate => certificate(input),
         AlarmName::Audit => audit(input),
     }
@@ -272,6 +276,30 @@ fn upgrade_open(input: &RuleInput<'_>) -> Option<Objection> {
     warning(
         format!("the upgrade to cluster version {next} is open, and this node has not been restarted for a week"),
         "see what is missing: fairhold cluster upgrade status. To finish it: fairhold cluster upgrade finalize",
+    )
+}
+
+fn backup_old(input: &RuleInput<'_>) -> Option<Objection> {
+    let backups = input.machine.backups.as_ref()?;
+    let max = backups.every.saturating_mul(BACKUP_INTERVALS_MAX);
+    // A process that has just started makes a missing backup at once, so it may try that first.
+    let has_tried = backups.fault.is_some() || backups.running > max;
+    if backups.age.is_some_and(|age| age <= max) || !has_tried {
+        return None;
+    }
+    let (dir, every) = (&backups.dir, rounded(backups.every));
+    let found = match backups.age {
+        Some(age) => format!("the newest scheduled backup in {dir} is {} old, and one is due every {every}", rounded(age)),
+        None => format!("no scheduled backup was found in {dir}, and one is due every {every}"),
+    };
+    let seen = match &backups.fault {
+        Some(fault) => format!("{found}; the last attempt failed: {fault}"),
+        None => found,
+    };
+    warning(
+        seen,
+        "check that the folder exists, that the node may write to it, and that its disk answers and has space: the node tries \
+         again every minute. To have a backup now: fairhold backup save FILE",
     )
 }
 

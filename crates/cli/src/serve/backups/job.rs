@@ -1,6 +1,6 @@
 //! One scheduled backup: writes the file, verifies it, gives it its name, and deletes old ones. It blocks.
 
-use super::plan::{BackupName, WallSeconds, partial_name, to_delete};
+use super::plan::{BackupName, WallSeconds, newest, partial_name, to_delete};
 use crate::backup_file::PartialBackup;
 use fairhold_node::Node;
 use fairhold_raft::wall_now;
@@ -54,9 +54,9 @@ impl BackupJob {
         self.progress.load(Ordering::Relaxed)
     }
 
-    /// When the newest backup in the folder was made.
-    pub(super) fn newest(&self) -> Option<WallSeconds> {
-        names_in(&self.dir, &self.cluster).ok()?.last().map(|name| name.made_at)
+    /// When the newest backup in the folder was made. A folder that cannot be read has none: the next backup says why.
+    pub(super) fn newest(&self, now: WallSeconds) -> Option<WallSeconds> {
+        newest(&names_in(&self.dir, &self.cluster).ok()?, now)
     }
 
     /// Makes a backup, or says why it cannot.

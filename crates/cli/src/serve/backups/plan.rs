@@ -60,6 +60,12 @@ pub(super) fn to_delete(mut found: BTreeSet<BackupName>, verified: &BackupName, 
     found.into_iter().take(count).collect()
 }
 
+/// When the newest of these backups was made. A time in the future is from a clock that was set back, so it says
+/// nothing.
+pub(super) fn newest(found: &BTreeSet<BackupName>, now: WallSeconds) -> Option<WallSeconds> {
+    found.iter().map(|name| name.made_at).filter(|made_at| *made_at <= now).max()
+}
+
 /// When the next backup is due, by the time of the last one. In each interval, a node has a moment that depends on its
 /// id. If no backup was made since the last moment, one is due at once.
 pub(super) fn next_due(now: WallSeconds, last: Option<WallSeconds>, every: Duration, node: NodeId) -> WallSeconds {

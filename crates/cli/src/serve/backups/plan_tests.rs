@@ -72,6 +72,18 @@ fn the_oldest_files_are_deleted_and_the_verified_one_never() {
 }
 
 #[test]
+fn the_newest_file_is_the_last_one_that_is_not_from_the_future() {
+    let found = |times: &[WallSeconds]| times.iter().map(|made_at| name(*made_at, 1)).collect::<BTreeSet<_>>();
+    assert_eq!(newest(&found(&[]), TIME), None);
+    assert_eq!(newest(&found(&[TIME + 1, TIME + 86_400]), TIME), None);
+    assert_eq!(newest(&found(&[TIME - 60, TIME - 3_600, TIME + 1]), TIME), Some(TIME - 60));
+    assert_eq!(newest(&found(&[TIME]), TIME), Some(TIME));
+    // Of a cluster that was formed anew under the same name, an old file has the highest revision.
+    let found = BTreeSet::from([name(TIME - 86_400, 4_711), name(TIME - 60, 7)]);
+    assert_eq!(newest(&found, TIME), Some(TIME - 60));
+}
+
+#[test]
 fn each_node_has_a_moment_of_its_own_in_each_interval() {
     let midnight = TIME / 86_400 * 86_400;
     let due = |now, last, node| next_due(now, last, HOUR, node) - midnight;
