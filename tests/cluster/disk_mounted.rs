@@ -1,17 +1,21 @@
-//! A file system that is really full: a small one, mounted for one node. Needs root.
+//! A file system that is really full: a small one, mounted for a node. Needs root.
 
 use crate::{
     client::Call,
     confined::{MIB, Mount},
     disk_full::{Load, assert_same_everywhere, ended, waits_for_room},
     harness::{Cluster, LONG, eventually, report, run_exclusive},
+    lock_command::{assert_code, fairhold},
     without::MOUNTS,
 };
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
-const SIZE_MIB: u64 = 400;
+const SIZE_MIB: u64 = 450;
 /// Free space that is enough to run, but low enough for a warning.
 const LOW_MIB: u64 = 100;
+/// Free space with which a node does not hand over, but with which the leader refuses writes if a majority has no more.
+const REFUSED_MIB: u64 = 200;
 /// Bytes of a value.
 const LARGE: usize = 10_000;
 const SMALL: usize = 100;
@@ -60,5 +64,51 @@ fn a_leader_on_a_full_file_system_ends_and_returns() {
         assert_same_everywhere(&cluster).await;
         cluster.nodes[0].kill().await;
         drop(mount);
+    });
+}
+
+#[test]
+fn a_command_that_waits_while_the_disks_of_a_majority_are_full_says_so() {
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::plan();
+        let mut mounts = Vec::new();
+        for node in &mut cluster.nodes[..2] {
+            let folder = node.data.with_extension("mount");
+            let Some(mount) = MOUNTS.or_without(Mount::memory_at(&folder, SIZE_MIB)) else { return };
+            node.move_to(&folder.join("data"));
+            mounts.push(mount);
+        }
+        for node in &mut cluster.nodes {
+            node.start();
+        }
+        cluster.ready().await;
+        for mount in &mounts {
+            mount.leave(REFUSED_MIB * MIB);
+        }
+        let client = cluster.client(2);
+        eventually("the leader refuses writes", Duration::from_secs(20), || async {
+            (client.once(&Call::put("/v1/nodes/any", "x")).await.code() == "disk_low").then_some(())
+        })
+        .await;
+        let mut waits = fairhold(&cluster.nodes[2].url, &["dock", "--", "echo", "held"]).spawn().expect("it starts");
+        let mut stderr = BufReader::new(waits.stderr.take().expect("a pipe"));
+        let mut printed = String::new();
+        while !printed.contains("(disk_low)") {
+            assert!(stderr.read_line(&mut printed).await.expect("it can be read") > 0, "it ended: {printed}");
+        }
+        assert!(printed.contains("fairhold: waiting for dock: the cluster refuses the request for now: "), "{printed}");
+        assert!(printed.contains(": too few nodes have free disk space") && printed.ends_with("; trying again\n"), "{printed}");
+        for mount in &mounts {
+            mount.make_room();
+        }
+        stderr.read_to_string(&mut printed).await.expect("it can be read");
+        let output = waits.wait_with_output().await.expect("it ends");
+        assert_code(&output, 0, "");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "held\n");
+        assert_eq!(printed.matches("disk_low").count(), 1, "it says so once: {printed}");
+        for node in &mut cluster.nodes[..2] {
+            node.kill().await;
+        }
+        drop(mounts);
     });
 }

@@ -65,3 +65,24 @@ fn nothing_is_acknowledged_without_a_quorum_and_everything_is_answered_in_time()
         assert_eq!(cluster.client(leader).value("kept").await, "during");
     });
 }
+
+#[test]
+fn a_leader_that_loses_its_majority_is_not_ready_and_names_no_leader() {
+    run_exclusive(SHORT, async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let client = cluster.client(leader);
+        let verbose = Call::get("/readyz?verbose");
+        let ready = client.once(&verbose).await.expect_status(200);
+        assert_eq!(ready.string("leader"), cluster.nodes[leader].url);
+        for follower in cluster.followers().await {
+            cluster.nodes[follower].kill().await;
+        }
+        let answer = eventually("it is no longer ready", Duration::from_secs(10), || async {
+            let answer = client.once(&verbose).await;
+            (answer.status == 503).then_some(answer)
+        })
+        .await;
+        assert!(answer.string("reason").contains("no known leader") && answer.json["leader"].is_null(), "{answer:?}");
+    });
+}

@@ -153,7 +153,8 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
             tokio::join!(
                 waiting::report_place(client, &args.names[0], places, args.connect.verbose),
                 waiting::report_silence(client, args.connect.timeout),
-                waiting::report_no_service(client, &args.names[0], queued)
+                waiting::report_no_service(client, &args.names[0], queued),
+                waiting::report_refusals(client, &args.names[0])
             );
         }
     };

@@ -217,8 +217,8 @@ impl Client {
         self.0.calls.endpoints.order(Prefer::Any).iter().map(Endpoint::to_string).collect()
     }
 
-    /// When the cluster last answered, and what has failed since. Check it while you wait for a lock without a time
-    /// limit.
+    /// When the cluster last answered, what has failed since, and why it refuses changes for now. Check it while you wait
+    /// for a lock without a time limit.
     #[must_use]
     pub fn contact(&self) -> Contact {
         self.0.identity.contact()

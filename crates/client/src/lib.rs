@@ -141,5 +141,5 @@ pub use views::locks::{ListLocks, Locks, SetLock};
 pub use watch::{Watch, WatchEvent, Watching};
 pub use wire::at::At;
 pub use wire::clock::{CLOCK_RATE_BOUND_PERCENT, MARGIN_MIN, margin};
-pub use wire::identity::Contact;
+pub use wire::identity::{Contact, LastRefusal};
 pub use wire::tls::advice as tls_advice;

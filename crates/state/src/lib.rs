@@ -81,6 +81,8 @@ pub mod record;
 mod recording;
 mod rejection;
 mod request;
+#[cfg(test)]
+mod request_for_tests;
 pub mod restored;
 mod revocation;
 mod service_rank;

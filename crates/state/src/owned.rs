@@ -47,8 +47,9 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{
-        Acquire, Claimant, Command, IfBusy, Lifetime, Meta, OpenSession, Operation, Outcome, Owner, Transact, Want,
+    use crate::{
+        command::{Acquire, Claimant, Command, Lifetime, Operation, Outcome, Transact},
+        request_for_tests::{acquire_in, open_session},
     };
     use fairhold_types::{GrantId, Mode, SessionId, time::WallMillis};
 
@@ -64,33 +65,13 @@ mod tests {
     }
 
     fn acquire_of(state: &mut State, claimant: Claimant, id: u128, locks: &[&str]) {
-        let want = |name: &&str| Want { lock: LockName::parse(name).unwrap(), mode: Mode::Exclusive };
-        let acquire = Acquire {
-            grant: GrantId::from_ulid(id),
-            id_given: true,
-            wants: locks.iter().map(want).collect(),
-            claimant,
-            if_busy: IfBusy::Queue,
-            limit: None,
-            permits: 1,
-            priority: 0,
-            owner: Owner { text: String::new(), given: false },
-            meta: Meta::new(),
-            lock_delay_ms: 0,
-            reentrant: false,
-            max_hold_ms: None,
-            value: None,
-            at: AT,
-        };
+        let acquire = Acquire { claimant, ..acquire_in(ID, GrantId::from_ulid(id), locks, Mode::Exclusive) };
         applied(state, Command::Acquire(acquire));
     }
 
     fn owner_of_much() -> (State, SessionNumber) {
         let mut state = State::new();
-        let name = String::new();
-        let meta = Meta::new();
-        let open = OpenSession { key: None, id: ID, timeout_ms: 10_000, name, meta, at: AT };
-        let Outcome::SessionOpened { number, .. } = applied(&mut state, Command::OpenSession(open)) else { panic!("not opened") };
+        let Outcome::SessionOpened { number, .. } = applied(&mut state, open_session(ID)) else { panic!("not opened") };
         acquire(&mut state, 1, &["a"]);
         acquire(&mut state, 2, &["c", "b", "d"]);
         acquire(&mut state, 3, &["e"]);

@@ -41,7 +41,7 @@ pub(super) fn run(args: &SaveArgs, data: &Path) -> Result<(), BackupError> {
         backup.write(&mut out).and_then(|_| out.flush()).map_err(BackupError::Output)?;
         return Ok(());
     }
-    let (saved, summary) = file::save(&args.file, |mut out| backup.write(&mut out).map(drop))?;
+    let (saved, summary) = file::save(&backup, &args.file, args.force)?;
     note(&format!("saved {}\n{}", args.file.display(), verified(&saved, &summary).trim_end()));
     Ok(())
 }

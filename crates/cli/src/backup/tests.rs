@@ -32,8 +32,7 @@ fn backup(source: BackupSource) -> Backup {
 
 fn saved(folder: &Path, source: BackupSource) -> PathBuf {
     let file = folder.join("cluster.backup");
-    let made = backup(source);
-    file::save(&file, |mut out| made.write(&mut out).map(drop)).unwrap();
+    file::save(&backup(source), &file, false).unwrap();
     file
 }
 
@@ -68,6 +67,9 @@ fn a_stopped_node_is_saved_and_shown() {
     };
     save::run(&args, &data).unwrap();
     let (first, second) = (read(&file).unwrap().0, read(&again).unwrap().0);
+    let refused = file::save(&second, &again, false).unwrap_err();
+    let exists = std::io::ErrorKind::AlreadyExists;
+    assert!(matches!(&refused, BackupError::File { error, .. } if error.kind() == exists), "{refused}");
     assert!(second.header().revision.0 > first.header().revision.0 + (1 << 32));
     let BackupCommand::Inspect(args) = parse(&format!("fairhold backup inspect --data {}", data.display())) else {
         panic!("another command")

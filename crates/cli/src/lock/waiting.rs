@@ -1,7 +1,7 @@
 //! The messages on stderr during the wait for the lock.
 
 use crate::remote::format::{rounded, terminal_safe};
-use fairhold_client::{Client, Error, QueuePlace};
+use fairhold_client::{Client, Error, LastRefusal, QueuePlace};
 use fairhold_types::duration;
 use futures_util::future::select_ok;
 use std::{
@@ -27,6 +27,8 @@ const CHECK_EVERY_MAX: Duration = Duration::from_secs(5);
 const REPORT_AFTER: Duration = Duration::from_secs(1);
 /// It reports that no node can serve after this time.
 const NO_SERVICE_AFTER: Duration = Duration::from_secs(3);
+/// How often it checks whether the request is refused.
+const REFUSAL_CHECK_EVERY: Duration = Duration::from_secs(3);
 /// The shortest time limit of a check.
 const CHECK_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
@@ -132,6 +134,56 @@ pub(super) async fn report_no_service(client: &Client, name: &str, is_queued: wa
     std::future::pending().await
 }
 
+/// Reports why the cluster refuses the request for now. Never returns.
+pub(super) async fn report_refusals(client: &Client, name: &str) {
+    let mut checks = RefusalChecks::default();
+    // The line of a terminal may show the place in the queue.
+    let clear = if io::stderr().is_terminal() { CLEAR } else { "" };
+    loop {
+        sleep(REFUSAL_CHECK_EVERY).await;
+        let refusal = client.contact().refusal;
+        let is_due = checks.is_due(refusal.as_ref().map(reason));
+        if let Some(refusal) = refusal.filter(|_| is_due) {
+            let code = refusal.code.map_or_else(String::new, |code| format!(" ({code})"));
+            let (name, detail) = (terminal_safe(name), terminal_safe(&refusal.detail));
+            let why = format!("the cluster refuses the request for now: {detail}{code}");
+            write(&format!("{clear}fairhold: waiting for {name}: {why}; trying again\n"));
+        }
+    }
+}
+
+/// What stays the same while a cluster refuses a request for one reason.
+fn reason(refusal: &LastRefusal) -> &str {
+    match refusal.code {
+        Some(code) => code.as_str(),
+        None => &refusal.detail,
+    }
+}
+
+/// The checks so far for a refusal.
+#[derive(Debug, Default)]
+struct RefusalChecks {
+    was_refused: bool,
+    reported: Vec<String>,
+}
+
+impl RefusalChecks {
+    /// Whether to report this reason now: each one once, until the cluster accepts something again. The first check that
+    /// finds a refusal reports nothing: a node that stops refuses a request too, and the next one accepts it.
+    fn is_due(&mut self, reason: Option<&str>) -> bool {
+        let was_refused = std::mem::replace(&mut self.was_refused, reason.is_some());
+        let Some(reason) = reason else {
+            self.reported.clear();
+            return false;
+        };
+        if !was_refused || self.reported.iter().any(|reported| reported == reason) {
+            return false;
+        }
+        self.reported.push(reason.to_owned());
+        true
+    }
+}
+
 /// Waits until no node has answered for as long as the caller allows: no named node and no node known from them,
 /// neither to the request for the lock nor to a plain read. Returns the last error.
 pub(super) async fn no_answer(client: &Client, within: Duration) -> String {
@@ -161,5 +213,16 @@ mod tests {
         for (millis, text) in [(40, "less than 1s"), (1_900, "1s"), (119_000, "119s"), (120_000, "2 min"), (7_200_000, "2 h")] {
             assert_eq!(approximate(Duration::from_millis(millis)), text);
         }
+    }
+
+    #[test]
+    fn each_reason_of_a_lasting_refusal_is_reported_once() {
+        let mut checks = RefusalChecks::default();
+        let mut due = |reasons: &[Option<&str>]| reasons.iter().map(|reason| checks.is_due(*reason)).collect::<Vec<_>>();
+        let (full, stops) = (Some("disk_low"), Some("shutting_down"));
+        assert_eq!(due(&[None, stops, None, None]), [false; 4], "it does not last");
+        assert_eq!(due(&[full, full, full]), [false, true, false]);
+        assert_eq!(due(&[stops, full, stops]), [true, false, false], "another reason");
+        assert_eq!(due(&[None, full, full]), [false, false, true], "it was accepted in between");
     }
 }

@@ -9,7 +9,7 @@ use crate::{
         clock::Moment,
         endpoints::Endpoint,
         failure_text::{describe, unusable_settings},
-        identity::{CLUSTER, Identity},
+        identity::{CLUSTER, Identity, LastRefusal},
         reply::Reply,
         stream_lines::StreamLines,
         tls::TlsSettings,
@@ -45,8 +45,8 @@ const TIMEOUT: &str = "fairhold-timeout";
 pub(crate) enum Attempted {
     /// A definite answer.
     Answered(Reply),
-    /// The call did not take effect.
-    Nothing { why: String, retry_after: Option<Duration>, busy: bool },
+    /// The call did not take effect. If a node of the cluster says so, `refusal` is its reason.
+    Nothing { why: String, retry_after: Option<Duration>, busy: bool, refusal: Option<LastRefusal> },
     /// The call may have taken effect, or still may.
     Unknown {
         why: String,
@@ -96,6 +96,10 @@ impl Connections {
         let builder = caller.tls.apply(builder.user_agent(&caller.program));
         let http = builder.build().map_err(|error| Error::Invalid(unusable_settings(&error)))?;
         Ok(Connections { http, identity, auth_token: caller.auth_token.clone() })
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// Learns of new tokens.
@@ -167,7 +171,7 @@ impl Connections {
                     None => Attempted::Answered(reply),
                     Some(_) if has_waited && call.method == Method::GET => {
                         let why = format!("{} {}", reply.status, reply.problem().detail);
-                        Attempted::Nothing { why, retry_after: None, busy: false }
+                        Attempted::nothing(why)
                     }
                     Some(_) if has_waited && call.kind == CallKind::Raw => Attempted::Answered(reply),
                     Some(newer) => self.send_with(endpoint, call, work, limit, Some(newer)).await,
@@ -203,11 +207,7 @@ impl Connections {
     /// outcome is unknown.
     fn unanswered(&self, endpoint: &Endpoint, error: &reqwest::Error) -> Attempted {
         let why = self.note_failure(endpoint, &describe(error));
-        if error.is_connect() || error.is_builder() {
-            Attempted::Nothing { why, retry_after: None, busy: false }
-        } else {
-            Attempted::unknown(why)
-        }
+        if error.is_connect() || error.is_builder() { Attempted::nothing(why) } else { Attempted::unknown(why) }
     }
 
     /// Classifies an answer. An answer from a foreign server does not count.
@@ -217,7 +217,7 @@ impl Connections {
         }
         if is_plain_at_tls(&reply) {
             let why = self.note_failure(endpoint, "this port speaks TLS; use an https:// URL");
-            return Attempted::Nothing { why, retry_after: None, busy: false };
+            return Attempted::nothing(why);
         }
         match self.check(endpoint, call, &reply.headers) {
             Ok(()) if call.kind == CallKind::Raw && reply.status == StatusCode::TOO_MANY_REQUESTS => Attempted::Answered(reply),
@@ -302,6 +302,11 @@ async fn read_reply(mut response: reqwest::Response, sent: Moment) -> Result<Rep
 }
 
 impl Attempted {
+    /// The call did not take effect, and no node refuses it for now.
+    fn nothing(why: String) -> Attempted {
+        Attempted::Nothing { why, retry_after: None, busy: false, refusal: None }
+    }
+
     /// An unknown outcome at a node of this cluster.
     pub(crate) fn unknown(why: String) -> Attempted {
         Attempted::Unknown { why, foreign: false }
@@ -331,11 +336,17 @@ fn classify_reply(reply: Reply) -> Attempted {
     let retry_after = reply.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let retry_after = retry_after.map(Duration::from_secs);
     let why = |problem: &ProblemBody| format!("{} {}", reply.status, problem.detail);
+    let refused = |problem: ProblemBody, busy| Attempted::Nothing {
+        why: why(&problem),
+        retry_after,
+        busy,
+        refusal: Some(LastRefusal::from(problem)),
+    };
     match reply.status.as_u16() {
         503 => {
             let problem = reply.problem();
             let busy = matches!(problem.code, Some(Code::Overloaded | Code::DiskLow));
-            Attempted::Nothing { why: why(&problem), retry_after, busy }
+            refused(problem, busy)
         }
         // The state is full. A retry does not help, here or at another node: callers must remove something first.
         429 if reply.problem().code == Some(Code::StateFull) => Attempted::Answered(reply),
@@ -343,11 +354,11 @@ fn classify_reply(reply: Reply) -> Attempted {
         429 if matches!(reply.problem(), ProblemBody { code: Some(Code::QuotaExceeded), retryable: false, .. }) => {
             Attempted::Answered(reply)
         }
-        429 => Attempted::Nothing { why: why(&reply.problem()), retry_after, busy: true },
+        429 => refused(reply.problem(), true),
         504 => {
             let problem = reply.problem();
             match problem.outcome {
-                Some(Effect::None) => Attempted::Nothing { why: why(&problem), retry_after, busy: false },
+                Some(Effect::None) => refused(problem, false),
                 Some(Effect::Unknown) | None => Attempted::unknown(why(&problem)),
             }
         }

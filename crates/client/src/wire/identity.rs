@@ -1,12 +1,15 @@
-//! Which cluster this client belongs to, and when it last answered.
+//! Which cluster this client belongs to, when it last answered, and why it refuses requests for now.
 //!
 //! Not every server that answers at an address is a node of the cluster. It can be the login page of a network, the
 //! default page of a load balancer, a server that took over an address, or another Fairhold cluster. Every answer of a
 //! node names its cluster. The client keeps the first id that it sees, or the one from its program, and treats any
 //! other answer as no answer: it tries another node.
 
-use crate::wire::{clock::Moment, endpoints::Endpoint};
-use fairhold_types::ClusterId;
+use crate::{
+    problem::ProblemBody,
+    wire::{clock::Moment, endpoints::Endpoint},
+};
+use fairhold_types::{ClusterId, Code};
 use parking_lot::Mutex;
 use reqwest::header::HeaderMap;
 use std::{
@@ -36,9 +39,10 @@ struct IdentityInner {
 struct LastContact {
     at: Moment,
     failure: Option<String>,
+    refusal: Option<LastRefusal>,
 }
 
-/// When the cluster last answered, and what went wrong since.
+/// When the cluster last answered, what went wrong since, and why it refuses changes for now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contact {
@@ -48,6 +52,25 @@ pub struct Contact {
     /// Why the newest attempt failed, if one has failed since the last answer. The reason may be on this machine, such
     /// as missing file descriptors.
     pub failure: Option<String>,
+    /// Why a node refused the newest call that changes something, such as an acquire, if none has succeeded since. The
+    /// client tries such a call again until the caller's time is up. Reads do not count: some succeed without a majority.
+    pub refusal: Option<LastRefusal>,
+}
+
+/// Why a node refused a call that may succeed later, unchanged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LastRefusal {
+    /// The stable code, if this version knows it.
+    pub code: Option<Code>,
+    /// What the node said, for people.
+    pub detail: String,
+}
+
+impl From<ProblemBody> for LastRefusal {
+    fn from(problem: ProblemBody) -> LastRefusal {
+        LastRefusal { code: problem.code, detail: problem.detail }
+    }
 }
 
 impl Identity {
@@ -57,7 +80,7 @@ impl Identity {
         if let Some(cluster) = cluster {
             known.get_or_init(|| cluster);
         }
-        let last_contact = LastContact { at: Moment::now(), failure: None };
+        let last_contact = LastContact { at: Moment::now(), failure: None, refusal: None };
         Identity(Arc::new(IdentityInner { cluster: known, foreign: Mutex::default(), last_contact: Mutex::new(last_contact) }))
     }
 
@@ -110,7 +133,9 @@ impl Identity {
     }
 
     fn answered(&self) {
-        *self.0.last_contact.lock() = LastContact { at: Moment::now(), failure: None };
+        let mut last = self.0.last_contact.lock();
+        last.at = Moment::now();
+        last.failure = None;
     }
 
     /// Notes that a request got no answer.
@@ -118,9 +143,14 @@ impl Identity {
         self.0.last_contact.lock().failure = Some(why.to_owned());
     }
 
+    /// Notes why a node refused a call that changes something; `None` after one that succeeded.
+    pub(crate) fn refused(&self, refusal: Option<LastRefusal>) {
+        self.0.last_contact.lock().refusal = refusal;
+    }
+
     pub(crate) fn contact(&self) -> Contact {
         let last = self.0.last_contact.lock();
-        Contact { silent_for: last.at.until(Moment::now()), failure: last.failure.clone() }
+        Contact { silent_for: last.at.until(Moment::now()), failure: last.failure.clone(), refusal: last.refusal.clone() }
     }
 
     fn log_once(&self, endpoint: &Endpoint, why: &str) {
@@ -190,5 +220,16 @@ mod tests {
         assert!(identity.contact().failure.is_some(), "a foreign answer does not count");
         identity.check(&node, &of(7)).unwrap();
         assert_eq!(identity.contact().failure, None);
+    }
+
+    #[test]
+    fn a_refusal_is_kept_after_other_answers_until_a_change_succeeds() {
+        let (identity, node) = (Identity::new(None), Endpoint::parse("http://a:1").unwrap());
+        let refusal = LastRefusal { code: Some(Code::DiskLow), detail: "d".to_owned() };
+        identity.refused(Some(refusal.clone()));
+        identity.check(&node, &of(7)).unwrap();
+        assert_eq!(identity.contact().refusal, Some(refusal));
+        identity.refused(None);
+        assert_eq!(identity.contact().refusal, None);
     }
 }

@@ -7,10 +7,10 @@ use crate::{
         auth_token::TokenChanges,
         backoff::Backoff,
         batches::Batches,
-        call::{ANSWER_GRACE, ATTEMPT_MAX, Call},
+        call::{ANSWER_GRACE, ATTEMPT_MAX, Call, CallKind},
         endpoints::{DISCOVER_EVERY, Endpoint, Endpoints, Prefer},
         http::{Attempted, Caller, Connections, Opened},
-        identity::Identity,
+        identity::{Identity, LastRefusal},
         reply::{Reply, leader_of},
         stream_lines::StreamLines,
     },
@@ -101,19 +101,19 @@ impl Transport {
             Some(_) => self.batches.send(endpoint, call, limit).await,
             None => self.connections.send(endpoint, call, limit, limit + ANSWER_GRACE).await,
         };
-        self.note(endpoint, attempted)
+        self.note(endpoint, call, attempted)
     }
 
     /// Sends a call that may wait to one node, once. The server's work adds to the wait.
     pub(crate) async fn wait_at(&self, endpoint: &Endpoint, call: &Call, wait: Duration, work: Duration) -> Attempted {
         // The server withdraws a request that waited before it answers, which takes further work.
         let limit = wait + 2 * work + ANSWER_GRACE;
-        self.note(endpoint, self.connections.send(endpoint, call, work, limit).await)
+        self.note(endpoint, call, self.connections.send(endpoint, call, work, limit).await)
     }
 
     /// Sends a read that may wait to one node, once. The server's work adds to the wait.
     pub(crate) async fn read_at(&self, endpoint: &Endpoint, call: &Call, wait: Duration, work: Duration) -> Attempted {
-        self.note(endpoint, self.connections.send(endpoint, call, work, wait + work + ANSWER_GRACE).await)
+        self.note(endpoint, call, self.connections.send(endpoint, call, work, wait + work + ANSWER_GRACE).await)
     }
 
     /// Opens a stream at one node, once.
@@ -138,13 +138,19 @@ impl Transport {
         match self.connections.open(endpoint, call, work, within).await {
             Ok(lines) => {
                 self.endpoints.answered(endpoint, None);
+                self.note_refusal(call, None);
                 Ok(lines)
             }
-            Err(attempted) => Err(self.note(endpoint, attempted)),
+            Err(attempted) => Err(self.note(endpoint, call, attempted)),
         }
     }
 
-    fn note(&self, endpoint: &Endpoint, attempted: Attempted) -> Attempted {
+    fn note(&self, endpoint: &Endpoint, call: &Call, attempted: Attempted) -> Attempted {
+        match &attempted {
+            Attempted::Answered(reply) if reply.status.is_success() => self.note_refusal(call, None),
+            Attempted::Nothing { refusal: Some(refusal), .. } => self.note_refusal(call, Some(refusal)),
+            Attempted::Answered(_) | Attempted::Nothing { .. } | Attempted::Unknown { .. } => {}
+        }
         match &attempted {
             Attempted::Answered(reply) => self.endpoints.answered(endpoint, leader_of(reply)),
             Attempted::Nothing { why, .. } | Attempted::Unknown { why, .. } => {
@@ -154,6 +160,14 @@ impl Transport {
             }
         }
         attempted
+    }
+
+    /// Keeps why the cluster refuses changes, or that it made one. A read says nothing about that, and neither does a server
+    /// that may belong to another cluster.
+    fn note_refusal(&self, call: &Call, refusal: Option<&LastRefusal>) {
+        if !call.method.is_safe() && call.kind != CallKind::Server {
+            self.connections.identity().refused(refusal.cloned());
+        }
     }
 
     /// Reads the members of the cluster in the background, if it is time.
@@ -207,7 +221,7 @@ impl LastError {
     pub(crate) fn note(&mut self, attempted: Attempted) -> Option<Duration> {
         match attempted {
             Attempted::Answered(_) => None,
-            Attempted::Nothing { why, retry_after, busy } => {
+            Attempted::Nothing { why, retry_after, busy, .. } => {
                 self.last = why;
                 self.busy = busy.then_some(retry_after);
                 retry_after

@@ -13,7 +13,7 @@ mod reads;
 mod renewals;
 mod server;
 
-use fairhold_client::{Client, Error, Lost, margin};
+use fairhold_client::{Client, Code, Error, Lost, margin};
 use futures_util::future::poll_immediate;
 use serde_json::{Value, json};
 use server::{Action, Server, held, problem};
@@ -81,6 +81,31 @@ async fn a_refusal_is_not_repeated() {
     assert!(matches!(client.lock("a//b").await, Err(Error::Invalid(_))));
     client.settled().await;
     assert_eq!(server.requests.lock().unwrap().len(), 2, "the client repeated nothing and had nothing to take back");
+}
+
+#[tokio::test]
+async fn the_reason_of_a_refusal_for_now_is_known_until_a_change_succeeds() {
+    let server = Server::start(|request, before| match &request.line {
+        line if line.starts_with("POST /v1/locks") && before == 0 => problem(503, "disk_low"),
+        line if line.starts_with("GET") => Action::Answer(200, "fairhold-revision: 9\r\nfairhold-version: 0\r\n", json!(1)),
+        line if line.starts_with("PUT") => written(),
+        _ => Action::Hang,
+    })
+    .await;
+    let client = server.client(10 * SECOND);
+    assert_eq!(client.contact().refusal, None);
+    {
+        let mut acquire = pin!(client.lock("a").into_future());
+        tokio::select! {
+            _ = acquire.as_mut() => panic!("no server grants it"),
+            posts = server.wait_for_requests("POST /v1/locks", 2) => assert_eq!(posts[0].key, posts[1].key),
+        }
+    }
+    client.nodes().get("/x").await.unwrap().unwrap();
+    let refusal = client.contact().refusal.unwrap();
+    assert_eq!((refusal.code, refusal.detail.as_str()), (Some(Code::DiskLow), "scripted"), "a read changes nothing");
+    client.nodes().put("/x", "1").await.unwrap();
+    assert_eq!(client.contact().refusal, None);
 }
 
 /// A retry makes no room: a request for a lock without a time limit must not be retried for ever.

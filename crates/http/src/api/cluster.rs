@@ -202,11 +202,13 @@ pub(crate) async fn ready<RT: AsyncRuntime>(
     let readiness = node.readiness().await;
     if params.verbose {
         let revision = node.revision();
+        // A leader that has lost its majority still takes itself for the leader, and only a node that can serve has a proof.
+        let leader = node.leader_url().filter(|_| readiness.is_ok());
         let body = dto::Readiness {
             ready: readiness.is_ok(),
             reason: readiness.err(),
             shutting_down: node.is_shutting_down(),
-            leader: node.leader_url(),
+            leader,
             revision,
             warning: node.warning(),
             host: dto::Host { time: Some(node.wall_now().to_rfc3339()), ..(info.host)() },

@@ -1,7 +1,10 @@
 //! Tests of `busy`.
 
 use super::*;
-use crate::command::{Acquire, Claimant, Command, IfBusy, Meta, OpenSession, Owner, SetLock, Want};
+use crate::{
+    command::{Acquire, Command, Owner, SetLock},
+    request_for_tests::{acquire_in, open_session},
+};
 use fairhold_types::{GrantId, Mode, SessionId};
 
 const SESSION: SessionId = SessionId(7);
@@ -13,29 +16,15 @@ fn name(text: &str) -> LockName {
 /// A state with one session.
 fn state() -> State {
     let mut state = State::new();
-    let open =
-        OpenSession { key: None, id: SESSION, timeout_ms: 10_000, name: String::new(), meta: Meta::new(), at: WallMillis(1) };
-    assert!(state.apply(&Command::OpenSession(open)).answer.result.is_ok());
+    assert!(state.apply(&open_session(SESSION)).answer.result.is_ok());
     state
 }
 
 fn acquire(state: &mut State, id: u128, lock: &str, owner: &str, at: u64) {
     let acquire = Acquire {
-        grant: GrantId::from_ulid(id << 64),
-        id_given: true,
-        wants: vec![Want { lock: name(lock), mode: Mode::Exclusive }],
-        claimant: Claimant::Session(SESSION),
-        if_busy: IfBusy::Queue,
-        limit: None,
-        permits: 1,
-        priority: 0,
         owner: Owner { text: owner.to_owned(), given: true },
-        meta: Meta::new(),
-        lock_delay_ms: 0,
-        reentrant: false,
-        max_hold_ms: None,
-        value: None,
         at: WallMillis(at),
+        ..acquire_in(SESSION, GrantId::from_ulid(id << 64), &[lock], Mode::Exclusive)
     };
     assert!(state.apply(&Command::Acquire(acquire)).answer.result.is_ok());
 }

@@ -1,7 +1,10 @@
 //! Tests of `queue_view`.
 
 use super::*;
-use crate::command::{Acquire, Claimant, Command, IfBusy, Meta, OpenSession, Owner, Want};
+use crate::{
+    command::{Acquire, Command, IfBusy, Owner, Want},
+    request_for_tests::{acquire_in, open_session},
+};
 use fairhold_types::{GrantId, SessionId, time::WallMillis};
 
 const SESSION: SessionId = SessionId(7);
@@ -19,15 +22,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let mut state = State::new();
-        let opened = state.apply(&Command::OpenSession(OpenSession {
-            key: None,
-            id: SESSION,
-            timeout_ms: 10_000,
-            name: String::new(),
-            meta: Meta::new(),
-            at: WallMillis(1),
-        }));
-        assert!(opened.answer.result.is_ok());
+        assert!(state.apply(&open_session(SESSION)).answer.result.is_ok());
         World { state, chance: seed, ids: 0 }
     }
 
@@ -41,21 +36,11 @@ impl World {
         let grant = GrantId::from_ulid(self.ids << 64);
         let want = |(name, mode): &(&str, Mode)| Want { lock: lock(name), mode: *mode };
         let acquire = Acquire {
-            grant,
-            id_given: true,
             wants: wants.iter().map(want).collect(),
-            claimant: Claimant::Session(SESSION),
-            if_busy: IfBusy::Queue,
             limit,
-            permits: 1,
             priority,
             owner: Owner { text: "o".to_owned(), given: false },
-            meta: Meta::new(),
-            lock_delay_ms: 0,
-            reentrant: false,
-            max_hold_ms: None,
-            value: None,
-            at: WallMillis(1),
+            ..acquire_in(SESSION, grant, &[], Mode::Exclusive)
         };
         assert!(self.state.apply(&Command::Acquire(acquire)).answer.result.is_ok());
         grant

@@ -1,7 +1,10 @@
 //! Tests of `waits`.
 
 use super::*;
-use crate::command::{Acquire, Claimant, Command, IfBusy, Meta, OpenSession, Owner, Want};
+use crate::{
+    command::{Acquire, Command, Owner},
+    request_for_tests::{acquire_in, open_session},
+};
 use fairhold_types::{GrantId, Mode, SessionId, limits::WAIT_HOLDS_MAX};
 
 /// A state, and the next grant id.
@@ -22,15 +25,7 @@ impl World {
     fn new(sessions: u128) -> World {
         let mut state = State::new();
         for number in 1..=sessions {
-            let open = OpenSession {
-                key: None,
-                id: session(number),
-                timeout_ms: 10_000,
-                name: String::new(),
-                meta: Meta::new(),
-                at: WallMillis(1),
-            };
-            assert!(state.apply(&Command::OpenSession(open)).answer.result.is_ok());
+            assert!(state.apply(&open_session(session(number))).answer.result.is_ok());
         }
         World { state, ids: 0 }
     }
@@ -43,21 +38,9 @@ impl World {
     fn take(&mut self, of: u128, owner: &str, locks: &[&str], mode: Mode) {
         self.ids += 1;
         let acquire = Acquire {
-            grant: GrantId::from_ulid(self.ids << 64),
-            id_given: true,
-            wants: locks.iter().map(|lock| Want { lock: name(lock), mode }).collect(),
-            claimant: Claimant::Session(session(of)),
-            if_busy: IfBusy::Queue,
-            limit: None,
-            permits: 1,
-            priority: 0,
             owner: Owner { text: owner.to_owned(), given: true },
-            meta: Meta::new(),
-            lock_delay_ms: 0,
-            reentrant: false,
-            max_hold_ms: None,
-            value: None,
             at: WallMillis(u64::try_from(self.ids).unwrap() * 1_000),
+            ..acquire_in(session(of), GrantId::from_ulid(self.ids << 64), locks, mode)
         };
         let applied = self.state.apply(&Command::Acquire(acquire)).answer.result;
         assert!(applied.is_ok(), "{applied:?}");

@@ -211,7 +211,7 @@ pub struct Readiness {
     pub reason: Option<String>,
     /// Whether the server is shutting down.
     pub shutting_down: bool,
-    /// The leader's address for clients, if known.
+    /// The leader's address for clients, if the node can serve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
     /// The revision of its state.
