@@ -2,7 +2,7 @@
 
 use crate::remote::format::{rounded, terminal_safe};
 use fairhold_client::{Client, Error, LastRefusal, QueuePlace};
-use fairhold_types::duration;
+use fairhold_types::{Code, duration};
 use futures_util::future::select_ok;
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -29,6 +29,8 @@ const REPORT_AFTER: Duration = Duration::from_secs(1);
 const NO_SERVICE_AFTER: Duration = Duration::from_secs(3);
 /// How often it checks whether the request is refused.
 const REFUSAL_CHECK_EVERY: Duration = Duration::from_secs(3);
+/// How much of a server's reason is shown.
+const DETAIL_CHARS_MAX: usize = 300;
 /// The shortest time limit of a check.
 const CHECK_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
@@ -141,23 +143,28 @@ pub(super) async fn report_refusals(client: &Client, name: &str) {
     let clear = if io::stderr().is_terminal() { CLEAR } else { "" };
     loop {
         sleep(REFUSAL_CHECK_EVERY).await;
-        let refusal = client.contact().refusal;
+        let contact = client.contact();
+        if contact.failure.is_some() {
+            // Nobody answers now, so the last refusal may be over.
+            continue;
+        }
+        // `report_no_service` reports a cluster without a majority.
+        let refusal = contact.refusal.filter(|refusal| refusal.code != Some(Code::NoQuorum));
         let is_due = checks.is_due(refusal.as_ref().map(reason));
         if let Some(refusal) = refusal.filter(|_| is_due) {
             let code = refusal.code.map_or_else(String::new, |code| format!(" ({code})"));
-            let (name, detail) = (terminal_safe(name), terminal_safe(&refusal.detail));
+            let detail: String = refusal.detail.chars().take(DETAIL_CHARS_MAX).collect();
+            let (name, detail) = (terminal_safe(name), terminal_safe(&detail));
             let why = format!("the cluster refuses the request for now: {detail}{code}");
             write(&format!("{clear}fairhold: waiting for {name}: {why}; trying again\n"));
         }
     }
 }
 
-/// What stays the same while a cluster refuses a request for one reason.
+/// What stays the same while a cluster refuses a request for one reason. All codes that this version does not know count as
+/// one: their texts may change each time.
 fn reason(refusal: &LastRefusal) -> &str {
-    match refusal.code {
-        Some(code) => code.as_str(),
-        None => &refusal.detail,
-    }
+    refusal.code.map_or("", Code::as_str)
 }
 
 /// The checks so far for a refusal.

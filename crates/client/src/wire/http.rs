@@ -340,7 +340,8 @@ fn classify_reply(reply: Reply) -> Attempted {
         why: why(&problem),
         retry_after,
         busy,
-        refusal: Some(LastRefusal::from(problem)),
+        // A server without a cluster may not be a node of this one.
+        refusal: (!is_unformed(&reply)).then(|| LastRefusal::from(problem)),
     };
     match reply.status.as_u16() {
         503 => {

@@ -162,8 +162,8 @@ impl Transport {
         attempted
     }
 
-    /// Keeps why the cluster refuses changes, or that it made one. A read says nothing about that, and neither does a server
-    /// that may belong to another cluster.
+    /// Keeps why the cluster refuses changes, or that it made one. A read says nothing about that, and neither does a call to
+    /// one server.
     fn note_refusal(&self, call: &Call, refusal: Option<&LastRefusal>) {
         if !call.method.is_safe() && call.kind != CallKind::Server {
             self.connections.identity().refused(refusal.cloned());

@@ -298,8 +298,8 @@ fn backup_old(input: &RuleInput<'_>) -> Option<Objection> {
     };
     warning(
         seen,
-        "check that the folder exists, that the node may write to it, and that its disk answers and has space: the node tries \
-         again every minute. To have a backup now: fairhold backup save FILE",
+        "check that the folder exists, that the node may write to it, and that its disk answers and has space. Once the disk \
+         answers, the node tries again every minute. To have a backup now: fairhold backup save FILE",
     )
 }
 

@@ -19,14 +19,14 @@ use fairhold_types::{LockName, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{sync::Arc, time::Duration};
 
-/// Callers that see every lock share an answer for this long: many open pages cost as much as one.
+/// Callers that see every lock share an answer for this long after it was made: many open pages cost as much as one.
 const SHARED_FOR: Duration = Duration::from_secs(1);
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// The locks at a glance, from this node's own state: at most a second old for a caller that sees all locks.
+    /// The locks at a glance, from this node's own state. Callers that see all locks share it for a second.
     pub async fn overview(&self, timeout: Duration) -> Result<Arc<OverviewView>, CallError> {
         let read = ReadOptions { freshness: Freshness::Local, timeout };
-        self.shared(&self.0.shared_overview, &(), read, move || self.new_overview(read)).await
+        self.shared(&self.0.shared_overview, &(), read, |read| self.new_overview(read)).await
     }
 
     /// The answer of `make`, which has only the locks that the caller may see. Callers that see all locks share it.
@@ -35,22 +35,23 @@ impl<RT: AsyncRuntime> Node<RT> {
         answers: &SharedAnswers<RT::Instant, Q, A>,
         question: &Q,
         read: ReadOptions,
-        make: impl Fn() -> F,
+        make: impl Fn(ReadOptions) -> F,
     ) -> Result<Arc<A>, CallError> {
+        let begun = RT::Instant::now();
+        let left = || ReadOptions { timeout: read.timeout.saturating_sub(begun.elapsed()), ..read };
         self.freshen(read).await?;
         if !self.sees_all_locks()? {
-            return make().await.map(Arc::new);
+            return make(left()).await.map(Arc::new);
         }
         let answer = answers.of(question);
-        let deadline = RT::Instant::now() + read.timeout;
-        let newest = RT::timeout_at(deadline, answer.lock()).await;
+        let newest = RT::timeout_at(begun + read.timeout, answer.lock()).await;
         let mut newest = newest.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))?;
         // The caller may have lost rights while it waited.
         let is_shown = self.sees_all_locks()?;
         if let Some((_, view)) = newest.as_ref().filter(|(made, _)| is_shown && made.elapsed() < SHARED_FOR) {
             return Ok(Arc::clone(view));
         }
-        let view = Arc::new(make().await?);
+        let view = Arc::new(make(left()).await?);
         if self.sees_all_locks()? {
             *newest = Some((RT::Instant::now(), Arc::clone(&view)));
         }
@@ -82,11 +83,11 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.0.samples.all()
     }
 
-    /// The tree of waits, from this node's own state: at most a second old for a caller that sees all locks. It has only the
+    /// The tree of waits, from this node's own state. Callers that see all locks share it for a second. It has only the
     /// locks that the caller may see.
     pub async fn waits(&self, query: &WaitsQuery, timeout: Duration) -> Result<Arc<WaitsView>, CallError> {
         let read = ReadOptions { freshness: Freshness::Local, timeout };
-        self.shared(&self.0.shared_waits, query, read, move || self.new_waits(query, read)).await
+        self.shared(&self.0.shared_waits, query, read, |read| self.new_waits(query, read)).await
     }
 
     async fn new_waits(&self, query: &WaitsQuery, read: ReadOptions) -> Result<WaitsView, CallError> {

@@ -117,13 +117,13 @@ impl<RT: AsyncRuntime> Node<RT> {
             let state = self.fresh_copy(read).await?;
             return Ok(page_of_locks(&state, query, &self.visible()?).await);
         }
-        let walk = move || self.walk_over_locks(query, read);
+        let walk = |read| self.walk_over_locks(query, read);
         // Open pages ask for the first page again and again. A following page has one reader.
         let is_shared = query.sort != LockSort::Name && query.after.is_none() && read.freshness == Freshness::Local;
         if is_shared {
             return self.shared(&self.0.shared_locks, query, read, walk).await.map(Arc::unwrap_or_clone);
         }
-        walk().await
+        walk(read).await
     }
 
     async fn walk_over_locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
