@@ -1,6 +1,6 @@
 // The parts of which pages are made.
 
-import { html, signal, useEffect, useRef, useState, Component } from "../vendor/preact.js";
+import { html, signal, useEffect, useLayoutEffect, useRef, useState, Component } from "../vendor/preact.js";
 import { call, mayAsk } from "./api.js";
 import { count, curl, shortened, span, time, visible, webLink } from "./format.js";
 import { link } from "./route.js";
@@ -253,7 +253,8 @@ export function Spark({ values, marks = [], label }) {
 /** Moves the focus to the heading of a new page. @param {{ children: any }} props */
 export function Heading({ children }) {
   const node = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
+  // Before anybody sees the heading: a later change of the focus would take it from what a key has chosen since.
+  useLayoutEffect(() => {
     if (seen.value) node.current?.focus({ preventScroll: true });
     seen.value = true;
   }, []);
