@@ -273,9 +273,17 @@ pub(super) async fn wiped_data(world: &mut World) -> Injected {
 pub(super) async fn heal(world: &mut World, damaged: Damaged) -> Result<String, String> {
     match damaged {
         Damaged::Full { node, ballast } => {
-            let ended = world.cluster.node(node).has_ended() || !world.cluster.node(node).runs();
+            let mut ended = world.cluster.node(node).has_ended() || !world.cluster.node(node).runs();
             fs::remove_file(&ballast).map_err(|error| error.to_string())?;
             world.unusable_disks.remove(&node);
+            world.start(&[node]);
+            // A write that failed before there was space again may end it only now.
+            if let Err(why) = world.cluster.ready(node, super::READY_WITHIN).await {
+                ended = true;
+                if !why.contains("No space left on device") {
+                    world.complaints.push(format!("after a full disk: {why}"));
+                }
+            }
             world.restart(&[node]).await;
             Ok(format!("the disk was full{}", if ended { ", and the node ended" } else { "" }))
         }
