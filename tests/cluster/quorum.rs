@@ -2,10 +2,12 @@
 
 use crate::{
     client::Call,
-    harness::{Cluster, SHORT, eventually, run_exclusive},
+    harness::{Cluster, SHORT, eventually, pass_time, run_exclusive},
+    lock_command::{assert_code, fairhold},
     pace::assert_within,
 };
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 const TIMEOUT: &str = "1s";
 
@@ -84,5 +86,32 @@ fn a_leader_that_loses_its_majority_is_not_ready_and_names_no_leader() {
         })
         .await;
         assert!(answer.string("reason").contains("no known leader") && answer.json["leader"].is_null(), "{answer:?}");
+    });
+}
+
+#[test]
+fn a_command_that_waits_without_a_majority_says_so_in_one_message() {
+    run_exclusive(SHORT, async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let [first, last] = cluster.followers().await;
+        for node in [leader, first] {
+            cluster.nodes[node].kill().await;
+        }
+        let mut waits = fairhold(&cluster.nodes[last].url, &["quay", "--", "echo", "held"]).spawn().expect("it starts");
+        let mut stderr = BufReader::new(waits.stderr.take().expect("a pipe"));
+        let mut printed = String::new();
+        while !printed.contains("a node answers, but cannot serve") {
+            assert!(stderr.read_line(&mut printed).await.expect("it can be read") > 0, "it ended: {printed}");
+        }
+        // Like an operator who needs some seconds: the command checks every three whether it is refused.
+        pass_time(Duration::from_secs(7)).await;
+        cluster.restart(first).await;
+        stderr.read_to_string(&mut printed).await.expect("it can be read");
+        let output = waits.wait_with_output().await.expect("it ends");
+        assert_code(&output, 0, "");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "held\n");
+        assert_eq!(printed.matches("cannot serve").count(), 1, "{printed}");
+        assert!(!printed.contains("refuses the request"), "{printed}");
     });
 }

@@ -21,7 +21,7 @@ pub struct OverviewView {
     pub problems: Vec<(LockName, LockProblem)>,
 }
 
-/// Who waits for whom, of the locks that the caller may see.
+/// The tree of waits. It has only the locks that the caller may see.
 #[derive(Debug, Clone)]
 pub struct WaitsView {
     /// The revision that it reflects.

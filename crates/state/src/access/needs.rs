@@ -144,7 +144,8 @@ impl State {
 mod tests {
     use super::*;
     use crate::{
-        command::{Claimant, IfBusy, Meta, OpenSession, Owner, Want},
+        command::{IfBusy, Meta, OpenSession, Want},
+        request_for_tests::acquire_in,
         value::Value,
         write::Lifetime,
     };
@@ -163,23 +164,9 @@ mod tests {
 
     fn acquire(locks: &[(&str, Mode)], priority: i32) -> Command {
         let want = |(name, mode): &(&str, Mode)| Want { lock: LockName::parse(name).unwrap(), mode: *mode };
-        Command::Acquire(Acquire {
-            grant: GrantId::from_ulid(1),
-            id_given: true,
-            wants: locks.iter().map(want).collect(),
-            claimant: Claimant::Session(SESSION),
-            if_busy: IfBusy::Refuse,
-            limit: None,
-            permits: 1,
-            priority,
-            owner: Owner { text: String::new(), given: false },
-            meta: Meta::new(),
-            lock_delay_ms: 0,
-            reentrant: false,
-            max_hold_ms: None,
-            value: None,
-            at: AT,
-        })
+        let wants = locks.iter().map(want).collect();
+        let acquire = acquire_in(SESSION, GrantId::from_ulid(1), &[], Mode::Exclusive);
+        Command::Acquire(Acquire { wants, if_busy: IfBusy::Refuse, priority, at: AT, ..acquire })
     }
 
     fn transaction(conditions: Vec<Condition>, then: Vec<Operation>, otherwise: Option<Vec<Operation>>) -> Command {
