@@ -78,6 +78,8 @@ fn bad_parameters() -> Vec<Case> {
         bad(raw("GET", &format!("{LOCK}/fence?token=many")), "token"),
         bad(raw("GET", &format!("{LOCK}/fence")), "token"),
         bad(raw("GET", "/v1/locks/x?colour=red"), "colour"),
+        bad(raw("GET", "/v1/overview/series?step=1h"), "expected 1s or 1m"),
+        bad(raw("GET", "/v1/overview/series?after=7"), "the next of an earlier answer"),
     ]
 }
 

@@ -79,6 +79,7 @@ mod metrics;
 mod modes;
 mod multi_lock;
 mod overload;
+mod overview_series;
 mod paused;
 mod peer_port;
 mod peer_tls;

@@ -58,6 +58,23 @@ test("each page shows its content without a violation, in both themes and sizes"
   }
 });
 
+test("the tiles have their figures as text, and the page asks only for newer rows", async () => {
+  const { page, wrong, close } = await open("#/");
+  const asked = [];
+  page.on("request", (request) => {
+    const { pathname, search } = new URL(request.url());
+    if (pathname.endsWith("/v1/overview/series")) asked.push(search);
+  });
+  await until("the page asks for newer rows", async () => asked.some((search) => /^\?after=1s-[0-9a-f]{16}-\d+$/.test(search)));
+  assert.equal(await page.locator(".tile").count(), 5);
+  await page.locator(".tile svg[aria-hidden=true] rect").first().waitFor();
+  assert.equal(await page.locator(".tile svg:not([aria-hidden=true])").count(), 0);
+  const { json } = await cluster.call("/v1/overview");
+  await page.locator(".tile", { hasText: new RegExp(`Held\\s*${json.totals.held}`) }).waitFor();
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
 test("text from others is only text", async () => {
   const session = await cluster.session(HOSTILE.owner);
   await cluster.acquire(session, HOSTILE.lock, HOSTILE.owner, { meta: HOSTILE.meta });

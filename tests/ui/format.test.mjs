@@ -6,6 +6,7 @@ import * as api from "../../crates/ui/web/app/api.js";
 import { remedy } from "../../crates/ui/web/app/follow.js";
 import * as format from "../../crates/ui/web/app/format.js";
 import * as route from "../../crates/ui/web/app/route.js";
+import * as series from "../../crates/ui/web/app/series.js";
 import * as value from "../../crates/ui/web/app/value.js";
 
 test("a span has two units at most and rounds down", () => {
@@ -20,6 +21,33 @@ test("a span of the API is read", () => {
   for (const [text, millis] of [["90s", 90000], ["250ms", 250], ["", null], ["5m", null], [undefined, null]]) {
     assert.equal(format.parseSpan(text), millis);
   }
+});
+
+test("a latency is a bound, or nothing", () => {
+  for (const [micros, text] of [[100, "≤ 0.1 ms"], [2500, "≤ 2.5 ms"], [25000, "≤ 25 ms"], [2500000, "≤ 2.5 s"], [0, "—"], [undefined, "—"]]) {
+    assert.equal(format.latency(micros), text);
+  }
+});
+
+test("rows continue those before, or replace them if the server has begun anew", () => {
+  const row = (at, grants, term = 1) => [at * 1000, grants, term];
+  const answer = (continues, rows) => ({ names: ["at", "grants", "term"], rows, continues, next: "1s-0000000000000007-9" });
+  const first = series.joined(series.NO_ROWS, answer(false, [row(1, 5), row(2, 7)]));
+  const second = series.joined(first, answer(true, [row(3, 9, 2)]));
+  assert.deepEqual(series.column(second, "grants"), [5, 7, 9]);
+  assert.deepEqual(series.column(second, "held"), [], "the server has no such column");
+  assert.deepEqual(series.elections(second), [2]);
+  assert.deepEqual(series.column(series.joined(second, answer(false, [row(4, 1)])), "grants"), [1]);
+  const many = Array.from({ length: 600 }, (_, at) => row(at, at));
+  assert.equal(series.joined(second, answer(true, many)).rows.length, 600);
+});
+
+test("a rate is per second, also if the server was late or its clock stepped back", () => {
+  const of = (...rows) => ({ names: ["at", "grants"], rows, next: null });
+  assert.equal(series.rate(of(), "grants", 10), 0);
+  assert.equal(series.rate(of([1000, 4], [2000, 8]), "grants", 10), 6);
+  assert.equal(series.rate(of([1000, 100], [2000, 4], [6000, 16]), "grants", 2), 4);
+  assert.equal(series.rate(of([9000, 100], [1000, 4], [2000, 8]), "grants", 2), 6);
 });
 
 test("a time has its zone", () => {

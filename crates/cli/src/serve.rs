@@ -29,6 +29,7 @@ mod process;
 mod reload;
 mod restart;
 mod restored;
+mod sampler;
 mod secret_file;
 mod server;
 mod service_manager;

@@ -43,6 +43,34 @@ pub struct LargeObservations {
     pub bound: Duration,
 }
 
+/// The observations of a histogram of durations up to one time, by bucket.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BucketCounts {
+    bounds: &'static [f64],
+    counts: Box<[u64]>,
+}
+
+impl BucketCounts {
+    /// The 99th percentile of the observations since `before`, rounded up to the bound of its bucket; `None` if there were
+    /// none. If it is larger than all bounds, the largest bound. `before` must be of the same histogram.
+    #[must_use]
+    pub fn p99_since(&self, before: &BucketCounts) -> Option<Duration> {
+        let counts = self.counts.iter().zip(&before.counts);
+        let new: Vec<u64> = counts.map(|(now, before)| now.saturating_sub(*before)).collect();
+        let all: u64 = new.iter().sum();
+        if all == 0 {
+            return None;
+        }
+        let rank = (all * 99).div_ceil(100);
+        let sums = new.iter().scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        });
+        let bucket = sums.take_while(|sum| *sum < rank).count();
+        self.bounds.get(bucket).or(self.bounds.last()).copied().map(Duration::from_secs_f64)
+    }
+}
+
 impl Histogram {
     /// A histogram of durations. The upper bounds are in seconds, in ascending order.
     #[must_use]
@@ -80,6 +108,13 @@ impl Histogram {
         let counts: Vec<u64> = inner.counts.iter().map(|count| count.load(Relaxed)).collect();
         let bound = inner.bounds.get(first).copied().map_or(Duration::MAX, Duration::from_secs_f64);
         LargeObservations { all: counts.iter().sum(), larger: counts.iter().skip(first + 1).sum(), bound }
+    }
+
+    /// The observations until now. It reads one number for each bucket.
+    #[must_use]
+    pub fn counts(&self) -> BucketCounts {
+        let counts = self.0.counts.iter().map(|count| count.load(Relaxed)).collect();
+        BucketCounts { bounds: self.0.bounds, counts }
     }
 
     fn note(&self, value: f64, addend: u64) {
@@ -134,6 +169,25 @@ mod tests {
         assert_eq!(larger(51), (2, Duration::from_millis(100)), "the next bound");
         assert_eq!(larger(250), (1, Duration::from_millis(250)));
         assert_eq!(larger(251), (0, Duration::MAX), "there is no such bound");
+    }
+
+    #[test]
+    fn a_percentile_is_that_of_the_observations_since_the_count_before() {
+        let histogram = Histogram::of_seconds(&[0.05, 0.1, 0.25]);
+        let observe = |count: u64, millis| (0..count).for_each(|_| histogram.observe(Duration::from_millis(millis)));
+        observe(500, 300);
+        let start = histogram.counts();
+        assert_eq!(histogram.counts().p99_since(&start), None, "there is nothing new");
+        observe(99, 10);
+        observe(1, 200);
+        let first = histogram.counts();
+        assert_eq!(first.p99_since(&start), Some(Duration::from_millis(50)), "1 of 100 may be larger");
+        observe(1, 200);
+        assert_eq!(histogram.counts().p99_since(&start), Some(Duration::from_millis(250)), "2 of 101 are too many");
+        assert_eq!(histogram.counts().p99_since(&first), Some(Duration::from_millis(250)), "of one, it is this one");
+        let second = histogram.counts();
+        observe(1, 9_000);
+        assert_eq!(histogram.counts().p99_since(&second), Some(Duration::from_millis(250)), "the largest bound");
     }
 
     #[test]

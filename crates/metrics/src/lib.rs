@@ -8,7 +8,7 @@ mod histogram;
 mod scrape;
 mod text;
 
-pub use histogram::{Histogram, LargeObservations};
+pub use histogram::{BucketCounts, Histogram, LargeObservations};
 pub use prometheus_client::registry::Registry;
 pub use scrape::{ByLabel, Scrape, collect};
 pub use text::{Format, text};

@@ -1,7 +1,7 @@
 //! The alarms of this node. `fairhold_health` judges what the node sees of its cluster, and what its caller sees of the
 //! machine.
 
-use crate::{api::TotalsSample, clock::wall_now, node::Node};
+use crate::{clock::wall_now, node::Node};
 use fairhold_health::alarms::readings::{ClusterReading, MachineReading, MemberReading};
 use fairhold_raft::MemberStatus;
 use fairhold_types::{SupportedVersions, dto::Alarms};
@@ -11,7 +11,6 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Judges what the node sees now. Call it about once a second: it reads the status of Raft and a few figures of the
     /// state, and its cost is bounded by the number of members.
     pub fn look_for_alarms(&self, machine: MachineReading) {
-        self.take_sample();
         for change in self.0.alarms.look(wall_now(), machine, self.cluster_reading()) {
             let alarm = change.name.as_str();
             match change.raised {
@@ -25,12 +24,6 @@ impl<RT: AsyncRuntime> Node<RT> {
     #[must_use]
     pub fn alarms(&self) -> Alarms {
         Alarms { id: self.0.replica.status().id, alarms: self.0.alarms.raised() }
-    }
-
-    fn take_sample(&self) {
-        let term = self.0.replica.status().term;
-        let sample = self.0.replica.read(|state| TotalsSample::new(wall_now(), term, state.census(), state.totals()));
-        self.0.samples.add(sample);
     }
 
     fn cluster_reading(&self) -> ClusterReading {

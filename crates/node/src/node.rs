@@ -4,7 +4,7 @@ use crate::{
     access::{CallerRequest, RightsCache, TenantDoor},
     api::{At, CallError, ClusterView, Freshness, MemberFacts, OverviewView, ReadOptions, WaitsView},
     base::{
-        alarms::NodeAlarms, backups::Backups, memory::MemoryShortage, pulse::Pulse, samples::Samples,
+        alarms::NodeAlarms, backups::Backups, memory::MemoryShortage, pulse::Pulse, series::Series,
         shared_answers::SharedAnswers, stop::Stop, tasks::Tasks, walks::WalkSlots,
     },
     clock::wall_now,
@@ -130,8 +130,8 @@ pub(crate) struct NodeInner<RT: AsyncRuntime> {
     clock_pulse: Arc<Pulse>,
     /// The current alarms.
     pub(crate) alarms: NodeAlarms<RT::Instant>,
-    /// The totals of the last ten minutes.
-    pub(crate) samples: Samples,
+    /// The totals of the last minutes and hours.
+    pub(crate) series: Series,
     /// What callers that see all locks share.
     pub(crate) shared_overview: SharedAnswers<RT::Instant, (), OverviewView>,
     pub(crate) shared_waits: SharedAnswers<RT::Instant, WaitsQuery, WaitsView>,
@@ -209,7 +209,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             warnings: Mutex::default(),
             clock_pulse,
             alarms: NodeAlarms::default(),
-            samples: Samples::default(),
+            series: Series::default(),
             shared_overview: SharedAnswers::default(),
             shared_waits: SharedAnswers::default(),
             shared_locks: SharedAnswers::default(),

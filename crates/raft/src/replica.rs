@@ -18,7 +18,7 @@ use crate::{
     propose::batcher,
     queues::Queues,
 };
-use fairhold_metrics::Registry;
+use fairhold_metrics::{Histogram, Registry};
 use fairhold_state::{
     State,
     command::{Answer, Command, WriteKey},
@@ -267,6 +267,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
     #[must_use]
     pub fn defects(&self) -> Vec<Defect> {
         self.core.shared.defects.recorded()
+    }
+
+    /// How long entries took from the append to the state machine's answer, on this node as the leader.
+    #[must_use]
+    pub fn commit_times(&self) -> Histogram {
+        self.core.shared.metrics.histograms.commit.clone()
     }
 
     /// Registers this replica's metrics.

@@ -39,7 +39,7 @@ pub use bounded::{
 pub use bounds::{
     ElectionValue, Empty, HistoryCursor, JoinTokenTtl, LockCursor, LockDelay, LockPrefix, MaxHold, MaxHoldSetting, MaxWaiters,
     MemberPriority, MomentText, NodeTtl, Number, OwnedCursor, OwnerName, PageLimit, PermitLimit, Permits, PositiveNumber,
-    Priority, QueueCursor, Reason, Ttl, VersionNumber, VoterCount, Wait, Zone,
+    Priority, QueueCursor, Reason, SeriesCursor, Ttl, VersionNumber, VoterCount, Wait, Zone,
 };
 pub use cluster::{FinalizeUpgrade, HandOver, Ready, ShowCluster, TakeBackup};
 pub use election::{GetLeader, Proclaim};
@@ -47,7 +47,7 @@ pub use hold::{GetGrant, Release, Renew, Upgrade};
 pub use lock::{BreakLock, CheckFence, History, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue};
 pub use membership::{CreateJoinToken, ListJoinTokens, SetMember, SetSettings, ShowSettings};
 pub use node::{CreateNode, DeleteNode, GetNode, PutNode};
-pub use overview::{ShowOverview, ShowWaits};
+pub use overview::{SeriesStep, ShowOverviewSeries, ShowWaits};
 pub use read::Consistency;
 pub use session::{CloseSession, KeepAliveMany, ListSessions, OpenSession, ShowSession};
 pub use tenant::{OpenCount, PrefixText, PutTenant, RequestRate};

@@ -31,7 +31,7 @@ pub use membership::{
     Settings,
 };
 pub use overview::{
-    AwaitedHold, LongHold, LongWait, Overview, OverviewProblem, OverviewSample, OverviewTotals, WaitItem, WaitPlace, Waits,
+    AwaitedHold, LongHold, LongWait, Overview, OverviewProblem, OverviewSeries, OverviewTotals, WaitItem, WaitPlace, Waits,
 };
 pub use sessions::{Session, SessionGrant};
 pub use tenants::{QuotaEntry, TenantEntry, TenantList, TenantQuotas};

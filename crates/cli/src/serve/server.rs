@@ -13,7 +13,7 @@ use super::{
     listeners::{ListenerTask, ended, hosts, listen_for_clients, listen_for_status, stop_requested},
     memory, peer_key, process,
     reload::ReloadCounters,
-    restart, service_manager, timing_watch,
+    restart, sampler, service_manager, timing_watch,
 };
 use crate::{
     config::{
@@ -63,7 +63,7 @@ pub(super) struct Server {
     /// The status listener, if one is configured.
     status: Option<ListenerTask>,
     /// Reload the administrators' token and the peer key when their files change, warn before certificates expire and
-    /// while the audit log cannot be written, look for alarms, and tell the service manager how the node is.
+    /// while the audit log cannot be written, look for alarms, sample the totals, and tell the service manager how the node is.
     watches: Vec<JoinHandle<()>>,
     /// Follows the files of the certificates.
     certificates: Certificates,
@@ -123,10 +123,11 @@ impl Server {
         host::set(&config.data, &config.exposures, own.clone(), audit.clone());
         let schedule = BackupSchedule::of(config, node.id, services.node.clone());
         let newest_backup = schedule.as_ref().map(BackupSchedule::newest);
-        let sources = MachineSources::new(config, node, syncs, (own.clone(), audit.clone()), newest_backup);
+        let sources = MachineSources::new(config, node, syncs.clone(), (own.clone(), audit.clone()), newest_backup);
         let looking = tokio::spawn(alarms::watch(sources, services.node.clone(), services.replica.clone()));
         traces.start(node.id, &mut registry);
         let exposition = Exposition::with_slow_requests(registry, slow);
+        let sampling = tokio::spawn(sampler::run(services.node.clone(), syncs, exposition.http()));
         let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::read, insecure: host::exposures };
         let (stop, stopped) = oneshot::channel();
         let listener = listener.with_metrics(exposition.http()).with_cluster(ClusterHeader::of(&services.node));
@@ -146,15 +147,14 @@ impl Server {
         let backups = schedule.map(|schedule| tokio::spawn(schedule.run()));
         let authenticator = Authenticator::new(admin).with_providers(providers);
         let watches = [token_watch, peer_key::watch(&config.peers, keys), alarm, audit_watch, signs_of_life, backups];
-        let watches = watches.into_iter().flatten().chain([ready, looking]).collect();
+        let watches = watches.into_iter().flatten().chain([ready, looking, sampling]).collect();
         let api = router(services.node.clone(), info, authenticator, exposition, audit);
         let serving = listener.serve(api, stop_requested(stopped));
         let http = ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) };
-        let status_port = config.listen_status.as_deref();
         tracing::info!(
             clients = %config.listen,
             peers = %config.peer_listen,
-            status = status_port,
+            status = config.listen_status.as_deref(),
             timing = %config.timing,
             "listening"
         );

@@ -1,7 +1,13 @@
 //! What a person looks at first: the overview, and who waits for whom. This server answers both from its own state.
 
 use crate::{
-    api::cluster, edge::answer, edge::error::of_read, edge::paging, edge::problem::Problem, edge::request::Received,
+    api::cluster,
+    edge::answer,
+    edge::error::of_read,
+    edge::paging,
+    edge::params::{digits, expected},
+    edge::problem::Problem,
+    edge::request::Received,
     edge::server_info::ServerInfo,
 };
 use axum::{
@@ -11,14 +17,15 @@ use axum::{
 use fairhold_health::locks::LockProblem;
 use fairhold_node::{
     Node,
-    api::{OverviewView, TotalsSample},
+    api::{OverviewView, SERIES_NAMES, SeriesKey},
 };
 use fairhold_state::{
     busy::BusyEntry,
     waits::{AwaitedLock, WaitRow, WaitsQuery},
 };
 use fairhold_types::{
-    LockName, SessionNumber, call,
+    LockName, SessionNumber,
+    call::{self, SeriesStep},
     dto::{self, Alarm},
     duration,
     time::WallMillis,
@@ -34,7 +41,7 @@ pub(crate) async fn overview<RT: AsyncRuntime>(
     request: Request,
 ) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let params: call::ShowOverview = received.query()?;
+    let call::Empty {} = received.query()?;
     let view = node.overview(received.timeout).await.map_err(of_read)?;
     let cluster = cluster::body(&node, info);
     let now = view.at;
@@ -48,7 +55,6 @@ pub(crate) async fn overview<RT: AsyncRuntime>(
         revision: view.revision,
         as_of: now.to_rfc3339(),
         totals: totals(&view),
-        series: if params.series { series(&node.samples()) } else { Vec::new() },
         members: cluster.members,
         problems: problems(node.alarms().alarms, &view),
         waiting_longest: view.locks.waiting.iter().map(|entry| long_wait(entry, now)).collect(),
@@ -58,33 +64,55 @@ pub(crate) async fn overview<RT: AsyncRuntime>(
 }
 
 fn totals(view: &OverviewView) -> dto::OverviewTotals {
-    let census = &view.census;
+    let (census, totals) = (&view.census, &view.totals);
     dto::OverviewTotals {
         locks: census.locks as u64,
         held: census.held as u64,
         queued: census.waiting as u64,
         cooling: census.cooling as u64,
         sessions: census.sessions as u64,
-        granted: view.totals.granted,
-        handed_over: view.totals.handed_over,
-        lost: view.totals.lost,
+        granted: totals.waited.total(),
+        handed_over: totals.hand_overs,
+        lost: totals.expired + totals.broken + totals.abandoned,
     }
 }
 
-/// The differences between neighbours, so the first sample has no entry.
-fn series(samples: &[TotalsSample]) -> Vec<dto::OverviewSample> {
-    let newer = samples.iter().skip(1);
-    let sample = |(before, after): (&TotalsSample, &TotalsSample)| dto::OverviewSample {
-        at: after.at.to_rfc3339(),
-        // A node that takes over another state counts from there.
-        granted: after.granted.saturating_sub(before.granted),
-        handed_over: after.handed_over.saturating_sub(before.handed_over),
-        lost: after.lost.saturating_sub(before.lost),
-        held: after.held,
-        queued: after.queued,
-        term: after.term,
+/// `GET /v1/overview/series`
+pub(crate) async fn series<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    let params: call::ShowOverviewSeries = received.query()?;
+    let step = params.step.unwrap_or_default();
+    let view = node.series(step, series_key(params.after)?, received.timeout).await.map_err(of_read)?;
+    let body = dto::OverviewSeries {
+        step: step.as_str().to_owned(),
+        to: view.to.map(WallMillis::to_rfc3339),
+        names: SERIES_NAMES.map(str::to_owned).to_vec(),
+        rows: view.rows.iter().map(|row| row.to_vec()).collect(),
+        continues: view.continues,
+        next: series_cursor(view.next),
     };
-    samples.iter().zip(newer).map(sample).collect()
+    answer::json(StatusCode::OK, node.revision(), &body)
+}
+
+/// A place in a series as text.
+fn series_cursor(key: SeriesKey) -> String {
+    format!("{}-{:016x}-{}", key.step.as_str(), key.series, key.number)
+}
+
+/// The place of a cursor.
+fn series_key(given: Option<call::SeriesCursor>) -> Result<Option<SeriesKey>, Problem> {
+    let Some(text) = given.as_ref().map(call::SeriesCursor::as_str) else { return Ok(None) };
+    let key = read_series_cursor(text);
+    key.map(Some).ok_or_else(|| expected("after", "the next of an earlier answer of this call, or nothing for all rows"))
+}
+
+fn read_series_cursor(text: &str) -> Option<SeriesKey> {
+    let (step, rest) = text.split_once('-')?;
+    let step = [SeriesStep::Second, SeriesStep::Minute].into_iter().find(|known| known.as_str() == step)?;
+    let (series, number) = rest.split_once('-')?;
+    let is_hex = series.len() == 16 && series.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    let series = u64::from_str_radix(series, 16).ok().filter(|_| is_hex)?;
+    Some(SeriesKey { step, series, number: digits(number)? })
 }
 
 /// The alarms, which come with the critical ones first, then the problems of locks.
@@ -194,20 +222,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_series_has_the_differences_of_counters_and_the_values_of_gauges() {
-        let sample = |at, granted, held| TotalsSample {
-            at: WallMillis(at),
-            granted,
-            handed_over: granted / 2,
-            lost: 0,
-            held,
-            queued: 1,
-            term: 7,
-        };
-        let series = series(&[sample(0, 10, 5), sample(1_000, 30, 6), sample(2_000, 20, 4)]);
-        let figures: Vec<_> = series.iter().map(|second| (second.granted, second.handed_over, second.held)).collect();
-        assert_eq!(figures, [(20, 10, 6), (0, 0, 4)], "a counter that went back counts as nothing");
-        assert_eq!((series[0].at.as_str(), series[0].term), ("1970-01-01T00:00:01.000Z", 7));
-        assert_eq!(super::series(&[sample(0, 1, 1)]), []);
+    fn a_place_in_a_series_is_read_back_from_its_cursor() {
+        for key in [
+            SeriesKey { step: SeriesStep::Second, series: u64::MAX, number: 605 },
+            SeriesKey { step: SeriesStep::Minute, series: 0, number: 0 },
+        ] {
+            assert_eq!(read_series_cursor(&series_cursor(key)), Some(key));
+        }
+        assert_eq!(series_cursor(SeriesKey { step: SeriesStep::Second, series: 7, number: 5 }), "1s-0000000000000007-5");
+        for text in
+            ["", "7", "1h-0000000000000007-5", "1s-7-5", "1s-000000000000000G-5", "1s-0000000000000007", "1s-+000000000000007-5"]
+        {
+            assert_eq!(read_series_cursor(text), None, "{text}");
+        }
     }
 }

@@ -49,6 +49,8 @@ struct HttpMetricsInner {
     handshakes: Handshakes,
     received: Counter,
     sent: Counter,
+    /// Requests with an answer of the class 5xx, over all routes.
+    server_errors: Counter,
     slow: SlowRequests,
 }
 
@@ -102,6 +104,9 @@ impl RequestInFlight {
         let method = METHODS.iter().position(|known| known == method).unwrap_or(METHODS.len());
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
         route.requests[method][class].inc();
+        if status.is_server_error() {
+            self.metrics.0.server_errors.inc();
+        }
         if waited { &route.waited } else { &route.answered }.observe(took);
     }
 }
@@ -148,6 +153,12 @@ impl HttpMetrics {
         if let Some((_, counter)) = counter {
             counter.inc();
         }
+    }
+
+    /// How many requests had an answer of the class 5xx.
+    #[must_use]
+    pub fn server_errors(&self) -> u64 {
+        self.0.server_errors.get()
     }
 
     /// Which requests are slow.
@@ -277,6 +288,9 @@ mod tests {
         answer(Some("/v1/locks/{name}"), Method::POST, 201, false);
         answer(Some("/v1/locks/{name}"), Method::POST, 409, true);
         answer(None, Method::OPTIONS, 404, false);
+        assert_eq!(exposition.http.server_errors(), 0);
+        answer(Some("/readyz"), Method::GET, 503, false);
+        assert_eq!(exposition.http.server_errors(), 1);
         drop(exposition.http.begin());
         let page = exposition.page();
         for line in [

@@ -5,18 +5,16 @@ use super::{
     examples,
     operation::OperationKind::Here,
 };
+use fairhold_node::api::SERIES_NAMES;
 use fairhold_types::{Code, call, dto, limits::WAIT_HOLDS_MAX};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 const TAG: &str = "dashboard";
 
-pub(super) const CALLS: &[DescribeCall] = &[overview, waits, folder, index, file];
+pub(super) const CALLS: &[DescribeCall] = &[overview, series, waits, folder, index, file];
 
 fn overview(api: &mut Describer) -> Operation<'_> {
-    let second = json!({
-        "at": "2026-01-01T12:00:31.000Z", "granted": 412, "handed_over": 390, "lost": 0, "held": 640, "queued": 95, "term": 7,
-    });
     let alarm = json!({
         "severity": "critical", "check": "majority_at_risk", "since": "2026-01-01T11:58:00.000Z",
         "seen": "node 3 does not answer, and 2 of 3 voters do: one more failure stops the service",
@@ -34,7 +32,6 @@ fn overview(api: &mut Describer) -> Operation<'_> {
             "locks": 700, "held": 640, "queued": 95, "cooling": 1, "sessions": 702, "granted": 83_000,
             "handed_over": 41_000, "lost": 12,
         },
-        "series": [second],
         "members": examples::cluster()["members"],
         "problems": [alarm, lock],
         "waiting_longest": [{
@@ -52,9 +49,27 @@ fn overview(api: &mut Describer) -> Operation<'_> {
              answer for a second. The lists leave out what the caller may not see; the totals count everything. Each list has \
              ten entries at most.",
         )
-        .query::<call::ShowOverview>()
         .timeout()
         .json::<dto::Overview>("The overview.", example)
+        .codes(&[Code::BadRequest, Code::WrongCluster, Code::Overloaded, Code::Unauthenticated, Code::Denied])
+}
+
+fn series(api: &mut Describer) -> Operation<'_> {
+    let example = json!({
+        "step": "1s", "to": "2026-01-01T12:00:31.000Z", "names": SERIES_NAMES,
+        "rows": [[1_767_268_831_000_u64, 412, 390, 410, 0, 0, 0, 640, 95, 702, 5_000, 2_500, 0, 7]],
+        "continues": true, "next": "1s-5f2b0c6e9d8a4b1f-601",
+    });
+    api.call(Here, "/v1/overview/series", "getOverviewSeries", TAG, "Show the totals of the last minutes or hours, as rows.")
+        .about(
+            "Every server answers this from its own memory, even without a quorum, and forgets it when it stops. It keeps 600 \
+             rows of a second and 720 rows of a minute. The figures count all locks, also those that you may not see. `refused`, \
+             `sync_p99_us` and `errors_5xx` are of this server alone, and only a leader measures `commit_p99_us`. If `after` is \
+             not of this server since its last start, you get all rows, and `continues` is `false`.",
+        )
+        .query::<call::ShowOverviewSeries>()
+        .timeout()
+        .json::<dto::OverviewSeries>("The rows.", example)
         .codes(&[Code::BadRequest, Code::WrongCluster, Code::Overloaded, Code::Unauthenticated, Code::Denied])
 }
 

@@ -197,6 +197,7 @@ fn round_trip_of(schema: &str) -> Option<RoundTrip> {
         "Lock" => round_trip::<dto::Lock>,
         "Members" => round_trip::<dto::Members>,
         "Overview" => round_trip::<dto::Overview>,
+        "OverviewSeries" => round_trip::<dto::OverviewSeries>,
         "Waits" => round_trip::<dto::Waits>,
         "OpenedSession" => round_trip::<dto::OpenedSession>,
         "Proclaimed" => round_trip::<election::Proclaimed>,

@@ -2,7 +2,7 @@
 
 use fairhold_health::locks::LockProblem;
 use fairhold_state::{busy::BusyLocks, read::Census, statistics::Statistics, waits::WaitTree};
-use fairhold_types::{LockName, Revision, time::WallMillis};
+use fairhold_types::{LockName, Revision, call::SeriesStep, time::WallMillis};
 
 /// The locks at a glance.
 #[derive(Debug, Clone)]
@@ -14,7 +14,7 @@ pub struct OverviewView {
     /// How much there is now.
     pub census: Census,
     /// The totals since the cluster was formed.
-    pub totals: TotalsSample,
+    pub totals: Statistics,
     /// The locks that stand out, of those that the caller may see.
     pub locks: BusyLocks,
     /// What the rules about locks object to.
@@ -32,35 +32,49 @@ pub struct WaitsView {
     pub tree: WaitTree,
 }
 
-/// The totals at one time.
+/// The columns of a series: the end of a row's time, then its figures.
+pub const SERIES_NAMES: [&str; 14] = [
+    "at",
+    "grants",
+    "handed_over",
+    "released",
+    "expired",
+    "broken",
+    "refused",
+    "held",
+    "queued",
+    "sessions",
+    "commit_p99_us",
+    "sync_p99_us",
+    "errors_5xx",
+    "term",
+];
+
+/// A row of a series: the figures of the time since the row before, in the order of `SERIES_NAMES`. That time is one step
+/// long, or longer if the node was late: then `at` tells it, and no row stands for the seconds that it missed. Counts are of
+/// what the node applied in that time, so a node that catches up counts old grants too.
+pub type SeriesRow = [u64; SERIES_NAMES.len()];
+
+/// A place in a series. Rows have numbers from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TotalsSample {
-    /// When, by this node's clock.
-    pub at: WallMillis,
-    /// The grants given since the cluster was formed.
-    pub granted: u64,
-    /// Those of them that had to wait.
-    pub handed_over: u64,
-    /// The held grants that ended without a release.
-    pub lost: u64,
-    /// Held grants.
-    pub held: u64,
-    /// Queued grants.
-    pub queued: u64,
-    /// The term.
-    pub term: u64,
+pub struct SeriesKey {
+    /// The step of the series.
+    pub step: SeriesStep,
+    /// The series: another one since each start of a node.
+    pub series: u64,
+    /// The number of a row; 0 is before the first one.
+    pub number: u64,
 }
 
-impl TotalsSample {
-    pub(crate) fn new(at: WallMillis, term: u64, census: Census, totals: &Statistics) -> TotalsSample {
-        TotalsSample {
-            at,
-            granted: totals.waited.total(),
-            handed_over: totals.hand_overs,
-            lost: totals.expired + totals.broken + totals.abandoned,
-            held: census.held as u64,
-            queued: census.waiting as u64,
-            term,
-        }
-    }
+/// Rows of a series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeriesView {
+    /// The rows, the oldest first.
+    pub rows: Vec<SeriesRow>,
+    /// The time of the newest row, if there is any.
+    pub to: Option<WallMillis>,
+    /// Whether the rows follow those before the requested place without a gap.
+    pub continues: bool,
+    /// The place after the rows.
+    pub next: SeriesKey,
 }

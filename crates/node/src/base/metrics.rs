@@ -230,6 +230,11 @@ impl<I: Instant> NodeMetrics<I> {
         .inc();
     }
 
+    /// How many requests for a grant this node refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.acquires.refused.get()
+    }
+
     /// Counts a request that was refused because a quota of a tenant is used up.
     pub(crate) fn record_over_quota(&self, kind: QuotaKind) {
         self.over_quota.of(kind).inc();

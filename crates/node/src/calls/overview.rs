@@ -1,22 +1,24 @@
-//! What a person looks at first: the overview, and who waits for whom. Both read a copy of this node's own state, so they
-//! need no quorum.
+//! What a person looks at first: the overview with its series, and who waits for whom. All of them are read from this node
+//! alone, so they need no quorum.
 
 use crate::{
     access::Visible,
-    api::{CallError, Freshness, OverviewView, ReadOptions, TotalsSample, WaitsView},
-    base::{shared_answers::SharedAnswers, walks::walk_in_turns},
+    api::{CallError, Freshness, OverviewView, ReadOptions, SeriesKey, SeriesView, WaitsView},
+    base::{series::Reading, shared_answers::SharedAnswers, walks::walk_in_turns},
     clock::wall_now,
     node::Node,
 };
 use fairhold_health::locks::{LockProblem, LockReading, held_too_long, queue_nearly_full};
+use fairhold_metrics::Histogram;
 use fairhold_raft::error::NotProposed;
 use fairhold_state::{
     State,
     busy::{BusyEntry, BusyLocks},
     waits::{WaitTree, WaitsQuery},
 };
-use fairhold_types::{LockName, time::WallMillis};
+use fairhold_types::{LockName, call::SeriesStep, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
+use rand::RngExt;
 use std::{sync::Arc, time::Duration};
 
 /// Callers that see every lock share an answer for this long after it was made: many open pages cost as much as one.
@@ -66,21 +68,49 @@ impl<RT: AsyncRuntime> Node<RT> {
         let walk = self.walk(read).await?;
         let locks = busy_locks(&walk.state, &self.visible()?).await;
         let at = wall_now();
-        let totals = TotalsSample::new(at, 0, walk.state.census(), walk.state.totals());
         Ok(OverviewView {
             revision: walk.state.revision(),
             at,
             census: walk.state.census(),
-            totals,
+            totals: walk.state.totals().clone(),
             problems: problems(&locks, at),
             locks,
         })
     }
 
-    /// The totals of the last ten minutes, one sample a second.
-    #[must_use]
-    pub fn samples(&self) -> Vec<TotalsSample> {
-        self.0.samples.all()
+    /// Adds a row to the series of seconds, and after 60 of them one to the series of minutes. Call it once a second. It reads
+    /// counters only: its cost does not depend on the size of the state. `syncs` has the times of the syncs of the disk,
+    /// `server_errors` is the number of answers of the class 5xx since the start.
+    pub fn take_sample(&self, syncs: &Histogram, server_errors: u64) {
+        let replica = &self.0.replica;
+        let (term, commits, syncs) = (replica.status().term, replica.commit_times().counts(), syncs.counts());
+        let refused = self.0.hub.metrics.refused();
+        let reading = replica.read(|state| {
+            let (census, totals) = (state.census(), state.totals());
+            Reading {
+                at: wall_now(),
+                granted: totals.waited.total(),
+                handed_over: totals.hand_overs,
+                released: totals.released,
+                expired: totals.expired,
+                broken: totals.broken,
+                refused,
+                held: census.held as u64,
+                queued: census.waiting as u64,
+                sessions: census.sessions as u64,
+                commits,
+                syncs,
+                server_errors,
+                term,
+            }
+        });
+        self.0.series.add(reading, || RT::thread_rng().random());
+    }
+
+    /// The rows of a series after that place, or all.
+    pub async fn series(&self, step: SeriesStep, after: Option<SeriesKey>, timeout: Duration) -> Result<SeriesView, CallError> {
+        self.freshen(ReadOptions { freshness: Freshness::Local, timeout }).await?;
+        Ok(self.0.series.read(step, after))
     }
 
     /// The tree of waits, from this node's own state. Callers that see all locks share it for a second. It has only the

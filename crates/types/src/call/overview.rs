@@ -1,17 +1,49 @@
 //! What a person looks at first: the overview, and who waits for whom.
 
-use super::bounds::{OwnerName, PageLimit, PositiveNumber, is_default};
+use super::bounds::{OwnerName, PageLimit, PositiveNumber, SeriesCursor, is_default};
 use crate::LockName;
 use serde::{Deserialize, Serialize};
 
-/// `GET /v1/overview`
+/// The step of a series: how long the time is that a row covers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum SeriesStep {
+    /// One second.
+    #[default]
+    #[serde(rename = "1s")]
+    Second,
+    /// One minute.
+    #[serde(rename = "1m")]
+    Minute,
+}
+
+impl SeriesStep {
+    /// As the API writes it: `1s` or `1m`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SeriesStep::Second => "1s",
+            SeriesStep::Minute => "1m",
+        }
+    }
+}
+
+/// `GET /v1/overview/series`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct ShowOverview {
-    /// Add the last ten minutes, second by second.
+pub struct ShowOverviewSeries {
+    /// `1s`: the last ten minutes by seconds. `1m`: the last twelve hours by minutes.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "1s")))]
     #[serde(default, skip_serializing_if = "is_default")]
-    pub series: bool,
+    pub step: Option<SeriesStep>,
+    /// Only the rows after this one: the `next` of an earlier answer of the same server with the same step.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("pattern" = crate::pattern::SERIES_CURSOR, "example" = "1s-5f2b0c6e9d8a4b1f-600"))
+    )]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub after: Option<SeriesCursor>,
 }
 
 /// `GET /v1/waits`

@@ -29,9 +29,6 @@ pub struct Overview {
     pub as_of: String,
     /// How much there is.
     pub totals: OverviewTotals,
-    /// The last ten minutes, if you asked for them with `series`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub series: Vec<OverviewSample>,
     /// The members, as this server knows them. Only the leader knows whether the others answer.
     pub members: Vec<Member>,
     /// What needs attention: the alarms of this server, and locks that others wait for.
@@ -65,25 +62,28 @@ pub struct OverviewTotals {
     pub lost: u64,
 }
 
-/// One second of the last ten minutes.
+/// The totals of one server over time, as rows of integers. The server keeps them in memory since its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
-pub struct OverviewSample {
-    /// When, by the server's clock.
-    pub at: String,
-    /// The grants given since the previous entry.
-    pub granted: u64,
-    /// Those of them that had to wait.
-    pub handed_over: u64,
-    /// The held grants that ended without a release since the previous entry.
-    pub lost: u64,
-    /// Held grants.
-    pub held: u64,
-    /// Queued grants.
-    pub queued: u64,
-    /// The term.
-    pub term: u64,
+pub struct OverviewSeries {
+    /// The step: `1s` or `1m`.
+    pub step: String,
+    /// The time of the newest row that the server has, by its clock; missing if it has none yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// The names of the columns, in the order of the integers of a row. `at` is the end of the row's time, in milliseconds
+    /// since 1970, by the server's clock. `grants`, `handed_over`, `released`, `expired`, `broken`, `refused` and `errors_5xx`
+    /// count since the row before. `held`, `queued`, `sessions` and `term` are the values at the end. `commit_p99_us` and
+    /// `sync_p99_us` are 99th percentiles since the row before, in microseconds, each rounded up to the bound of its bucket
+    /// in the metrics, or ten seconds if it is longer; 0 if there was nothing to measure, as for commits at a follower.
+    pub names: Vec<String>,
+    /// The rows, the oldest first. A row covers the time since the row before: one step, or longer if the server was late.
+    pub rows: Vec<Vec<u64>>,
+    /// Whether the rows follow those before `after` without a gap. Otherwise they replace what you have.
+    pub continues: bool,
+    /// Pass this as `after` to get only newer rows.
+    pub next: String,
 }
 
 /// Something that needs attention.

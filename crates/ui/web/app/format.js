@@ -27,6 +27,13 @@ export function span(millis) {
   return smaller > 0 ? `${text} ${smaller} ${next[0]}` : text;
 }
 
+/** The time that some measured times do not exceed, in microseconds; 0 and null: nothing was measured.
+ * @param {number | null | undefined} micros */
+export function latency(micros) {
+  if (!micros) return "—";
+  return `≤ ${micros < 10000 ? `${micros / 1000} ms` : span(micros / 1000)}`;
+}
+
 /** A number with separators.
  * @param {number | null | undefined} value */
 export function count(value) {

@@ -138,9 +138,9 @@ const WITHIN = "3s";
 
 /**
  * Asks a call again and again while the page is visible. What it knew of another address is forgotten.
- * @param {string | null} path @param {number} [every]
+ * @param {string | null} path @param {number} [every] @param {(path: string) => string} [ask] the address of the next call, if it changes
  */
-export function usePoll(path, every = 1000) {
+export function usePoll(path, every = 1000, ask = (path) => path) {
   const [found, setFound] = useState(/** @type {any} */ ({ path: null, body: null, error: null }));
   useEffect(() => {
     if (path === null) return undefined;
@@ -155,7 +155,7 @@ export function usePoll(path, every = 1000) {
       const sent = credential();
       if (!document.hidden && paused.value === null && tokenWanted.value === null && mayAsk(denied, sent, performance.now())) {
         try {
-          const { body, headers } = await call(path, { token: sent, within: WITHIN });
+          const { body, headers } = await call(ask(path), { token: sent, within: WITHIN });
           known = true;
           denied = null;
           noteDate(headers);
@@ -228,10 +228,9 @@ export function Curl({ path }) {
   return html`<${Line} label="curl" text=${curl(path, token.value !== null)} />`;
 }
 
-/** A small chart of the last ten minutes. @param {{ values: number[], marks?: number[], label: string }} props */
-export function Spark({ values, marks = [], label }) {
+/** A small chart of the last ten minutes, for the eye only: the figure stands beside it as text. @param {{ values: number[], marks?: number[] }} props */
+export function Spark({ values, marks = [] }) {
   const [width, height, points] = [120, 28, 60];
-  if (values.length < 2) return html`<svg class="spark" viewBox="0 0 120 28" role="img" aria-label=${`${label}: not enough figures yet`}></svg>`;
   const step = Math.max(1, Math.ceil(values.length / points));
   const bars = [];
   for (let at = 0; at < values.length; at += step) bars.push(Math.max(...values.slice(at, at + step)));
@@ -245,8 +244,7 @@ export function Spark({ values, marks = [], label }) {
     const x = width - (bars.length - Math.floor(at / step)) * wide;
     return html`<line class="mark" x1=${x} x2=${x} y1="0" y2=${height} />`;
   };
-  return html`<svg class="spark" viewBox=${`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img"
-    aria-label=${`${label}: now ${count(values.at(-1))}, at most ${count(Math.max(...values))} in the last ten minutes`}>
+  return html`<svg class="spark" viewBox=${`0 0 ${width} ${height}`} preserveAspectRatio="none" aria-hidden="true">
     ${bars.map(bar)}${marks.map(mark)}</svg>`;
 }
 

@@ -1,21 +1,17 @@
 // What all pages share: the newest look at the cluster, and the reader's choices.
 
 import { signal, computed } from "../vendor/preact.js";
-import { call, mayAsk, withQuery } from "./api.js";
+import { call, mayAsk } from "./api.js";
 import { follow } from "./follow.js";
 import { parse } from "./route.js";
 
 const EVERY = 1000;
 const STALE_AFTER = 2000;
-const SERIES_MAX = 600;
-/** After so long without a look, one sample would stand for many. */
-const GAP = 3000;
 const ADMIN_FOR = 15 * 60 * 1000;
 
 export const route = signal(parse(location.hash));
 /** The newest overview. */
 export const look = signal(/** @type {any} */ (null));
-export const series = signal(/** @type {any[]} */ ([]));
 /** When it arrived, by performance.now(). */
 export const lookAt = signal(0);
 export const failure = signal(/** @type {any} */ (null));
@@ -115,12 +111,9 @@ let failures = 0;
 let denied = /** @type {{ sent: string | null, at: number } | null} */ (null);
 
 async function lookOnce() {
-  // After a pause, the server fills the gap.
-  const wantsSeries = series.value.length === 0 || performance.now() - lookAt.value > GAP;
   const sent = credential();
   try {
-    const { body } = await call(withQuery("v1/overview", { series: wantsSeries || null }), { token: sent, timeout: 1500 });
-    const before = look.value;
+    const { body } = await call("v1/overview", { token: sent, timeout: 1500 });
     if (failures > 0) said.value = `Live again at node ${body.id}.`;
     failures = 0;
     denied = null;
@@ -129,7 +122,6 @@ async function lookOnce() {
     lookAt.value = performance.now();
     now.value = lookAt.value;
     look.value = body;
-    addSeries(body, before);
   } catch (error) {
     failure.value = error;
     refused(error, sent);
@@ -139,19 +131,6 @@ async function lookOnce() {
     failures += 1;
     // A dialog may wait for an outcome.
     if (failures >= 2 && dialog.value === null) await follow(look.value?.members ?? [], look.value?.id);
-  }
-}
-
-/** @param {any} body @param {any} before */
-function addSeries(body, before) {
-  if (Array.isArray(body.series) && body.series.length > 0) {
-    series.value = body.series;
-  } else if (before && before.id === body.id && before.as_of !== body.as_of) {
-    const sample = {
-      at: body.as_of, term: body.term, held: body.totals.held, queued: body.totals.queued,
-      granted: Math.max(0, body.totals.granted - before.totals.granted), lost: Math.max(0, body.totals.lost - before.totals.lost),
-    };
-    series.value = [...series.value, sample].slice(-SERIES_MAX);
   }
 }
 

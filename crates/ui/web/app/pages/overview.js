@@ -1,9 +1,16 @@
 // The overview: problems first, then what waits and holds longest.
 
-import { html } from "../../vendor/preact.js";
-import { count, parseSpan, shortened, span, visible } from "../format.js";
-import { Heading, Line, LockLink, Panel, Since, Spark, Table, Time, Typed, Waiting } from "../parts.js";
-import { failure, look, series } from "../state.js";
+import { html, signal, useEffect } from "../../vendor/preact.js";
+import { withQuery } from "../api.js";
+import { count, latency, parseSpan, shortened, span, visible } from "../format.js";
+import { Heading, Line, LockLink, Panel, Since, Spark, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { column, elections, joined, NO_ROWS, rate, sum } from "../series.js";
+import { failure, look } from "../state.js";
+
+/** How many seconds a figure is about that would otherwise jump. */
+const RECENT = 10;
+/** Kept while other pages are shown: then the server adds only what is newer. */
+const kept = signal(NO_ROWS);
 
 export function Overview() {
   const found = look.value;
@@ -19,23 +26,28 @@ export function Overview() {
     </div>`;
 }
 
+function useSeries() {
+  const { body } = usePoll("v1/overview/series", 1000, (path) => withQuery(path, { after: kept.value.next }));
+  useEffect(() => { if (body) kept.value = joined(kept.value, body); }, [body]);
+  return kept.value;
+}
+
 /** @param {{ found: any }} props */
 function Figures({ found }) {
-  const rows = series.value;
-  const values = (/** @type {string} */ name) => rows.map((row) => Number(row[name] ?? 0));
-  const marks = rows.flatMap((row, at) => (at > 0 && row.term !== rows[at - 1].term ? [at] : []));
-  const recent = values("granted").slice(-10);
-  const rate = recent.length > 0 ? recent.reduce((sum, value) => sum + value, 0) / recent.length : 0;
-  const lost = values("lost").slice(-60).reduce((sum, value) => sum + value, 0);
-  const cells = [
-    ["Grants a second", rate < 10 ? String(Math.round(rate * 10) / 10) : count(Math.round(rate)), "granted"],
-    ["Waiting", count(found.totals.queued), "queued"],
-    ["Held", count(found.totals.held), "held"],
-    ["Lost in the last minute", count(lost), "lost"],
-  ];
-  return html`<div class="figures">${cells.map(([label, value, name]) => html`<div class="tile" key=${name}>
-    <span class="label">${label}</span><strong class="figure">${value}</strong>
-    <${Spark} values=${values(name)} marks=${marks} label=${label} /></div>`)}</div>`;
+  const series = useSeries();
+  const of = (/** @type {string} */ name) => column(series, name);
+  const [grants, commits, broken] = [rate(series, "grants", RECENT), of("commit_p99_us"), of("broken")];
+  const lost = of("expired").map((expired, at) => expired + (broken[at] ?? 0));
+  const tiles = /** @type {[string, string, number[]][]} */ ([
+    ["Grants a second", grants < 10 ? String(Math.round(grants * 10) / 10) : count(Math.round(grants)), of("grants")],
+    ["Waiting", count(found.totals.queued), of("queued")],
+    ["Held", count(found.totals.held), of("held")],
+    ["Lost in the last minute", count(sum(lost.slice(-60))), lost],
+    ["Commit p99", latency(Math.max(0, ...commits.slice(-RECENT))), commits],
+  ]);
+  const marks = elections(series);
+  return html`<div class="figures">${tiles.map(([label, figure, values]) => html`<div class="tile" key=${label}>
+    <span class="label">${label}</span><strong class="figure">${figure}</strong><${Spark} values=${values} marks=${marks} /></div>`)}</div>`;
 }
 
 /** @param {{ problems: any[] }} props */
