@@ -37,6 +37,9 @@ pub const QUEUE_CURSOR: &str = "^(held-[0-9]{1,20}|queued-(-?[0-9]{1,10})-[0-9]{
 /// A cursor in a history.
 pub const HISTORY_CURSOR: &str = "^[0-9]{1,20}-[0-9]{1,20}$";
 
+/// A cursor among events: a revision, and a position in it.
+pub const EVENT_CURSOR: &str = "^[0-9]{1,20}-[0-9]{1,20}$";
+
 /// A cursor that is written as hexadecimal digits.
 pub const HEX_CURSOR: &str = "^([0-9a-f]{2})+$";
 
