@@ -51,6 +51,7 @@ mod doctor;
 mod drills;
 mod elections;
 mod escapes;
+mod events;
 mod exactly_once;
 mod examples;
 #[cfg(feature = "failpoints")]

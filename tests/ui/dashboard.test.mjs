@@ -15,7 +15,7 @@ const HOSTILE = {
 const PAGES = {
   overview: "#/", locks: "#/locks", lock: "#/locks/deploy", history: "#/locks/deploy?tab=history", settings: "#/locks/deploy?tab=settings",
   waits: "#/waits", sessions: "#/sessions", session: "#/sessions/{leader}", election: "#/elections/primary", tree: "#/tree/jobs/nightly",
-  cluster: "#/cluster",
+  events: "#/events", cluster: "#/cluster",
 };
 
 let browser;
@@ -41,7 +41,7 @@ const seen = (page) => page.locator(".health").innerText();
 test("each page shows its content without a violation, in both themes and sizes", async () => {
   const expected = {
     overview: "ci-7", locks: "orders/42", lock: "ci-9", history: "ci-3", settings: "How long they held", waits: "ROOT",
-    sessions: "worker-a", session: "/workers/api-1", election: "api-2", tree: "run-7", cluster: "leader",
+    sessions: "worker-a", session: "/workers/api-1", election: "api-2", tree: "run-7", events: "orders/42", cluster: "leader",
   };
   if (PICTURES) mkdirSync(PICTURES, { recursive: true });
   for (const colorScheme of ["light", "dark"]) {
@@ -79,7 +79,7 @@ test("text from others is only text", async () => {
   const session = await cluster.session(HOSTILE.owner);
   await cluster.acquire(session, HOSTILE.lock, HOSTILE.owner, { meta: HOSTILE.meta });
   await cluster.acquire(await cluster.session("waiter"), HOSTILE.lock, HOSTILE.owner);
-  for (const hash of ["#/", "#/locks?sort=name", `#/locks/${encodeURIComponent(HOSTILE.lock)}`, "#/waits"]) {
+  for (const hash of ["#/", "#/locks?sort=name", `#/locks/${encodeURIComponent(HOSTILE.lock)}`, "#/waits", "#/events"]) {
     const { page, wrong, close } = await open(hash);
     await page.locator("main", { hasText: HOSTILE.owner }).waitFor({ timeout: 5000 });
     assert.equal(await page.locator("main img, main script, main b").count(), 0, hash);

@@ -204,6 +204,45 @@ test("an address with dots asks nothing", async () => {
   }
 });
 
+test("events come in as they happen, once each, and stop while the page is paused", async () => {
+  const id = await cluster.session("eventful");
+  const rows = (page) => page.locator("table[aria-label=Events] tbody tr");
+  const types = async (page) => (await rows(page).locator(".state").allInnerTexts()).map((text) => text.replace(/^\S /, ""));
+  await cluster.acquire(id, "events/a", "first");
+  await cluster.acquire(id, "else", "other");
+  const { page, wrong, close } = await open("#/");
+  await page.keyboard.press("g");
+  await page.keyboard.press("v");
+  await shown(page, "Events", "h1");
+  await page.getByLabel("Lock begins with").fill("events/");
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await page.waitForURL(/#\/events\?prefix=events%2F$/);
+  await until("only the events of these locks are shown", async () => (await types(page)).join() === "granted,queued");
+  const { id: grant } = await cluster.acquire(id, "events/b", "second");
+  await until("the new events are on top", async () => (await types(page)).join() === "granted,queued,granted,queued");
+  assert.match(await rows(page).first().innerText(), /events\/b.*second/s);
+  await page.keyboard.press("p");
+  await shown(page, "Paused", ".banner");
+  await cluster.call(`/v1/grants/${grant}`, { method: "DELETE" });
+  const { json } = await cluster.call("/v1/events?prefix=events/&limit=1");
+  assert.deepEqual([json.items[0].type, json.items[0].reason], ["ended", "released"]);
+  assert.equal((await types(page)).length, 4);
+  await page.getByRole("button", { name: "Go on" }).click();
+  await until("it goes on where it stopped", async () => (await types(page)).join() === "ended,granted,queued,granted,queued");
+  await page.getByLabel("Type").selectOption("granted");
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await until("one type is shown", async () => (await types(page)).join() === "granted,granted");
+  assert.match(await page.locator("code[aria-label=curl]").innerText(), /v1\/events\?consistency=local&limit=200&prefix=events%2F&type=granted/);
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("an address of events that is wrong is answered by the page", async () => {
+  const { page, close } = await open("#/events?type=nothing");
+  await shown(page, "type", ".note.lost");
+  await close();
+});
+
 test("an administrator hands the leadership over and takes a snapshot", async () => {
   const before = await cluster.leader();
   const { page, close } = await open("#/cluster", { at: before - 1 });
@@ -238,7 +277,7 @@ test("nothing scrolls sideways at 320 px", async () => {
   await cluster.stand(next, name, LONG.slice(0, 250), LONG);
   await cluster.put("deep/a/b/c", LONG);
   const number = await cluster.numberOf(LONG.slice(0, 200));
-  const hashes = ["#/sessions", `#/sessions/${number}`, `#/elections/${name}`, "#/elections", "#/tree/names", "#/tree/deep/a/b/c", "#/cluster"];
+  const hashes = ["#/sessions", `#/sessions/${number}`, `#/elections/${name}`, "#/elections", "#/tree/names", "#/tree/deep/a/b/c", "#/events", "#/cluster"];
   for (const hash of hashes) {
     const { page, wrong, close } = await open(hash, { viewport: { width: 320, height: 640 } });
     await page.locator("main .panel, main form").first().waitFor();

@@ -6,6 +6,7 @@ pub(crate) mod backup;
 pub(crate) mod batch;
 pub(crate) mod cluster;
 pub(crate) mod elections;
+pub(crate) mod events;
 pub(crate) mod front_page;
 pub(crate) mod grants;
 pub(crate) mod history;

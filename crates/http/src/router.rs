@@ -7,6 +7,7 @@ use crate::{
     api::batch,
     api::cluster,
     api::elections,
+    api::events,
     api::front_page::front_page,
     api::grants,
     api::history,
@@ -116,6 +117,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
         .route("/v1/nodes/{*path}", node_route::<RT>())
         .route("/v1/txn", post(txn::transact::<RT>))
         .route("/v1/watch", get(watch::watch::<RT>))
+        .route("/v1/events", get(events::list::<RT>))
         .route("/v1/overview", get(show_overview))
         .route("/v1/overview/series", get(overview::series::<RT>))
         .route("/v1/waits", get(overview::waits::<RT>))
@@ -132,6 +134,19 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
         .route("/v1/cluster/members/{id}", delete(membership::remove_member::<RT>).patch(membership::set_member::<RT>))
         .route("/v1/cluster/settings", get(membership::show_settings::<RT>).patch(membership::set_settings::<RT>))
         .route("/v1/cluster/timing", get(membership::show_timing::<RT>))
+        .route("/v1/audit", get(acts::list::<RT>))
+        .route("/ui", get(ui::redirect))
+        .route("/ui/", get(ui::index::<RT>))
+        .route("/ui/{*path}", get(ui::file))
+        .route("/", get(show_front_page))
+        .route("/version", get(show_version))
+        .route("/openapi.json", get(openapi::serve));
+    state_routes(access_routes(routes), info, exposition)
+}
+
+/// The paths of access rights.
+fn access_routes<RT: AsyncRuntime>(routes: Routes<Node<RT>>) -> Routes<Node<RT>> {
+    routes
         .route("/v1/access", get(access::status::<RT>))
         .route("/v1/access/enable", post(access::enable::<RT>))
         .route("/v1/access/disable", post(access::disable::<RT>))
@@ -148,19 +163,11 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
         .route("/v1/access/users/{name}", put(access::users::set::<RT>))
         .route("/v1/access/tokens", post(access::tokens::create::<RT>).get(access::tokens::list::<RT>))
         .route("/v1/access/tokens/{number}", delete(access::tokens::revoke::<RT>))
-        .route("/v1/audit", get(acts::list::<RT>))
         .route("/v1/access/tenants", get(access::tenants::list::<RT>))
         .route(
             "/v1/access/tenants/{name}",
             get(access::tenants::show::<RT>).put(access::tenants::put::<RT>).delete(access::tenants::delete::<RT>),
         )
-        .route("/ui", get(ui::redirect))
-        .route("/ui/", get(ui::index::<RT>))
-        .route("/ui/{*path}", get(ui::file))
-        .route("/", get(show_front_page))
-        .route("/version", get(show_version))
-        .route("/openapi.json", get(openapi::serve));
-    state_routes(routes, info, exposition)
 }
 
 fn node_route<RT: AsyncRuntime>() -> Methods<Node<RT>> {

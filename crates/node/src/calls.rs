@@ -8,6 +8,7 @@ mod admin;
 mod attempt;
 pub mod backup;
 pub mod elections;
+pub mod events;
 mod hold;
 mod initial;
 mod keep_alive_guard;

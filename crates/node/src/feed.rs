@@ -2,5 +2,5 @@
 
 pub mod change;
 pub(crate) mod dispatcher;
-mod ring;
+pub(crate) mod ring;
 pub mod watch_filter;

@@ -28,6 +28,6 @@ pub mod node;
 mod scrape;
 mod views;
 
-pub use calls::{backup, elections, watch};
+pub use calls::{backup, elections, events, watch};
 pub use feed::{change, watch_filter};
 pub use node::{Node, NodeParts};

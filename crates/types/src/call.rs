@@ -12,6 +12,7 @@ mod bounded;
 mod bounds;
 mod cluster;
 mod election;
+mod events;
 mod hold;
 mod lock;
 mod membership;
@@ -37,12 +38,13 @@ pub use bounded::{
     OutOfBounds, PlainText, SignedInteger,
 };
 pub use bounds::{
-    ElectionValue, Empty, HistoryCursor, JoinTokenTtl, LockCursor, LockDelay, LockPrefix, MaxHold, MaxHoldSetting, MaxWaiters,
-    MemberPriority, MomentText, NodeTtl, Number, OwnedCursor, OwnerName, PageLimit, PermitLimit, Permits, PositiveNumber,
-    Priority, QueueCursor, Reason, SeriesCursor, Ttl, VersionNumber, VoterCount, Wait, Zone,
+    ElectionValue, Empty, EventCursor, HistoryCursor, JoinTokenTtl, LockCursor, LockDelay, LockPrefix, MaxHold, MaxHoldSetting,
+    MaxWaiters, MemberPriority, MomentText, NodeTtl, Number, OwnedCursor, OwnerName, PageLimit, PermitLimit, Permits,
+    PositiveNumber, Priority, QueueCursor, Reason, SeriesCursor, Ttl, VersionNumber, VoterCount, Wait, Zone,
 };
 pub use cluster::{FinalizeUpgrade, HandOver, Ready, ShowCluster, TakeBackup};
 pub use election::{GetLeader, Proclaim};
+pub use events::{EventType, ListEvents};
 pub use hold::{GetGrant, Release, Renew, Upgrade};
 pub use lock::{BreakLock, CheckFence, History, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue};
 pub use membership::{CreateJoinToken, ListJoinTokens, SetMember, SetSettings, ShowSettings};

@@ -170,6 +170,8 @@ pub const WAIT_HOLDS_MAX: usize = 20;
 pub const PAGE_MAX: usize = 1_000;
 /// The default number of entries on a page.
 pub const PAGE_DEFAULT: usize = 100;
+/// The default number of events on a page of recent events.
+pub const EVENT_PAGE_DEFAULT: usize = 200;
 /// Entries scanned for one page. If few of them match the filter, the page is short and says where the next one begins.
 pub const PAGE_SCANNED_MAX: usize = 20_000;
 /// Bytes of the event ring that a node keeps for watchers, by default.

@@ -40,6 +40,9 @@ pub const HISTORY_CURSOR: &str = "^[0-9]{1,20}-[0-9]{1,20}$";
 /// A cursor in a series: its step, the series of a server, and the number of a row.
 pub const SERIES_CURSOR: &str = "^1[sm]-[0-9a-f]{16}-[0-9]{1,15}$";
 
+/// A cursor among events: a revision, and a position in it.
+pub const EVENT_CURSOR: &str = "^[0-9]{1,20}-[0-9]{1,20}$";
+
 /// A cursor that is written as hexadecimal digits.
 pub const HEX_CURSOR: &str = "^([0-9a-f]{2})+$";
 

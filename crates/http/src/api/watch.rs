@@ -157,7 +157,8 @@ fn span(millis: u64) -> String {
     duration::format(Duration::from_millis(millis))
 }
 
-fn of_change(change: Change) -> What {
+/// A change, as the API shows it.
+pub(crate) fn of_change(change: Change) -> What {
     let text = |text: Arc<str>| (*text).to_owned();
     match change {
         Change::NodeCreated(path) => What::NodeCreated { path },

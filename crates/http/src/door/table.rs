@@ -72,6 +72,7 @@ pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
     ("/v1/nodes/{*path}", "DELETE", RouteRule::Decided(&[Verb::Write])),
     ("/v1/txn", "POST", RouteRule::Decided(&[Verb::Read, Verb::Write, Verb::Inspect, Verb::Fence, Verb::Status])),
     ("/v1/watch", "GET", RouteRule::Decided(&[Verb::Read, Verb::Inspect, Verb::Status])),
+    ("/v1/events", "GET", RouteRule::Decided(&[Verb::Read, Verb::Inspect, Verb::Status])),
     ("/v1/overview", "GET", RouteRule::Cluster(Verb::Status)),
     ("/v1/overview/series", "GET", RouteRule::Cluster(Verb::Status)),
     ("/v1/waits", "GET", RouteRule::Decided(&[Verb::Inspect])),

@@ -6,15 +6,18 @@ use crate::{
     edge::problem::Problem,
 };
 use axum::response::Response;
-use fairhold_node::api::{OwnedAfter, PageQuery};
+use fairhold_node::{
+    api::{OwnedAfter, PageQuery},
+    events::EventPosition,
+};
 use fairhold_state::{
     listing::{LockKey, LockSort},
     owned::OwnedKey,
     queue_view::QueueKey,
 };
 use fairhold_types::{
-    GrantNumber, LockName, Path,
-    call::{BoundedText, LockCursor, OwnedCursor, PageLimit, QueueCursor},
+    GrantNumber, LockName, Path, Revision,
+    call::{BoundedText, EventCursor, LockCursor, OwnedCursor, PageLimit, QueueCursor},
     limits::PAGE_DEFAULT,
 };
 use http::{Uri, header};
@@ -93,6 +96,21 @@ fn read_queue_cursor(cursor: &str) -> Option<QueueKey> {
         }
         _ => None,
     }
+}
+
+/// A position among events as text.
+pub(crate) fn event_cursor(position: EventPosition) -> String {
+    format!("{}-{}", position.revision, position.index)
+}
+
+/// The position of a cursor among events.
+pub(crate) fn event_position(given: Option<EventCursor>) -> Result<Option<EventPosition>, Problem> {
+    cursor(given, read_event_cursor)
+}
+
+fn read_event_cursor(cursor: &str) -> Option<EventPosition> {
+    let (revision, index) = cursor.split_once('-')?;
+    Some(EventPosition { revision: Revision(digits(revision)?), index: usize::try_from(digits(index)?).ok()? })
 }
 
 /// A position among a session's grants and nodes, as text.
@@ -187,6 +205,19 @@ mod tests {
             "x-1",
         ] {
             assert_eq!(read_queue_cursor(wrong), None, "{wrong} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_cursor_leads_back_to_its_position_among_events() {
+        for (revision, index) in [(1, 0), (57, 3), (u64::MAX, usize::MAX)] {
+            let position = EventPosition { revision: Revision(revision), index };
+            let cursor = event_cursor(position);
+            assert!(cursor.len() <= EventCursor::BYTES_MAX, "{cursor}");
+            assert_eq!(read_event_cursor(&cursor), Some(position), "{cursor}");
+        }
+        for wrong in ["", "57", "57-", "-3", "57-3-1", "+57-3", "57--3", "57-x"] {
+            assert_eq!(read_event_cursor(wrong), None, "{wrong} was accepted");
         }
     }
 

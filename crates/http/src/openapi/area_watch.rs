@@ -5,12 +5,12 @@ use super::{
     lines,
     operation::OperationKind::Read,
 };
-use fairhold_types::{Code, call, watch::WatchLine};
-use serde_json::json;
+use fairhold_types::{Code, call, dto, limits::PAGE_SCANNED_MAX, watch::WatchLine};
+use serde_json::{Value, json};
 
 const TAG: &str = "watch";
 
-pub(super) const CALLS: &[DescribeCall] = &[watch];
+pub(super) const CALLS: &[DescribeCall] = &[watch, events];
 
 fn watch(api: &mut Describer) -> Operation<'_> {
     api.call(Read, "/v1/watch", "watch", TAG, "Watch events as they happen.")
@@ -24,5 +24,21 @@ fn watch(api: &mut Describer) -> Operation<'_> {
         .query::<call::Watch>()
         .header("Last-Event-ID", "Continue after this revision.", json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }))
         .stream::<WatchLine>("A stream of lines, for as long as you read it.", lines::watched())
+        .codes(&[Code::Compacted])
+}
+
+fn events(api: &mut Describer) -> Operation<'_> {
+    let [lines, _] = lines::watched();
+    let line = |name: &str| lines.iter().find(|(known, _)| known == name).map(|(_, line)| line.clone());
+    let items: Vec<Value> = ["granted", "queued"].into_iter().filter_map(line).collect();
+    let example = json!({ "items": items, "next_cursor": "58-0", "skipped": 9312, "oldest": 1, "revision": 58 });
+    api.call(Read, "/v1/events", "listEvents", TAG, "List recent events, the newest first.")
+        .about(&format!(
+            "The server lists the events that it keeps for watches, of nodes, locks, sessions and the cluster. All filters apply \
+             together. Pass the `revision` of an answer as `after` to get what happened since. The list has only events that \
+             you may watch. One request examines {PAGE_SCANNED_MAX} events at most.",
+        ))
+        .query::<call::ListEvents>()
+        .page::<dto::RecentEvents>("A page.", example)
         .codes(&[Code::Compacted])
 }

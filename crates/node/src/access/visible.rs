@@ -1,5 +1,6 @@
 //! What a caller may see in a list.
 
+use crate::feed::change::{Change, Subject};
 use fairhold_access::{Need, Pattern, Rights, Verb};
 use fairhold_types::{LockName, Path};
 use std::sync::Arc;
@@ -30,6 +31,15 @@ impl Visible {
     /// Whether it shows the node.
     pub(crate) fn has_node(&self, path: &Path) -> bool {
         self.allows(|| Need::read(path))
+    }
+
+    /// Whether it shows a change: whether its caller may watch the subject.
+    pub(crate) fn has_change(&self, change: &Change) -> bool {
+        match change.subject() {
+            Subject::Node(path) => self.has_node(path),
+            Subject::Lock(lock) | Subject::Grant(lock, _) | Subject::Leader(lock) => self.has_lock(lock),
+            Subject::Session(_) | Subject::Cluster => self.allows(|| Need::unnamed(Verb::Status)),
+        }
     }
 
     /// Whether it shows all locks.

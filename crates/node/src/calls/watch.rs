@@ -201,7 +201,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// Waits until the next change of this node can have this revision. A revision that the cluster has not reached
     /// belongs to another history, so it is an error.
-    async fn reach(&self, from: Revision, deadline: RT::Instant) -> Result<(), CallError> {
+    pub(crate) async fn reach(&self, from: Revision, deadline: RT::Instant) -> Result<(), CallError> {
         let reached = || self.revision().next() >= from;
         if !reached() {
             self.freshen_by(Freshness::Linearizable, deadline).await?;

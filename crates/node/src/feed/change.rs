@@ -7,7 +7,9 @@ use fairhold_state::{
     record::Contender,
     value::Value,
 };
-use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, watch::SessionEnd};
+use fairhold_types::{
+    EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, call::EventType, watch::SessionEnd,
+};
 use std::sync::Arc;
 
 /// A change that watches report.
@@ -159,6 +161,16 @@ pub(crate) enum Subject<'a> {
     Cluster,
 }
 
+impl<'a> Subject<'a> {
+    /// The lock that it is, or is of.
+    pub(crate) fn lock(self) -> Option<&'a LockName> {
+        match self {
+            Subject::Lock(lock) | Subject::Grant(lock, _) | Subject::Leader(lock) => Some(lock),
+            Subject::Node(_) | Subject::Session(_) | Subject::Cluster => None,
+        }
+    }
+}
+
 impl Change {
     /// The change that watches report for an event, if any. `state` is the state right after it.
     pub(crate) fn of(state: &State, event: &Event) -> Option<Change> {
@@ -204,6 +216,37 @@ impl Change {
             | Event::Attached { .. }
             | Event::ChildrenChanged { .. } => return None,
         })
+    }
+
+    /// Its type, as the API names it.
+    #[must_use]
+    pub fn event_type(&self) -> EventType {
+        match self {
+            Change::NodeCreated(_) => EventType::Created,
+            Change::NodeChanged { .. } | Change::SessionChanged { .. } => EventType::Changed,
+            Change::NodeDeleted(_) => EventType::Deleted,
+            Change::Queued(_) => EventType::Queued,
+            Change::Granted(..) => EventType::Granted,
+            Change::GrantEnded { .. } | Change::SessionEnded { .. } => EventType::Ended,
+            Change::Cooling { .. } => EventType::Cooling,
+            Change::Cooled { .. } => EventType::Cooled,
+            Change::Downgraded { .. } => EventType::Downgraded,
+            Change::Broken { .. } => EventType::Broken,
+            Change::Proclaimed { .. } => EventType::Proclaimed,
+            Change::Vacated { .. } => EventType::Vacated,
+            Change::LockSet { .. } => EventType::Set,
+            Change::Revoked { .. } => EventType::Revoke,
+            Change::LockForgotten(_) => EventType::Forgotten,
+            Change::SessionOpened { .. } => EventType::Opened,
+            Change::Cluster(event) => match **event {
+                ClusterEvent::Joining { .. } => EventType::Joining,
+                ClusterEvent::Joined { .. } => EventType::Joined,
+                ClusterEvent::Removing { .. } => EventType::Removing,
+                ClusterEvent::Removed { .. } => EventType::Removed,
+                ClusterEvent::MemberSet { .. } | ClusterEvent::TimingSet { .. } => EventType::Set,
+                ClusterEvent::Finalized { .. } => EventType::Finalized,
+            },
+        }
     }
 
     pub(crate) fn subject(&self) -> Subject<'_> {

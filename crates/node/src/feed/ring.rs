@@ -107,6 +107,13 @@ impl Ring {
         Ok(kept.list.range(skip..).take(max).cloned().collect())
     }
 
+    /// The last entries before a revision, in order, at most `max`; and the revision from which on everything is kept.
+    pub(crate) fn before(&self, revision: Revision, max: usize) -> (Vec<Arc<Changes>>, Revision) {
+        let kept = self.read();
+        let end = kept.list.partition_point(|changes| changes.revision < revision);
+        (kept.list.range(end.saturating_sub(max)..end).cloned().collect(), kept.oldest)
+    }
+
     /// The number of bytes and of revisions that are kept.
     pub(crate) fn kept(&self) -> (usize, usize) {
         let kept = self.read();
@@ -193,6 +200,21 @@ mod tests {
             read.extend(next.iter().map(|changes| changes.revision.0));
         }
         assert_eq!((read, position), ((3..=10).collect(), ring.end()));
+    }
+
+    #[test]
+    fn reading_backwards_continues_where_it_stopped() {
+        let ring = filled(usize::MAX, 1..=10);
+        let mut before = Revision(9);
+        let mut read = Vec::new();
+        loop {
+            let (next, oldest) = ring.before(before, 3);
+            assert!(next.len() <= 3 && oldest == Revision(1));
+            let Some(first) = next.first() else { break };
+            before = first.revision;
+            read.extend(next.iter().rev().map(|changes| changes.revision.0));
+        }
+        assert_eq!(read, (1..=8).rev().collect::<Vec<_>>());
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub type QueueCursor = BoundedText<{ 7 + 11 + 1 + 20 }>;
 pub type HistoryCursor = BoundedText<41>;
 /// A cursor in a series: the step, the series of a server, and the number of a row.
 pub type SeriesCursor = BoundedText<{ 2 + 1 + 16 + 1 + 15 }>;
+/// A cursor among events: two numbers of 64 bits.
+pub type EventCursor = BoundedText<41>;
 /// A cursor in a session's list: a number, the position of a lock, and a path, as two hexadecimal digits for each byte.
 pub type OwnedCursor = BoundedText<{ 2 * (20 + 1 + 20 + 1 + PATH_BYTES_MAX) }>;
 /// A revision or a time.

@@ -138,9 +138,9 @@ const WITHIN = "3s";
 
 /**
  * Asks a call again and again while the page is visible. What it knew of another address is forgotten.
- * @param {string | null} path @param {number} [every] @param {(path: string) => string} [ask] the address of the next call, if it changes
+ * @param {string | null} path @param {number} [every] @param {typeof call} [ask] how, if not with the path alone
  */
-export function usePoll(path, every = 1000, ask = (path) => path) {
+export function usePoll(path, every = 1000, ask = call) {
   const [found, setFound] = useState(/** @type {any} */ ({ path: null, body: null, error: null }));
   useEffect(() => {
     if (path === null) return undefined;
@@ -155,7 +155,7 @@ export function usePoll(path, every = 1000, ask = (path) => path) {
       const sent = credential();
       if (!document.hidden && paused.value === null && tokenWanted.value === null && mayAsk(denied, sent, performance.now())) {
         try {
-          const { body, headers } = await call(ask(path), { token: sent, within: WITHIN });
+          const { body, headers } = await ask(path, { token: sent, within: WITHIN });
           known = true;
           denied = null;
           noteDate(headers);

@@ -1,7 +1,7 @@
 // The overview: problems first, then what waits and holds longest.
 
 import { html, signal, useEffect } from "../../vendor/preact.js";
-import { withQuery } from "../api.js";
+import { call, withQuery } from "../api.js";
 import { count, latency, parseSpan, shortened, span, visible } from "../format.js";
 import { Heading, Line, LockLink, Panel, Since, Spark, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { column, elections, joined, NO_ROWS, rate, sum } from "../series.js";
@@ -26,8 +26,11 @@ export function Overview() {
     </div>`;
 }
 
+/** @type {typeof call} */
+const askSeries = (path, options) => call(withQuery(path, { after: kept.value.next }), options);
+
 function useSeries() {
-  const { body } = usePoll("v1/overview/series", 1000, (path) => withQuery(path, { after: kept.value.next }));
+  const { body } = usePoll("v1/overview/series", 1000, askSeries);
   useEffect(() => { if (body) kept.value = joined(kept.value, body); }, [body]);
   return kept.value;
 }
