@@ -42,7 +42,7 @@ pub use bounds::{
     Priority, QueueCursor, Reason, Ttl, VersionNumber, VoterCount, Wait, Zone,
 };
 pub use cluster::{FinalizeUpgrade, HandOver, Ready, ShowCluster, TakeBackup};
-pub use election::{GetLeader, Proclaim};
+pub use election::{GetLeader, ListElections, Proclaim};
 pub use hold::{GetGrant, Release, Renew, Upgrade};
 pub use lock::{BreakLock, CheckFence, History, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue};
 pub use membership::{CreateJoinToken, ListJoinTokens, SetMember, SetSettings, ShowSettings};
