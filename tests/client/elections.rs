@@ -94,6 +94,13 @@ fn an_observer_sees_a_leader_its_values_and_its_end_once_and_in_order() {
         let leader = client.leader(ELECTION).await.unwrap().expect("there is a leader");
         assert_eq!((leader.value.as_str(), Ok(leader.token), leader.version), ("http://a2", first.token(), 1));
         seen(&observed, 3).await;
+        let locked = client.lock("no-election-either").await.unwrap();
+        let listed = client.elections().list().await.unwrap();
+        let [only] = &listed[..] else { panic!("not one election: {listed:?}") };
+        assert_eq!((only.election.as_str(), only.value.as_deref(), only.waiting), (ELECTION, Some("http://a2"), 0));
+        assert_eq!((only.token, only.leader.as_ref().map(|leader| leader.number)), (first.token().ok(), Some(leader.number)));
+        assert!(client.elections().list().prefix("none/").await.unwrap().is_empty());
+        drop(locked);
         let led = first.held().clone();
         first.release().await.unwrap();
         seen(&observed, 4).await;

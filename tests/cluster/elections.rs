@@ -1,6 +1,7 @@
 //! Elections over HTTP: every node reports each leader, once and in order, even to an observer that returns.
 
 use crate::{
+    access::Guarded,
     all_killed::kill_all_and_start_again,
     client::{Answer, Call, Client, Grant, whole},
     harness::{Cluster, LONG, SHORT, all, eventually, report, run_exclusive, run_parallel},
@@ -107,6 +108,85 @@ fn every_node_names_the_leader_even_to_an_observer_that_returns() {
     });
 }
 
+/// The elections on this page: the names, and the cursor of the next page.
+async fn listed(client: &Client, query: &str) -> (Vec<String>, Option<String>) {
+    let page = client.send(&Call::get(&format!("/v1/elections{query}"))).await.expect_status(200);
+    assert_eq!(page.header("link").is_some(), page.json["next_cursor"].is_string(), "{page:?}");
+    (names(&page), page.json["next_cursor"].as_str().map(str::to_owned))
+}
+
+fn names(page: &Answer) -> Vec<String> {
+    let items = page.json["items"].as_array().unwrap_or_else(|| panic!("no items: {page:?}"));
+    items.iter().map(|item| item["election"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn elections_are_listed_page_by_page_with_their_leaders() {
+    run_parallel(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        client.acquire("mutex", "ttl=10m").await;
+        assert_eq!(listed(&client, "").await, (Vec::new(), None), "a lock is no election");
+        let ann = leads(&client, "app%2Fa", "value=http://a&ttl=10m&owner=ann").await;
+        let left = leads(&client, "app%2Fb", "value=http://b&ttl=10m").await;
+        leads(&client, "cron", "ttl=10m&owner=carl").await;
+        for _ in 0..2 {
+            let waits = Call::post("/v1/elections/app%2Fa?value=http://c&ttl=10m").with("prefer", "respond-async");
+            client.send(&waits).await.expect_status(202);
+        }
+        client.send(&proclaims("app%2Fa", &ann, "http://a2")).await.expect_status(200);
+        client.release(&left.id).await;
+
+        let all = ["app/a", "app/b", "cron"].map(str::to_owned);
+        for node in 0..3 {
+            let (first, cursor) = listed(&cluster.client(node), "?limit=2").await;
+            let (rest, last) = listed(&cluster.client(node), &format!("?limit=2&cursor={}", cursor.expect("more"))).await;
+            assert_eq!(([first, rest].concat(), last), (all.to_vec(), None), "at node {node}");
+        }
+        assert_eq!(listed(&client, "?prefix=app%2F").await, (all[..2].to_vec(), None));
+        assert_eq!(listed(&client, "?prefix=app%2F&limit=2").await, (all[..2].to_vec(), None), "a full page may be the last");
+        assert_eq!(listed(&client, "?prefix=none").await, (Vec::new(), None));
+        for query in ["limit=0", "limit=1001", "cursor=00", "cursor=x", "sort=name"] {
+            client.send(&Call::get(&format!("/v1/elections?{query}"))).await.expect_problem(400, "bad_request");
+        }
+
+        let page = cluster.client(1).send(&Call::get("/v1/elections")).await.expect_status(200);
+        let [led, vacant, empty] = [0_usize, 1, 2].map(|index| &page.json["items"][index]);
+        let shown = leader(&cluster.client(1), "app%2Fa").await.expect_status(200);
+        assert_eq!((&led["value"], &led["token"], &led["waiting"]), (&"http://a2".into(), &ann.token.into(), &2.into()));
+        for field in ["number", "owner", "since", "token"] {
+            assert!(!led["leader"][field].is_null() && led["leader"][field] == shown.json["leader"][field], "{led}");
+        }
+        assert_eq!(vacant, &json!({ "election": "app/b", "waiting": 0 }));
+        assert_eq!((&empty["value"], &empty["leader"]["owner"]), (&"".into(), &"carl".into()));
+    });
+}
+
+#[test]
+fn a_list_of_elections_has_only_those_that_the_caller_may_inspect() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, ci) = guarded.enforce().await;
+        let none = guarded.user("without-role").await;
+        for name in ["aside", "deploy%2Fa", "deploy%2Fb", "deployed", "secret"] {
+            let stand = Call::post(&format!("/v1/elections/{name}?value=x&ttl=60s"));
+            root.send(stand).await.expect_status(200);
+        }
+        let (mut seen, mut query) = (Vec::new(), "?limit=1".to_owned());
+        loop {
+            let page = ci.send(Call::get(&format!("/v1/elections{query}"))).await.expect_status(200);
+            assert!(!page.text.contains("secret"), "{page:?}");
+            seen.extend(names(&page));
+            let Some(cursor) = page.json["next_cursor"].as_str() else { break };
+            query = format!("?limit=1&cursor={cursor}");
+        }
+        assert_eq!(seen, ["deploy/a", "deploy/b"]);
+        assert_eq!(names(&root.send(Call::get("/v1/elections")).await.expect_status(200)).len(), 5);
+        let hidden = none.send(Call::get("/v1/elections")).await.expect_status(200);
+        assert_eq!((names(&hidden).len(), &hidden.json["next_cursor"]), (0, &Value::Null));
+    });
+}
+
 #[test]
 fn a_name_is_a_lock_or_an_election_and_both_survive_the_kill_of_all_nodes() {
     run_exclusive(LONG, async {
@@ -122,6 +202,7 @@ fn a_name_is_a_lock_or_an_election_and_both_survive_the_kill_of_all_nodes() {
         for node in 0..3 {
             let reported = leader(&cluster.client(node), "primary").await.expect_status(200);
             assert_eq!((reported.string("value"), reported.number("token"), reported.number("version")), ("two", led.token, 1));
+            assert_eq!(listed(&cluster.client(node), "").await, (vec!["primary".to_owned()], None), "at node {node}");
         }
         let client = cluster.client(1);
         assert!(client.fence_passes("primary", led.token).await && client.fence_passes("mutex", lock.token).await);

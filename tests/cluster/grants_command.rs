@@ -158,6 +158,12 @@ fn a_script_sees_the_leader_and_the_leader_proclaims() {
         assert!(shown.contains("value\thttp://a:1\n"), "{shown}");
         sh.done(&format!("elections proclaim primary http://a:2 --grant {}", leads[0])).await;
         sh.fails(&format!("elections proclaim primary x --grant {}", "0".repeat(26)), 1, "not_leader").await;
+        let listed = output_of(&sh.run("elections ls --prefix pri").await, 0);
+        let cells: Vec<&str> = listed.trim_end().split('\t').collect();
+        assert_eq!((cells.len(), cells[0], cells[2], cells[6]), (7, "primary", "http://a:2", "0"), "{listed}");
+        assert_eq!(output_of(&sh.run("elections ls --prefix other").await, 0), "");
+        let body = output_of(&sh.run("elections ls --limit 1 -o json").await, 0);
+        assert!(body.contains(r#""election":"primary""#) && body.contains(r#""next_cursor":null"#), "{body}");
         let seen = lines(&cluster, "elections watch primary", 1).await.concat();
         assert!(seen.starts_with("elected\t") && seen.contains("\thttp://a:2\t"), "{seen}");
     });

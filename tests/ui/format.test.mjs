@@ -151,7 +151,7 @@ test("the view above", () => {
   assert.equal(of("#/tree/a/b"), "#/tree/a");
   assert.equal(of("#/tree/a"), "#/tree");
   assert.equal(of("#/sessions/41"), "#/sessions");
-  assert.equal(of("#/elections/a%2Fb"), "#/locks/a%2Fb");
+  assert.equal(of("#/elections/a%2Fb"), "#/elections");
   assert.equal(of("#/cluster"), "#/");
 });
 

@@ -114,6 +114,35 @@ test("an election shows its leader, its value and its candidates", async () => {
   await close();
 });
 
+test("elections are listed with their leaders, a hundred at a time", async () => {
+  const session = await cluster.session("many-elections");
+  for (let at = 0; at < 120; at += 20) await Promise.all([...Array(20).keys()].map((index) => cluster.stand(session, `many/${1000 + at + index}`, "many", "one")));
+  await cluster.stand(await cluster.session("aa-1"), "aa/led", "api-1", "javascript:alert(1)");
+  await cluster.stand(await cluster.session("aa-2"), "aa/led", "api-2", "");
+  const { id } = await cluster.stand(session, "aa/vacant", "left", "gone");
+  await cluster.call(`/v1/grants/${id}`, { method: "DELETE" });
+  await cluster.acquire(session, "aa/lock", "somebody");
+  const { page, wrong, close } = await open("#/elections");
+  await page.getByRole("link", { name: "Next page" }).waitFor();
+  const rows = await page.locator("table[aria-label=Elections] tbody tr").allInnerTexts();
+  assert.equal(rows.length, 100);
+  assert.match(rows[0], /^aa\/led\s+★ api-1 #\d+\s+javascript:alert\(1\)\s+\d.*\s1$/s);
+  assert.match(rows[1], /^aa\/vacant\s+□ nobody leads\s+—\s+—\s+0$/);
+  assert.equal(await page.locator("a[href^=javascript]").count(), 0);
+  await page.getByRole("link", { name: "aa/led" }).click();
+  await shown(page, "Election aa/led", "h1");
+  await page.keyboard.press("u");
+  await page.locator('a[href="#/elections/aa%2Fled"]:focus').waitFor();
+  await page.getByRole("link", { name: "Next page" }).click();
+  await page.getByRole("link", { name: "First page" }).waitFor();
+  await until("the rest is shown", async () => {
+    const rest = await page.locator("table[aria-label=Elections] tbody tr").count();
+    return rest > 0 && rest < 100;
+  });
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
 test("a lock is no election", async () => {
   await cluster.acquire(await cluster.session("mutex"), "mutex", "somebody");
   const { page, close } = await open("#/elections/mutex");

@@ -50,7 +50,7 @@ pub(crate) enum Command {
     Locks(LocksArgs),
     /// Acquire, renew, upgrade, downgrade and release a grant that outlives one command
     Grants(GrantsArgs),
-    /// Show or watch the leader of an election, proclaim a new value
+    /// List elections, show or watch the leader of one, proclaim a new value
     Elections(ElectionsArgs),
     /// List, show, open, keep alive and end sessions
     Sessions(SessionsArgs),

@@ -1,10 +1,11 @@
-//! `fairhold elections`: shows and watches the leader, and proclaims another value. `fairhold elect` stands for an
-//! election.
+//! `fairhold elections`: lists elections, shows and watches the leader, and proclaims another value. `fairhold elect` stands
+//! for an election.
 
 use crate::{
     output,
+    pages::{PageArgs, PageFields, list},
     remote::{
-        self, Api, ApiRequest, Failure, LongPollArgs, RemoteArgs,
+        self, Api, ApiRequest, Failure, LongPollArgs, ReadArgs, RemoteArgs,
         format::{self, OutputFormat, Table, cell, terminal_safe},
         request::encode,
     },
@@ -26,6 +27,20 @@ pub(crate) struct ElectionsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ElectionsCommand {
+    /// List the elections
+    #[command(after_help = "Examples:
+  fairhold elections ls
+  fairhold elections ls --prefix orders/ --limit 10 -o json")]
+    #[command(alias = "list")]
+    Ls {
+        /// List only elections whose names start with this prefix
+        #[arg(long)]
+        prefix: Option<String>,
+        #[command(flatten)]
+        page: PageArgs,
+        #[command(flatten)]
+        read: ReadArgs,
+    },
     /// Show the leader of an election and its value
     #[command(after_help = "Example:
   fairhold elections show primary")]
@@ -68,6 +83,14 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
     let requested = args.remote.output;
     let url = |name: &str| format!("/v1/elections/{}", encode(name));
     let (reply, fields): (_, &'static [&'static str]) = match &args.command {
+        ElectionsCommand::Ls { prefix, page, read } => {
+            let request = ApiRequest::get("/v1/elections").parameter("prefix", prefix.as_ref());
+            let fields = PageFields(
+                &["ELECTION", "LEADER", "VALUE", "TOKEN", "SINCE", "LEADS FOR", "WAITING"],
+                &["election", "leader.owner", "value", "token", "leader.since", "leader.held_for", "waiting"],
+            );
+            return list(api, &read.apply(request), page, requested, &fields).await.map(|_| ());
+        }
         ElectionsCommand::Show { name, long_poll } => {
             (api.call(&long_poll.apply(ApiRequest::get(url(name)))).await?, &["election", "value", "token", "version", "session"])
         }

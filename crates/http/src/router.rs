@@ -95,14 +95,13 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
     let show_overview = move |node: State<Node<RT>>, request: Request| overview::overview(node, info, request);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
     let show_front_page = move |node: State<Node<RT>>, headers: HeaderMap| front_page(node, info, headers);
-    let routes = Routes::new(exposition.http())
+    let routes = election_routes(Routes::new(exposition.http()))
         .route("/v1/locks", post(grants::acquire_many::<RT>).get(locks::list::<RT>))
         .route("/v1/locks/{name}", post(grants::acquire::<RT>).get(locks::show::<RT>).patch(locks::set::<RT>))
         .route("/v1/locks/{name}/queue", get(locks::queue::<RT>))
         .route("/v1/locks/{name}/history", get(history::history::<RT>))
         .route("/v1/locks/{name}/fence", get(locks::fence::<RT>))
         .route("/v1/locks/{name}/holders", delete(locks::break_lock::<RT>))
-        .route("/v1/elections/{name}", post(elections::stand::<RT>).get(elections::leader::<RT>).put(elections::proclaim::<RT>))
         .route("/v1/locks/{name}/holders/revoke", post(locks::revoke::<RT>))
         .route("/v1/grants/{id}", get(grants::show::<RT>).delete(grants::release::<RT>))
         .route("/v1/grants/{id}/renew", post(grants::renew::<RT>))
@@ -168,6 +167,12 @@ fn access_routes<RT: AsyncRuntime>(routes: Routes<Node<RT>>) -> Routes<Node<RT>>
             "/v1/access/tenants/{name}",
             get(access::tenants::show::<RT>).put(access::tenants::put::<RT>).delete(access::tenants::delete::<RT>),
         )
+}
+
+fn election_routes<RT: AsyncRuntime>(routes: Routes<Node<RT>>) -> Routes<Node<RT>> {
+    routes
+        .route("/v1/elections", get(elections::list::<RT>))
+        .route("/v1/elections/{name}", post(elections::stand::<RT>).get(elections::leader::<RT>).put(elections::proclaim::<RT>))
 }
 
 fn node_route<RT: AsyncRuntime>() -> Methods<Node<RT>> {

@@ -18,6 +18,8 @@ pub(crate) struct Index {
     pub(crate) busy: OrdSet<LockName>,
     /// Used locks that still have a node, including locks without contenders.
     pub(crate) locks: OrdSet<LockName>,
+    /// Those of them that are elections.
+    pub(crate) elections: OrdSet<LockName>,
     /// The paths of the other contenders of multi-lock grants.
     pub(crate) secondaries: OrdMap<(GrantNumber, LockName), Path>,
     /// The use of each id. The table of tombstones has the others.

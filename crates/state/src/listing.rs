@@ -20,6 +20,8 @@ pub enum LockFilter {
     Cooling,
     /// Locks without contenders that are not forgotten yet.
     Idle,
+    /// Elections, with or without contenders.
+    Election,
 }
 
 /// The order of the list.
@@ -151,17 +153,23 @@ impl<'a> LockListing<'a> {
 
     /// The finished page.
     #[must_use]
-    pub fn into_page(mut self) -> LockPage {
+    pub fn into_page(self) -> LockPage {
+        let state = self.state;
+        let (names, next) = self.into_names();
+        LockPage { items: names.into_iter().map(|name| state.lock_entry(name)).collect(), next }
+    }
+
+    /// The names on the finished page, and the key after which the next page begins.
+    #[must_use]
+    pub fn into_names(mut self) -> (Vec<&'a LockName>, Option<LockKey>) {
         let page: Vec<(u64, &LockName)> = self.first.iter().take(self.limit).copied().collect();
         let next = if self.is_by_name() && self.visible.is_none() {
             self.last_seen.filter(|_| self.names.peek().is_some()).map(|name| (0, name))
         } else {
             page.last().filter(|_| self.first.len() > self.limit).copied()
         };
-        LockPage {
-            items: page.into_iter().map(|(_, name)| self.state.lock_entry(name)).collect(),
-            next: next.map(|(rank, name)| LockKey { rank, name: name.clone() }),
-        }
+        let next = next.map(|(rank, name)| LockKey { rank, name: name.clone() });
+        (page.into_iter().map(|(_, name)| name).collect(), next)
     }
 
     fn is_by_name(&self) -> bool {
@@ -214,7 +222,8 @@ impl State {
         }
     }
 
-    /// The names with the prefix of the query, in order and after `after`: of the locks with contenders, or of all.
+    /// The names with the prefix of the query, in order and after `after`: of the locks with contenders, of the elections, or
+    /// of all.
     fn names_from<'a>(
         &'a self,
         query: &'a LockQuery,
@@ -230,6 +239,7 @@ impl State {
             Some(LockFilter::Held | LockFilter::Queued | LockFilter::Cooling) => {
                 Box::new(self.index.busy.range::<_, str>(range).take_while(fits))
             }
+            Some(LockFilter::Election) => Box::new(self.index.elections.range::<_, str>(range).take_while(fits)),
             Some(LockFilter::Idle) | None => Box::new(self.index.locks.range::<_, str>(range).take_while(fits)),
         }
     }
@@ -237,7 +247,8 @@ impl State {
     fn fits_filter(&self, name: &LockName, filter: Option<LockFilter>) -> bool {
         let queue = || self.queue_of(name);
         match filter {
-            None => true,
+            // `names_from` has only elections.
+            Some(LockFilter::Election) | None => true,
             Some(LockFilter::Held) => queue().is_some_and(|queue| queue.holders.len() > self.cooling_in(queue)),
             Some(LockFilter::Queued) => queue().is_some_and(|queue| !queue.waiting.is_empty()),
             Some(LockFilter::Cooling) => queue().is_some_and(|queue| self.cooling_in(queue) > 0),
@@ -301,7 +312,11 @@ fn longest_waiter(queue: &Queue) -> Option<GrantNumber> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{Command, SetLock};
+    use crate::{
+        command::{Acquire, Command, SetLock},
+        request_for_tests::{acquire_in, open_session},
+    };
+    use fairhold_types::{GrantId, SessionId};
 
     /// Locks that an administrator configured, without contenders.
     fn many(count: u32) -> State {
@@ -369,6 +384,35 @@ mod tests {
             let wanted: Vec<String> = (0..8).map(|number| format!("lock-{:05}", number * 5)).collect();
             assert_eq!(names, wanted, "{sort:?}");
         }
+    }
+
+    #[test]
+    fn a_list_of_elections_visits_no_other_lock_and_has_those_without_a_leader() {
+        let mut state = many(40);
+        let session = SessionId(7);
+        let grant = |number: u128| GrantId::from_ulid(number << 64);
+        assert!(state.apply(&open_session(session)).answer.result.is_ok());
+        for (number, lock) in (1..).zip(["lock-00007", "lock-b", "lock-a", "other"]) {
+            let value = Some(b"http://a".to_vec());
+            let stand = Acquire { value, ..acquire_in(session, grant(number), &[lock], Mode::Exclusive) };
+            assert!(state.apply(&Command::Acquire(stand)).answer.result.is_ok());
+        }
+        let resign = Command::Release { grant: grant(2), session: None, at: WallMillis(2) };
+        assert!(state.apply(&resign).answer.result.is_ok());
+        assert!(state.election(&LockName::parse("lock-b").unwrap()).is_none());
+        assert_eq!(state.check(), Ok(()));
+
+        let page = |after| {
+            let query = LockQuery { filter: Some(LockFilter::Election), limit: 2, ..query(LockSort::Name, after) };
+            let mut listing = state.lock_listing(&query);
+            assert!(listing.visit(PAGE_SCANNED_MAX));
+            let seen = listing.seen;
+            let (names, next) = listing.into_names();
+            (seen, names.into_iter().map(|name| name.as_str().to_owned()).collect::<Vec<_>>(), next)
+        };
+        let (seen, names, next) = page(None);
+        assert_eq!((seen, names), (2, vec!["lock-00007".to_owned(), "lock-a".to_owned()]));
+        assert_eq!(page(next), (1, vec!["lock-b".to_owned()], None));
     }
 
     #[test]

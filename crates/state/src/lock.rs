@@ -128,7 +128,7 @@ impl Change<'_> {
         let value = acquire.value.clone().map_or_else(Value::empty, Value::from);
         let token = self.token_for(number);
         for (index, want) in acquire.wants.iter().enumerate() {
-            let mut unindexed = false;
+            let (mut unindexed, mut is_new_election) = (false, false);
             let (contender, sequence, was_busy, oldest) = self.open_lock(&want.lock, acquire.limit, at, |record| {
                 let rank = rank_behind(record.queue(), acquire.priority, number);
                 let mut contender = new_contender(acquire, index, session, named.is_none(), rank);
@@ -136,7 +136,9 @@ impl Change<'_> {
                 let was_busy = record.queue().is_some();
                 let oldest = record.queue().and_then(|queue| queue.by_age.get_min()).copied();
                 if let Some(settings) = record.settings_mut() {
-                    settings.election = Some(acquire.value.is_some());
+                    let is_election = acquire.value.is_some();
+                    is_new_election = is_election && settings.election != Some(true);
+                    settings.election = Some(is_election);
                 }
                 if let Some(hold_ms) = at_once {
                     contender.hold_ms = hold_ms;
@@ -150,6 +152,9 @@ impl Change<'_> {
             });
             if let Some(oldest) = oldest {
                 self.count_overtaken(&want.lock, oldest, ServiceRank::of(&contender));
+            }
+            if is_new_election {
+                self.state.index.elections.insert(want.lock.clone());
             }
             self.add_contender(contender, sequence, was_busy, value.clone());
             if unindexed {
@@ -243,6 +248,7 @@ impl Change<'_> {
             }
             self.state.tree.remove(&lock.path(), self.revision);
             self.state.index.locks.remove(lock);
+            self.state.index.elections.remove(lock);
             self.events.push(Event::LockForgotten { lock: lock.clone() });
         }
         self.judged(judged)

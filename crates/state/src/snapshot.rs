@@ -323,7 +323,12 @@ impl State {
                     index.add_contender(contender, path);
                     queues.entry(contender.lock.clone()).or_default().add(contender);
                 }
-                NodeRole::Lock(settings) if settings.used => index.locks.extend(path.lock_name()),
+                NodeRole::Lock(settings) if settings.used => {
+                    index.locks.extend(path.lock_name());
+                    if settings.election == Some(true) {
+                        index.elections.extend(path.lock_name());
+                    }
+                }
                 NodeRole::Lock(_) | NodeRole::Data => {}
             }
         }

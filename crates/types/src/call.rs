@@ -43,7 +43,7 @@ pub use bounds::{
     PositiveNumber, Priority, QueueCursor, Reason, SeriesCursor, Ttl, VersionNumber, VoterCount, Wait, Zone,
 };
 pub use cluster::{FinalizeUpgrade, HandOver, Ready, ShowCluster, TakeBackup};
-pub use election::{GetLeader, Proclaim};
+pub use election::{GetLeader, ListElections, Proclaim};
 pub use events::{EventType, ListEvents};
 pub use hold::{GetGrant, Release, Renew, Upgrade};
 pub use lock::{BreakLock, CheckFence, History, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue};

@@ -1,4 +1,5 @@
-//! Elections: the current leader (`GET /v1/elections/{name}`), and the lines of a stream that observes it, one JSON object each.
+//! Elections: the list of them (`GET /v1/elections`), the current leader of one (`GET /v1/elections/{name}`), and the lines of
+//! a stream that observes it, one JSON object each.
 
 use crate::{FencingToken, GrantNumber, LockName, Revision, SessionNumber, dto::Contender, watch::Failure};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,26 @@ pub struct Election {
     pub version: i32,
     /// The revision of that value.
     pub value_since: Revision,
+}
+
+/// An election in the list of elections.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct ListedElection {
+    /// Its name.
+    pub election: LockName,
+    /// The leader; missing if nobody leads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader: Option<Contender>,
+    /// The value that the leader proclaims.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// The leader's fencing token, which is the revision at which it was elected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<FencingToken>,
+    /// The number of candidates that wait.
+    pub waiting: u64,
 }
 
 /// A value was proclaimed.

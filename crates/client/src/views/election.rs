@@ -1,4 +1,4 @@
-//! Elections: candidates, proclaimed values, and observers.
+//! Elections: the list of them, candidates, proclaimed values, and observers.
 //!
 //! If its node fails, an observer continues at another one. It resumes after the last revision that it saw, so it sees
 //! every leader and every proclaimed value once, in order, or [`ElectionEvent::Missed`] if the cluster no longer keeps some of
@@ -9,24 +9,28 @@ use crate::{
     client::Client,
     error::{Error, Lost},
     hold::guard::Held,
+    views::read_options::{ReadOptions, freshness},
     wire::{
         backoff::Backoff,
         call::Call,
         endpoints::{Endpoint, Prefer},
         http::Opened,
         stream_lines::StreamLines,
-        url::encode,
+        url::{encode, page, with_query},
     },
 };
 use fairhold_types::{
-    Code, FencingToken, LockName, Revision,
-    election::{Election, Leader},
+    Code, FencingToken, LockName, Revision, dto,
+    election::{Election, Leader, ListedElection},
     limits::BOOKMARK_EVERY,
 };
+use futures_util::future::BoxFuture;
 use reqwest::Method;
 use serde::Deserialize;
 use std::collections::VecDeque;
 use tokio::time::sleep;
+
+const LIST: &str = "/v1/elections";
 
 /// A change of an election, as an observer sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +62,73 @@ pub struct Observer {
     missed: bool,
 }
 
+/// The elections of the cluster.
+///
+/// ```no_run
+/// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
+/// for election in client.elections().list().prefix("orders/").await? {
+///     println!("{}: {:?}, {} wait", election.election, election.value, election.waiting);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Elections {
+    client: Client,
+    options: ReadOptions,
+}
+
+freshness!(Elections);
+
+impl Elections {
+    /// Lists the elections that have a leader or candidates, or had some recently: set a prefix, then `.await` it.
+    pub fn list(&self) -> ListElections {
+        ListElections { elections: self.clone(), prefix: None }
+    }
+}
+
+/// A listing of elections: `.await` it to read all of them.
+#[derive(Debug, Clone)]
+#[must_use = "elections are listed when this is awaited"]
+pub struct ListElections {
+    elections: Elections,
+    prefix: Option<String>,
+}
+
+impl ListElections {
+    /// Only elections whose names start with this prefix.
+    pub fn prefix(self, prefix: &str) -> ListElections {
+        ListElections { prefix: Some(prefix.to_owned()), ..self }
+    }
+
+    /// Reads one page of at most `limit` elections (1 to 1,000). `cursor` continues after an earlier page.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if no answer came within the client's timeout; [`Error::Refused`] if the prefix is too long, or
+    /// the limit or the cursor is not valid.
+    pub async fn page(self, limit: usize, cursor: Option<&str>) -> Result<dto::Page<ListedElection>, Error> {
+        let Elections { client, options } = &self.elections;
+        client.send(&options.apply(Call::new(Method::GET, page(&self.path(), limit, cursor)))).await?.json()
+    }
+
+    fn path(&self) -> String {
+        let prefix = self.prefix.as_ref().map(|prefix| format!("prefix={}", encode(prefix)));
+        prefix.map_or_else(|| LIST.to_owned(), |prefix| with_query(LIST, &prefix))
+    }
+}
+
+impl IntoFuture for ListElections {
+    type Output = Result<Vec<ListedElection>, Error>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let Elections { client, options } = &self.elections;
+            client.pages(&self.path(), *options).await
+        })
+    }
+}
+
 #[derive(Debug, Deserialize)]
 struct ElectionLine {
     revision: Revision,
@@ -72,6 +143,12 @@ impl Client {
     /// guard resigns.
     pub fn elect(&self, name: &str, value: impl Into<String>) -> Acquire {
         self.lock(name).candidate(value.into())
+    }
+
+    /// The elections of the cluster: lists them with their leaders.
+    #[must_use]
+    pub fn elections(&self) -> Elections {
+        Elections { client: self.clone(), options: ReadOptions::default() }
     }
 
     /// The current leader of an election.
@@ -233,7 +310,7 @@ fn election(name: &str) -> Result<LockName, Error> {
 }
 
 fn url(election: &LockName) -> String {
-    format!("/v1/elections/{}", encode(election.as_str()))
+    format!("{LIST}/{}", encode(election.as_str()))
 }
 
 #[cfg(test)]

@@ -39,6 +39,12 @@ fn pages(request: &RecordedRequest) -> Action {
         line if line.starts_with("GET /v1/locks/a?") => {
             json!({"lock": "a", "holders": [item], "holder_count": 3, "queue_length": 0, "limit": 5, "next_cursor": next})
         }
+        line if line.starts_with("GET /v1/elections?") => {
+            let leader = json!({"number": page, "owner": "o"});
+            let leads = json!({"election": "a", "leader": leader, "value": "v", "token": page, "waiting": 2});
+            let item = if page == 3 { json!({"election": "b", "waiting": 0}) } else { leads };
+            json!({"items": [item], "next_cursor": next})
+        }
         _ => session(&[page], &[page], next),
     };
     Action::Answer(200, REVISION, body)
@@ -66,6 +72,26 @@ async fn all_pages_of_a_queue_a_lock_and_a_session_are_read() {
     assert_eq!((session.grants.len(), session.ephemeral_nodes.len(), session.next_cursor), (3, 3, None));
     let lines: Vec<String> = server.recorded("GET /v1/sessions/40?").into_iter().map(|request| request.line).collect();
     assert_eq!(lines.iter().filter(|line| line.contains("limit=1000")).count(), 3, "{lines:?}");
+}
+
+#[tokio::test]
+async fn all_pages_of_the_elections_are_read_or_one_if_the_caller_wants_only_one() {
+    let server = Server::start(|request, _| pages(request)).await;
+    let elections = server.client(10 * SECOND).elections();
+    let all = elections.local().list().prefix("a/b").await.unwrap();
+    let tokens: Vec<Option<u64>> = all.iter().map(|election| election.token.map(|token| token.0)).collect();
+    assert_eq!((tokens, all[0].waiting), (vec![Some(1), Some(2), None], 2));
+    assert!(all[2].leader.is_none() && all[2].value.is_none(), "nobody leads");
+    let page = server.client(10 * SECOND).elections().list().page(2, Some("c2")).await.unwrap();
+    assert_eq!((page.items.len(), page.next_cursor.as_deref()), (1, Some("c3")));
+    let lines: Vec<String> = server.recorded("GET /v1/elections").into_iter().map(|request| request.line).collect();
+    let expected = [
+        "GET /v1/elections?prefix=a%2Fb&limit=1000&consistency=local HTTP/1.1",
+        "GET /v1/elections?prefix=a%2Fb&limit=1000&cursor=c2&consistency=local HTTP/1.1",
+        "GET /v1/elections?prefix=a%2Fb&limit=1000&cursor=c3&consistency=local HTTP/1.1",
+        "GET /v1/elections?limit=2&cursor=c2 HTTP/1.1",
+    ];
+    assert_eq!(lines, expected);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The calls on elections: stand, proclaim, get or observe the leader.
+//! The calls on elections: list, stand, proclaim, get or observe the leader.
 
 use crate::{
     api::grants,
@@ -6,6 +6,7 @@ use crate::{
     edge::error::{at_end_of_stream, of_read, problem_of},
     edge::headers,
     edge::names::lock_name,
+    edge::paging,
     edge::problem::Problem,
     edge::request::{Received, nothing_newer},
     edge::request_kind::RequestKind,
@@ -20,19 +21,34 @@ use bytes::Bytes;
 use fairhold_node::{
     Node,
     api::At,
-    elections::{LeaderEvent, LeaderView, Observation, ProclaimCall},
+    elections::{ElectionView, LeaderEvent, LeaderView, Observation, ProclaimCall},
     watch_filter::WatchFilter,
 };
-use fairhold_state::{command::Want, value::Value};
+use fairhold_state::{command::Want, listing::LockSort, value::Value};
 use fairhold_types::{
     Code, LockName, Mode, Revision, call,
-    dto::Contender,
+    dto::{Contender, Page},
     election::{self, ElectionLine, What},
     time::WallMillis,
 };
 use http::StatusCode;
 use openraft_rt::AsyncRuntime;
 use std::convert::Infallible;
+
+/// `GET /v1/elections`
+pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    let params: call::ListElections = received.query()?;
+    let read = received.read_options(params.consistency)?;
+    let prefix = params.prefix.map(call::LockPrefix::into_string).unwrap_or_default();
+    let page = paging::page(params.limit, paging::lock_key(params.cursor, LockSort::Name)?);
+    let found = node.elections(prefix, page, read).await.map_err(of_read)?;
+    let next_cursor = found.value.next.map(|key| paging::lock_cursor(LockSort::Name, &key));
+    let now = node.wall_now();
+    let page = Page { items: found.value.items.into_iter().map(|election| listed(election, now)).collect(), next_cursor };
+    let response = answer::json(StatusCode::OK, found.revision, &page)?;
+    paging::link_next(response, received.uri(), page.next_cursor.as_deref())
+}
 
 /// `POST /v1/elections/{name}`: a grant with a value, which observers see when it leads.
 pub(crate) async fn stand<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
@@ -139,6 +155,16 @@ fn line_of(leader: LeaderView) -> election::Leader {
     }
 }
 
+fn listed(view: ElectionView, now: WallMillis) -> election::ListedElection {
+    election::ListedElection {
+        election: view.election,
+        value: view.leader.as_ref().map(|leader| text(&leader.value)),
+        token: view.leader.as_ref().map(|leader| leader.token),
+        leader: view.leader.map(|leader| contender(&leader, now)),
+        waiting: view.waiting as u64,
+    }
+}
+
 fn of_leader(election: LockName, leader: LeaderView, now: WallMillis) -> election::Election {
     election::Election {
         election,
@@ -147,11 +173,15 @@ fn of_leader(election: LockName, leader: LeaderView, now: WallMillis) -> electio
         version: leader.version,
         session: leader.session,
         value_since: leader.value_since,
-        leader: Contender {
-            since: leader.held_since.map(WallMillis::to_rfc3339),
-            token: Some(leader.token),
-            held_for: leader.held_since.map(|since| span(since, now)),
-            ..answer::named(leader.number, leader.owner.as_ref().to_owned())
-        },
+        leader: contender(&leader, now),
+    }
+}
+
+fn contender(leader: &LeaderView, now: WallMillis) -> Contender {
+    Contender {
+        since: leader.held_since.map(WallMillis::to_rfc3339),
+        token: Some(leader.token),
+        held_for: leader.held_since.map(|since| span(since, now)),
+        ..answer::named(leader.number, leader.owner.as_ref().to_owned())
     }
 }

@@ -47,6 +47,7 @@ pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
     ("/v1/locks/{name}/fence", "GET", RouteRule::Lock(Verb::Fence)),
     ("/v1/locks/{name}/holders", "DELETE", RouteRule::Lock(Verb::Break)),
     ("/v1/locks/{name}/holders/revoke", "POST", RouteRule::Lock(Verb::Revoke)),
+    ("/v1/elections", "GET", RouteRule::Decided(&[Verb::Inspect])),
     ("/v1/elections/{name}", "POST", RouteRule::Decided(&[Verb::Acquire])),
     ("/v1/elections/{name}", "GET", RouteRule::Lock(Verb::Inspect)),
     ("/v1/elections/{name}", "PUT", RouteRule::Lock(Verb::Acquire)),

@@ -7,19 +7,34 @@ use super::{
     operation::OperationKind::{Keyed, Read},
     vocabulary::lock_name,
 };
-use fairhold_types::{Code, call, election};
+use fairhold_types::{Code, call, dto, election};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 const TAG: &str = "elections";
 const NAME: &str = "The election's name; write its slashes as %2F.";
 
-pub(super) const CALLS: &[DescribeCall] = &[stand, proclaim, leader];
+pub(super) const CALLS: &[DescribeCall] = &[list, stand, proclaim, leader];
 
 fn election_name() -> Value {
     let mut name = lock_name();
     name["example"] = "primary".into();
     name
+}
+
+fn list(api: &mut Describer) -> Operation<'_> {
+    let item = json!({
+        "election": "primary", "value": "http://10.0.0.7:8080", "token": 42, "waiting": 2,
+        "leader": { "number": 41, "owner": "ci-7", "since": "2026-01-01T12:00:00.000Z", "token": 42, "held_for": "31s" },
+    });
+    api.call(Read, "/v1/elections", "listElections", TAG, "List elections by name, page by page.")
+        .about(
+            "The list has all elections with a leader or a candidate, and unused elections until they are forgotten (10 \
+             minutes). An election without a leader has no `leader`, `value` and `token`. With access rights, the list leaves \
+             out the elections that you may not inspect.",
+        )
+        .query::<call::ListElections>()
+        .page::<dto::Page<election::ListedElection>>("A page.", json!({ "items": [item], "next_cursor": null }))
 }
 
 fn stand(api: &mut Describer) -> Operation<'_> {

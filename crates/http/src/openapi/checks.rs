@@ -193,6 +193,7 @@ fn round_trip_of(schema: &str) -> Option<RoundTrip> {
         "JoinTokens" => round_trip::<dto::JoinTokens>,
         "KeptAlive" => round_trip::<dto::KeptAlive>,
         "Leader" => round_trip::<dto::Leader>,
+        "ListedElectionPage" => round_trip::<dto::Page<election::ListedElection>>,
         "ListedLockPage" => round_trip::<dto::Page<dto::ListedLock>>,
         "Lock" => round_trip::<dto::Lock>,
         "Members" => round_trip::<dto::Members>,

@@ -1,8 +1,9 @@
 //! Elections: the leader, its proclaimed values, and observers.
 
 use crate::{
-    api::{At, CallError, ReadOptions},
+    api::{At, CallError, PageQuery, ReadOptions},
     calls::{
+        reads::list_locks,
         watch::{NodeWatch, RevisionChanges, WatchItem, WatchStart},
         write_key::fingerprint,
     },
@@ -16,6 +17,7 @@ use crate::{
 use fairhold_state::{
     State,
     command::{Command, OperationResult, Outcome, Proclaim, Rejection, WriteKey},
+    listing::{LockFilter, LockKey, LockListing, LockQuery, LockSort},
     value::Value,
 };
 use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Revision, SessionNumber, time::WallMillis};
@@ -41,6 +43,26 @@ pub struct LeaderView {
     pub version: i32,
     /// The revision at which it proclaimed this value.
     pub value_since: Revision,
+}
+
+/// An election in the list of elections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ElectionView {
+    /// Its name.
+    pub election: LockName,
+    /// Its leader, if it has one.
+    pub leader: Option<LeaderView>,
+    /// The number of candidates that wait.
+    pub waiting: usize,
+}
+
+/// A page of elections, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ElectionPage {
+    /// The elections. A page can be short or empty without being the last.
+    pub items: Vec<ElectionView>,
+    /// The key after which the next page begins; `None` on the last page.
+    pub next: Option<LockKey>,
 }
 
 /// A request of the leader to proclaim another value.
@@ -98,6 +120,32 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub async fn leader(&self, election: &LockName, read: ReadOptions) -> Result<At<Option<LeaderView>>, CallError> {
         let found = self.read(read, |state| leader(state, election)).await?;
         Ok(At { value: found.value?, revision: found.revision })
+    }
+
+    /// One page of the elections that the caller may see, by name. `prefix` need not be a valid name. An election without
+    /// candidates is listed until it is forgotten.
+    pub async fn elections(
+        &self,
+        prefix: String,
+        page: PageQuery<LockKey>,
+        read: ReadOptions,
+    ) -> Result<At<ElectionPage>, CallError> {
+        let PageQuery { after, limit } = page;
+        let query = LockQuery { prefix, filter: Some(LockFilter::Election), sort: LockSort::Name, after, limit };
+        if !self.visible()?.has_some_locks() {
+            self.freshen(read).await?;
+            // A walk over all elections would find nothing, and keep others from theirs.
+            if !self.visible()?.has_some_locks() {
+                return Ok(At { value: ElectionPage::default(), revision: self.revision() });
+            }
+        }
+        // With rights enforced, a page may visit every election to find those that the caller may see.
+        if self.is_enforced() {
+            let walk = self.walk(read).await?;
+            return Ok(list_locks(&walk.state, &query, &self.visible()?, |listing| page_of(&walk.state, listing)).await);
+        }
+        let state = self.fresh_copy(read).await?;
+        Ok(list_locks(&state, &query, &self.visible()?, |listing| page_of(&state, listing)).await)
     }
 
     /// Proclaims another value of the leader, and returns its version. Repeating a call with the same key changes
@@ -187,7 +235,11 @@ fn leader(state: &State, election: &LockName) -> Result<Option<LeaderView>, Call
     if state.is_election(election) == Some(false) {
         return Err(Rejection::OtherUse { election: false }.into());
     }
-    Ok(state.election(election).map(|found| LeaderView {
+    Ok(leader_view(state, election))
+}
+
+fn leader_view(state: &State, election: &LockName) -> Option<LeaderView> {
+    state.election(election).map(|found| LeaderView {
         number: found.contender.number,
         session: found.contender.session,
         owner: Arc::from(found.contender.owner.text.as_str()),
@@ -196,7 +248,17 @@ fn leader(state: &State, election: &LockName) -> Result<Option<LeaderView>, Call
         value: found.value.clone(),
         version: found.version,
         value_since: found.since,
-    }))
+    })
+}
+
+fn page_of(state: &State, listing: LockListing<'_>) -> ElectionPage {
+    let (names, next) = listing.into_names();
+    let view = |name: &LockName| ElectionView {
+        election: name.clone(),
+        leader: leader_view(state, name),
+        waiting: state.lock_summary(name).waiting,
+    };
+    ElectionPage { items: names.into_iter().map(view).collect(), next }
 }
 
 /// The event for the changes of one revision. If a new leader replaces the old one, the event is `Elected`.

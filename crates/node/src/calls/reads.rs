@@ -16,7 +16,7 @@ use fairhold_state::{
     State,
     command::Rejection,
     history_page::{HistoryPage, HistoryQuery},
-    listing::{LockPage, LockQuery, LockSort},
+    listing::{LockListing, LockPage, LockQuery, LockSort},
     queue_view::{Before, QueueKey},
     read::GrantStatus,
 };
@@ -115,7 +115,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
         if !needs_walk {
             let state = self.fresh_copy(read).await?;
-            return Ok(page_of_locks(&state, query, &self.visible()?).await);
+            return Ok(list_locks(&state, query, &self.visible()?, |listing| listing.into_page()).await);
         }
         let walk = |read| self.walk_over_locks(query, read);
         // Open pages ask for the first page again and again. A following page has one reader.
@@ -128,7 +128,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     async fn walk_over_locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
         let walk = self.walk(read).await?;
-        Ok(page_of_locks(&walk.state, query, &self.visible()?).await)
+        Ok(list_locks(&walk.state, query, &self.visible()?, |listing| listing.into_page()).await)
     }
 
     /// One page of a lock's history.
@@ -264,14 +264,20 @@ fn lookup(state: &State, id: &GrantId) -> GrantLookup {
     }
 }
 
-async fn page_of_locks(state: &State, query: &LockQuery, visible: &Visible) -> At<LockPage> {
+/// Visits the locks of a query, and makes the page of those that the caller may see.
+pub(super) async fn list_locks<T>(
+    state: &State,
+    query: &LockQuery,
+    visible: &Visible,
+    page: impl FnOnce(LockListing<'_>) -> T,
+) -> At<T> {
     let is_visible = |lock: &LockName| visible.has_lock(lock);
     let mut listing = state.lock_listing(query);
     if !visible.has_all_locks() {
         listing = listing.only(&is_visible);
     }
     walk_in_turns(|count| listing.visit(count)).await;
-    At { value: listing.into_page(), revision: state.revision() }
+    At { value: page(listing), revision: state.revision() }
 }
 
 async fn page_of_history(state: &State, query: &HistoryQuery) -> At<HistoryPage> {

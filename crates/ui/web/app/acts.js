@@ -115,7 +115,8 @@ function AskBack({ shown, close }) {
 }
 
 export const KEYS = [
-  ["/", "search"], ["j, k", "next and previous row"], ["Enter", "open"], ["u", "up"], ["g o, g l, g w", "overview, locks, waits"], ["g s, g t, g v, g c", "sessions, tree, events, cluster"],
+  ["/", "search"], ["j, k", "next and previous row"], ["Enter", "open"], ["u", "up"], ["g o, g l, g w", "overview, locks, waits"],
+  ["g s, g e, g t", "sessions, elections, tree"], ["g v, g c", "events, cluster"],
   ["p", "pause"], ["d", "dark or light"], ["z", "local time or UTC"], ["y", "copy a link to this view"], ["?", "this list"],
 ];
 

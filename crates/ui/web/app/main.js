@@ -17,8 +17,8 @@ import { Waits } from "./pages/waits.js";
 import { above, bare, link } from "./route.js";
 import { admin, age, dialog, failure, late, look, now, paused, route, said, set, settings, stale, start } from "./state.js";
 
-const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits", "w"], ["sessions", "Sessions", "s"], ["tree", "Tree", "t"],
-  ["events", "Events", "v"], ["cluster", "Cluster", "c"]];
+const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits", "w"], ["sessions", "Sessions", "s"], ["elections", "Elections", "e"],
+  ["tree", "Tree", "t"], ["events", "Events", "v"], ["cluster", "Cluster", "c"]];
 
 function App() {
   const { page, name } = route.value;

@@ -50,7 +50,6 @@ export function isContender(path) {
 /** What is above a view. @param {Route} route */
 export function above({ page, name }) {
   if (name === null) return "#/";
-  if (page === "elections") return link("locks", name);
   return page === "tree" ? treeLink(name.split("/").slice(0, -1).join("/")) : link(page);
 }
 

@@ -1,8 +1,8 @@
-// One election: who leads, what it proclaims, and who stands in line. There is no call that lists elections.
+// The elections, a page at a time, and one election: who leads, what it proclaims, and who stands in line.
 
 import { html } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
-import { count, ordinal, quoted, visible, waits } from "../format.js";
+import { count, ordinal, quoted, shortened, visible, waits } from "../format.js";
 import { copy, Curl, Facts, Heading, Line, Linked, OpenByName, Pages, Panel, SessionLink, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link } from "../route.js";
 import { route } from "../state.js";
@@ -10,9 +10,36 @@ import { route } from "../state.js";
 const ROWS = 100;
 
 export function Elections() {
+  const cursor = route.value.query.get("cursor") ?? "";
+  const path = withQuery("v1/elections", { consistency: "local", limit: ROWS, cursor });
+  const poll = usePoll(path, 2000);
+  const next = poll.body?.next_cursor;
   return html`<${Heading}>Elections</>
-    <p class="note">The server has no list of elections: open one by its name.</p>
-    <${OpenByName} label="Name of an election" hint="primary" page="elections" />`;
+    <${OpenByName} label="Name of an election" hint="primary" page="elections" />
+    <${Panel} title="Elections" extra=${html`<span class="muted">${count(poll.body?.items.length)} shown, by name</span>`}>
+      ${poll.body ? html`<${Rows} items=${poll.body.items} />` : html`<${Waiting} poll=${poll} />`}
+      <${Pages} first=${cursor ? link("elections") : null} next=${next ? link("elections", null, { cursor: next }) : null} /></>
+    <${Panel} title="The same without this page"><${Line} label="fairhold" text="fairhold elections ls" />
+      <${Curl} path=${path} /></>`;
+}
+
+/** @param {{ items: any[] }} props */
+function Rows({ items }) {
+  const columns = [
+    { head: "Election", cell: (/** @type {any} */ row) => html`<a class="typed" href=${link("elections", row.election)} title=${visible(row.election)}>${shortened(row.election)}</a>` },
+    { head: "Leader", cell: (/** @type {any} */ row) => html`<${Leads} leader=${row.leader} />` },
+    { head: "Value", cell: (/** @type {any} */ row) => (row.value ? html`<${Linked} text=${row.value} most=${40} />` : "—") },
+    { head: "Leads for", figure: true, cell: (/** @type {any} */ row) => (row.leader?.since ? html`<${Since} at=${row.leader.since} />` : "—") },
+    { head: "Waiting", figure: true, cell: (/** @type {any} */ row) => count(row.waiting) },
+  ];
+  const empty = html`There is no election. To stand for one: <${Line} text="fairhold elect primary --value ADDRESS -- COMMAND" label="Stand for election" />`;
+  return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => row.election} label="Elections" empty=${empty} />`;
+}
+
+/** @param {{ leader: any }} props */
+function Leads({ leader }) {
+  if (!leader) return html`<span class="muted">□ nobody leads</span>`;
+  return html`<span class="role leader" aria-hidden="true">★</span> <${Typed} text=${leader.owner} most=${32} /> <span class="muted">#${leader.number}</span>`;
 }
 
 /** @param {{ name: string }} props */
