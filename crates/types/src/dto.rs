@@ -8,7 +8,6 @@ mod access;
 mod alarms;
 mod audit;
 mod cluster;
-mod events;
 mod history;
 mod membership;
 mod overview;
@@ -26,7 +25,6 @@ pub use cluster::{
     AuditStatus, CertificateStatus, CertificateUrgency, Cluster, ClusterUpgrade, Defect, Host, Leader, Member, Readiness,
     SnapshotTaken, UpgradeMember, Version,
 };
-pub use events::RecentEvents;
 pub use history::{Holding, LockStatistics, Spans};
 pub use membership::{
     ClusterTiming, CreatedJoinToken, Join, JoinPhase, JoinToken, JoinTokens, MemberEntry, MemberTiming, Members, RemovedMember,

@@ -12,7 +12,11 @@ use fairhold_node::{
     Node,
     events::{EventPosition, EventQuery},
 };
-use fairhold_types::{Revision, SessionNumber, call, dto, limits::EVENT_PAGE_DEFAULT, watch::WatchLine};
+use fairhold_types::{
+    Revision, SessionNumber, call,
+    limits::EVENT_PAGE_DEFAULT,
+    watch::{RecentEvents, WatchLine},
+};
 use http::StatusCode;
 use openraft_rt::AsyncRuntime;
 
@@ -24,7 +28,7 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let found = node.events(&query(params)?, read).await.map_err(of_read)?;
     let next_cursor = found.next.map(paging::event_cursor);
     let line = |(revision, change)| WatchLine { revision, what: of_change(change) };
-    let page = dto::RecentEvents {
+    let page = RecentEvents {
         items: found.items.into_iter().map(line).collect(),
         next_cursor,
         skipped: found.skipped,

@@ -5,7 +5,11 @@ use super::{
     lines,
     operation::OperationKind::Read,
 };
-use fairhold_types::{Code, call, dto, limits::PAGE_SCANNED_MAX, watch::WatchLine};
+use fairhold_types::{
+    Code, call,
+    limits::PAGE_SCANNED_MAX,
+    watch::{RecentEvents, WatchLine},
+};
 use serde_json::{Value, json};
 
 const TAG: &str = "watch";
@@ -39,6 +43,6 @@ fn events(api: &mut Describer) -> Operation<'_> {
              you may watch. One request examines {PAGE_SCANNED_MAX} events at most.",
         ))
         .query::<call::ListEvents>()
-        .page::<dto::RecentEvents>("A page.", example)
+        .page::<RecentEvents>("A page.", example)
         .codes(&[Code::Compacted])
 }
