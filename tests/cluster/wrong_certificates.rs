@@ -73,11 +73,17 @@ impl Files {
 
 /// A certificate of openssl with these extensions, by the authority of `fairhold cert`.
 async fn by_openssl(folder: &Path, name: &str, key: &str, extensions: &str) -> Files {
+    signed(folder, "ca/ca", name, key, extensions).await
+}
+
+/// A certificate of openssl with these extensions, signed with this certificate and its key.
+async fn signed(folder: &Path, signer: &str, name: &str, key: &str, extensions: &str) -> Files {
     fs::write(folder.join(format!("{name}.ext")), extensions).expect("extensions");
     for line in [
         format!("req -new -newkey {key} -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"),
         format!(
-            "x509 -req -in {name}.csr -CA ca/ca.crt -CAkey ca/ca.key -CAcreateserial -extfile {name}.ext -days 5 -out {name}.crt"
+            "x509 -req -in {name}.csr -CA {signer}.crt -CAkey {signer}.key -CAcreateserial -extfile {name}.ext -days 5 \
+             -out {name}.crt"
         ),
     ] {
         let (success, said) = openssl(folder, &line).await;
@@ -249,10 +255,19 @@ async fn refused_of_servers(folder: &Path, ours: &TestAuthority) -> Vec<(&'stati
     let nameless = |common_name| Wanted { hosts: Vec::new(), uris: Vec::new(), common_name, ..right() };
     let other_host = Wanted { hosts: vec!["n2"], ..right() };
     let of_server = "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth\n";
-    for line in ["ca --name prod --out stranger", "node --ca stranger --host 127.0.0.1 --out of-stranger"] {
+    for line in [
+        "ca --name prod --out stranger",
+        "node --ca stranger --host 127.0.0.1 --out of-stranger",
+        "node --ca ca --host 127.0.0.1 --out of-ours",
+    ] {
         let (code, said) = cert(folder, line).await;
         assert_eq!(code, 0, "{line}: {said}");
     }
+    let ec = "ec -pkeyopt ec_paramgen_curve:P-256";
+    let by_a_node = Files {
+        chain: Some(folder.join("of-ours/node.crt")),
+        ..signed(folder, "of-ours/node", "s-by-node", ec, of_server).await
+    };
     vec![
         ("expired", write("s-expired", Wanted { days: (-9, -1), ..right() }), "has expired"),
         ("not yet valid", write("s-early", Wanted { days: (2, 9), ..right() }), "is not valid yet"),
@@ -265,6 +280,7 @@ async fn refused_of_servers(folder: &Path, ours: &TestAuthority) -> Vec<(&'stati
         ("a user's", write("s-user", Wanted::client(CI)), "for another purpose"),
         ("RSA with 1024 bits", by_openssl(folder, "s-weak", "rsa:1024", of_server).await, "the certificate of the server"),
         ("signed by itself", self_signed(folder, "s-itself", "IP:127.0.0.1").await, "the certificate of the server"),
+        ("signed by a node", by_a_node, "the certificate of the server"),
     ]
 }
 

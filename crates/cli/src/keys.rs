@@ -1,7 +1,14 @@
 //! The keys of live views on a terminal in raw mode.
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use std::{io, time::Duration};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+use std::{
+    io::{self, IsTerminal as _},
+    time::Duration,
+};
 
 /// How often `quit` checks the keyboard.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
@@ -9,7 +16,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// What a key means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// q, Esc or Ctrl-C.
+    /// q, Esc or Ctrl-C; or the terminal is gone.
     Quit,
     /// Up or k.
     Up,
@@ -21,9 +28,24 @@ pub(crate) enum Key {
 
 /// Waits for at most this long for a key.
 pub(crate) fn read(within: Duration) -> io::Result<Key> {
-    if !event::poll(within)? {
-        return Ok(Key::None);
+    if !io::stdin().is_terminal() {
+        // crossterm opens the terminal itself.
+        return if event::poll(within)? { key() } else { Ok(Key::None) };
     }
+    // What was read together with an earlier key comes first.
+    for within in [Duration::ZERO, within] {
+        // crossterm reads a terminal that is gone again and again, and never returns.
+        if is_gone(within)? {
+            return Ok(Key::Quit);
+        }
+        if event::poll(Duration::ZERO)? {
+            return key();
+        }
+    }
+    Ok(Key::None)
+}
+
+fn key() -> io::Result<Key> {
     let Event::Key(key) = event::read()? else { return Ok(Key::None) };
     if key.kind == KeyEventKind::Release {
         return Ok(Key::None);
@@ -40,6 +62,19 @@ pub(crate) fn read(within: Duration) -> io::Result<Key> {
     } else {
         Key::None
     })
+}
+
+/// Waits for at most this long for input, and returns whether its terminal is gone, for example with its window.
+fn is_gone(within: Duration) -> io::Result<bool> {
+    let input = io::stdin();
+    let mut input = [PollFd::new(&input, PollFlags::IN)];
+    let timeout = Timespec::try_from(within).map_err(io::Error::other)?;
+    match poll(&mut input, Some(&timeout)) {
+        Ok(_) => Ok(input[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)),
+        // A signal, for example of another size of the window: the caller asks again.
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Waits until the user quits. Never returns if the keyboard cannot be read.
