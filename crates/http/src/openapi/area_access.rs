@@ -146,7 +146,7 @@ fn put_role(api: &mut Describer) -> Operation<'_> {
         .form::<call::PutRole>(None, example)
         .json::<dto::RoleEntry>("The role.", role())
         .answer_header(StatusCode::OK, "ETag", "Its revision, for `If-Match`.", json!({ "type": "string" }))
-        .codes(&[Code::BadRule, Code::InUse]);
+        .codes(&[Code::BadRule, Code::WouldLockOut, Code::InUse]);
     conditional(call, "role")
 }
 
