@@ -256,6 +256,14 @@ fn a_revoked_token_ends_its_streams_and_renews_nothing() {
             .await
             .expect_status(200);
         other.acquire("deploy%2Fb", "").await.expect_problem(401, "unauthenticated");
+        let check = Call::post("/v1/access/check");
+        let check = check.json(&json!({ "as": "user:ci", "verb": "acquire", "on": "locks:deploy/b" }));
+        let because = eventually("the node knows that the user is disabled", ENDS_WITHIN, || async {
+            let answer = root.send(check.clone()).await.expect_status(200);
+            (answer.json["allowed"] == false).then(|| answer.string("because").to_owned())
+        })
+        .await;
+        assert_eq!(because, "the user ci is disabled: fairhold users enable ci");
         root.acquire("deploy%2Fa", "ttl=60s").await.expect_status(200);
     });
 }
