@@ -80,7 +80,7 @@ async fn hold_and_run(args: &LockArgs) -> Result<u8, Failure> {
             if args.connect.verbose {
                 note(&format!("acquired {name}, token {}", guard.token().map_or(0, |token| token.0)));
             }
-            let code = running::run(args, guard.held().clone(), &mut signals).await.unwrap_or_else(|error| {
+            let code = running::run(args, &client, guard.held().clone(), &mut signals).await.unwrap_or_else(|error| {
                 note(&format!("cannot start the command: {error}"));
                 exit::CANNOT_RUN
             });

@@ -11,8 +11,8 @@ use super::{
     terminal::Terminal,
 };
 use crate::output::note;
-use fairhold_client::{Held, Lost};
-use fairhold_types::duration;
+use fairhold_client::{Client, Held, Lost};
+use fairhold_types::{Code, duration};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, kill_current_process_group, pidfd_open},
@@ -74,6 +74,7 @@ fn grace_before_loss(args: &LockArgs) -> Duration {
 /// The running command.
 struct RunningCommand<'a> {
     args: &'a LockArgs,
+    client: &'a Client,
     held: Held,
     channel: Channel,
     supervisor: Child,
@@ -96,8 +97,8 @@ struct RunningCommand<'a> {
 ///
 /// # Errors
 /// The command cannot be started.
-pub(super) async fn run(args: &LockArgs, held: Held, signals: &mut mpsc::Receiver<Signal>) -> io::Result<u8> {
-    let mut running = RunningCommand::start(args, held)?;
+pub(super) async fn run(args: &LockArgs, client: &Client, held: Held, signals: &mut mpsc::Receiver<Signal>) -> io::Result<u8> {
+    let mut running = RunningCommand::start(args, client, held)?;
     let ended = running.follow(signals).await;
     let left = running.stop_remaining(signals).await;
     let by_itself = ended.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
@@ -117,7 +118,7 @@ pub(super) async fn run(args: &LockArgs, held: Held, signals: &mut mpsc::Receive
 }
 
 impl<'a> RunningCommand<'a> {
-    fn start(args: &'a LockArgs, held: Held) -> io::Result<RunningCommand<'a>> {
+    fn start(args: &'a LockArgs, client: &'a Client, held: Held) -> io::Result<RunningCommand<'a>> {
         // If the supervisor dies, its orphans become children of this process.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let descendants = Descendants::from_now_on();
@@ -144,6 +145,7 @@ impl<'a> RunningCommand<'a> {
         send_input(&ours, io::stdin().as_fd())?;
         Ok(RunningCommand {
             args,
+            client,
             held,
             channel: Channel::new(ours)?,
             supervisor,
@@ -256,13 +258,20 @@ impl<'a> RunningCommand<'a> {
                     ));
                 } else {
                     self.lost = Some(Lost::CutOff);
+                    let why = self.refused_credential().map_or_else(String::new, |why| format!(" ({why})"));
                     note(&format!(
-                        "the lock {name} cannot be renewed: stopping the command before somebody else can get the lock"
+                        "the lock {name} cannot be renewed{why}: stopping the command before somebody else can get the lock"
                     ));
                 }
             }
             SupervisorReport::Suspended(by) => self.suspended(by).await,
         }
+    }
+
+    /// What the cluster says about the credential, if it renews nothing because of it.
+    fn refused_credential(&self) -> Option<String> {
+        let refusal = self.client.contact().refusal?;
+        (refusal.code == Some(Code::Unauthenticated)).then_some(refusal.detail)
     }
 
     /// `--max-hold`, if it is about to end the grant.

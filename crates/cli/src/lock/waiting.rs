@@ -148,8 +148,9 @@ pub(super) async fn report_refusals(client: &Client, name: &str) {
             // Nobody answers now, so the last refusal may be over.
             continue;
         }
-        // `report_no_service` reports a cluster without a majority.
-        let refusal = contact.refusal.filter(|refusal| refusal.code != Some(Code::NoQuorum));
+        // `report_no_service` reports a cluster without a majority. A request whose credential is not valid says so itself.
+        let is_told = |refusal: &LastRefusal| matches!(refusal.code, Some(Code::NoQuorum | Code::Unauthenticated));
+        let refusal = contact.refusal.filter(|refusal| !is_told(refusal));
         let is_due = checks.is_due(refusal.as_ref().map(reason));
         if let Some(refusal) = refusal.filter(|_| is_due) {
             let code = refusal.code.map_or_else(String::new, |code| format!(" ({code})"));

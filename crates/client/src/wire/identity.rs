@@ -52,8 +52,9 @@ pub struct Contact {
     /// Why the newest attempt failed, if one has failed since the last answer. The reason may be on this machine, such
     /// as missing file descriptors.
     pub failure: Option<String>,
-    /// Why a node refused the newest call that changes something, such as an acquire, if none has succeeded since. The
-    /// client tries such a call again until the caller's time is up. Reads do not count: some succeed without a majority.
+    /// Why a node refused the newest call that changes something, such as an acquire or a renewal, if none has succeeded
+    /// since. The client tries such a call again until the caller's time is up. If the node refused the credential
+    /// ([`Code::Unauthenticated`]), that is true only of renewals. Reads do not count: some succeed without a majority.
     pub refusal: Option<LastRefusal>,
 }
 

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 use fairhold_types::dto;
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     runtime::Handle,
@@ -148,6 +148,9 @@ impl Transport {
     fn note(&self, endpoint: &Endpoint, call: &Call, attempted: Attempted) -> Attempted {
         match &attempted {
             Attempted::Answered(reply) if reply.status.is_success() => self.note_refusal(call, None),
+            Attempted::Answered(reply) if reply.status == StatusCode::UNAUTHORIZED => {
+                self.note_refusal(call, Some(&LastRefusal::from(reply.problem())));
+            }
             Attempted::Nothing { refusal: Some(refusal), .. } => self.note_refusal(call, Some(refusal)),
             Attempted::Answered(_) | Attempted::Nothing { .. } | Attempted::Unknown { .. } => {}
         }

@@ -108,6 +108,17 @@ async fn the_reason_of_a_refusal_for_now_is_known_until_a_change_succeeds() {
     assert_eq!(client.contact().refusal, None);
 }
 
+#[tokio::test]
+async fn the_refusal_of_a_credential_is_known_until_a_change_succeeds() {
+    let server = Server::start(|_, before| if before == 0 { problem(401, "unauthenticated") } else { written() }).await;
+    let client = server.client(10 * SECOND);
+    let refused = client.nodes().put("/x", "1").await.unwrap_err();
+    assert!(matches!(refused, Error::Refused { status: 401, .. }), "{refused:?}");
+    assert_eq!(client.contact().refusal.unwrap().code, Some(Code::Unauthenticated));
+    client.nodes().put("/x", "1").await.unwrap();
+    assert_eq!(client.contact().refusal, None);
+}
+
 /// A retry makes no room: a request for a lock without a time limit must not be retried for ever.
 #[tokio::test]
 async fn a_full_state_is_an_error_at_once_and_is_not_retried() {

@@ -16,7 +16,7 @@ use axum::{
     response::Response,
 };
 use fairhold_access::{
-    Need, Pattern, Principal, Verb,
+    Need, Pattern, Principal, UserName, Verb,
     limits::{RULE_BYTES_MAX, RULES_PER_ROLE_MAX},
     verb::ResourceKind,
 };
@@ -25,7 +25,7 @@ use fairhold_node::{
     access::{Caller, Credential},
     api::{ChangeAccessCall, ReadOptions},
 };
-use fairhold_state::command::AccessChange;
+use fairhold_state::{access::AccessData, command::AccessChange};
 use fairhold_types::{
     LockName, Path, Revision, call, dto,
     limits::{ACCESS_RULE_BYTES_MAX, ACCESS_RULES_MAX},
@@ -136,8 +136,18 @@ pub(crate) async fn check<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
         Ok(permission) => (true, format!("the rule {} of the role {}", permission.rule, permission.role)),
         Err(denied) => (false, denied.because),
     };
-    let (allowed, because) = with_need(params.verb.as_str(), params.on.as_str(), decided)?;
+    let by_rules = with_need(params.verb.as_str(), params.on.as_str(), decided)?;
+    let (allowed, because) = match disabled(&node.access(), &principal) {
+        Some(user) => (false, format!("the user {user} is disabled: fairhold users enable {user}")),
+        None => by_rules,
+    };
     answer::json(StatusCode::OK, node.revision(), &dto::AccessCheck { allowed, because })
+}
+
+/// The user that the principal is, if the user is disabled.
+fn disabled(access: &AccessData, principal: &Principal) -> Option<UserName> {
+    let user = UserName::parse(principal.name()).ok()?;
+    (Principal::user(&user) == *principal && access.is_disabled(&user)).then_some(user)
 }
 
 /// Passes on the need that a verb and a target mean, as in a rule.

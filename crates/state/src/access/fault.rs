@@ -41,7 +41,7 @@ pub enum AccessFault {
     #[error("no token has this number")]
     NoToken,
     /// The user is disabled.
-    #[error("the user is disabled: enable it before you create tokens for it")]
+    #[error("the user is disabled: enable it before you create tokens for it (fairhold users enable NAME)")]
     UserDisabled,
     /// Too many of something.
     #[error("there are already {max} {what}, which is the limit: remove some that are not needed")]
