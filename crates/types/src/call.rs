@@ -37,14 +37,16 @@ pub use bounded::{
     OutOfBounds, PlainText, SignedInteger,
 };
 pub use bounds::{
-    ElectionValue, Empty, HistoryCursor, JoinTokenTtl, LockCursor, LockDelay, LockPrefix, MaxHold, MaxHoldSetting, MaxWaiters,
-    MemberPriority, MomentText, NodeTtl, Number, OwnedCursor, OwnerName, PageLimit, PermitLimit, Permits, PositiveNumber,
-    Priority, QueueCursor, Reason, Ttl, VersionNumber, VoterCount, Wait, Zone,
+    ElectionValue, Empty, HistoriesCursor, HistoryCursor, JoinTokenTtl, LockCursor, LockDelay, LockPrefix, MaxHold,
+    MaxHoldSetting, MaxWaiters, MemberPriority, MomentText, NodeTtl, Number, OwnedCursor, OwnerName, PageLimit, PermitLimit,
+    Permits, PositiveNumber, Priority, QueueCursor, Reason, Ttl, VersionNumber, VoterCount, Wait, Zone,
 };
 pub use cluster::{FinalizeUpgrade, HandOver, Ready, ShowCluster, TakeBackup};
 pub use election::{GetLeader, Proclaim};
 pub use hold::{GetGrant, Release, Renew, Upgrade};
-pub use lock::{BreakLock, CheckFence, History, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue};
+pub use lock::{
+    BreakLock, CheckFence, History, ListHistories, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue,
+};
 pub use membership::{CreateJoinToken, ListJoinTokens, SetMember, SetSettings, ShowSettings};
 pub use node::{CreateNode, DeleteNode, GetNode, PutNode};
 pub use overview::{ShowOverview, ShowWaits};

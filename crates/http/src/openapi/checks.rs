@@ -195,6 +195,7 @@ fn round_trip_of(schema: &str) -> Option<RoundTrip> {
         "Leader" => round_trip::<dto::Leader>,
         "ListedLockPage" => round_trip::<dto::Page<dto::ListedLock>>,
         "Lock" => round_trip::<dto::Lock>,
+        "LockHistories" => round_trip::<dto::LockHistories>,
         "Members" => round_trip::<dto::Members>,
         "Overview" => round_trip::<dto::Overview>,
         "Waits" => round_trip::<dto::Waits>,

@@ -59,6 +59,8 @@ pub type LockCursor = BoundedText<{ 2 * (1 + 20 + 1 + LOCK_NAME_BYTES_MAX) }>;
 pub type QueueCursor = BoundedText<{ 7 + 11 + 1 + 20 }>;
 /// A cursor in a history: two numbers of 64 bits.
 pub type HistoryCursor = BoundedText<41>;
+/// A cursor among the histories of locks: two numbers of 64 bits and a name, as two hexadecimal digits for each byte.
+pub type HistoriesCursor = BoundedText<{ 2 * (41 + 1 + LOCK_NAME_BYTES_MAX) }>;
 /// A cursor in a session's list: a number, the position of a lock, and a path, as two hexadecimal digits for each byte.
 pub type OwnedCursor = BoundedText<{ 2 * (20 + 1 + 20 + 1 + PATH_BYTES_MAX) }>;
 /// A revision or a time.
