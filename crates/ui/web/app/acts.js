@@ -115,7 +115,7 @@ function AskBack({ shown, close }) {
 }
 
 export const KEYS = [
-  ["/", "search"], ["j, k", "next and previous row"], ["Enter", "open"], ["u", "up"], ["g o, g l, g w", "overview, locks, waits"], ["g s, g t, g c", "sessions, tree, cluster"],
+  ["/", "search"], ["j, k", "next and previous row"], ["Enter", "open"], ["u", "up"], ["g o, g l, g w", "overview, locks, waits"], ["g s, g t, g h, g c", "sessions, tree, history, cluster"],
   ["p", "pause"], ["d", "dark or light"], ["z", "local time or UTC"], ["y", "copy a link to this view"], ["?", "this list"],
 ];
 

@@ -7,6 +7,7 @@ import { count, span, visible } from "./format.js";
 import { copy, Heading, Panel } from "./parts.js";
 import { Cluster, isSilent } from "./pages/cluster.js";
 import { Election, Elections } from "./pages/elections.js";
+import { History } from "./pages/history.js";
 import { Lock } from "./pages/lock.js";
 import { Locks } from "./pages/locks.js";
 import { Overview } from "./pages/overview.js";
@@ -17,6 +18,7 @@ import { above, bare, link } from "./route.js";
 import { admin, age, dialog, failure, late, look, now, paused, route, said, set, settings, stale, start } from "./state.js";
 
 const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits", "w"], ["sessions", "Sessions", "s"], ["tree", "Tree", "t"],
+  ["history", "History", "h"],
   ["cluster", "Cluster", "c"]];
 
 function App() {
@@ -45,6 +47,7 @@ function Page({ page, name }) {
   if (page === "sessions") return name === null ? html`<${Sessions} />` : html`<${OneSession} name=${name} />`;
   if (page === "elections") return name === null ? html`<${Elections} />` : html`<${Election} name=${name} />`;
   if (page === "tree") return html`<${Tree} name=${name} />`;
+  if (page === "history") return html`<${History} />`;
   if (page === "cluster") return html`<${Cluster} />`;
   if (page === "") return html`<${Overview} />`;
   return html`<${Heading}>There is no such page</><${Panel} title="Not found"><p class="note">The address names no page of this dashboard. <a href="#/">Overview</a></p></>`;
