@@ -93,7 +93,11 @@ fn histories(api: &mut Describer) -> Operation<'_> {
     });
     api.call(Read, "/v1/history", "listHistories", TAG, "Show who held which lock at a time, or in a window of time.")
         .about(
-            "Pass `at`, or `from` and `to`: a hold that begins at `to`, or ends at `from`, is outside of the window. Holds that              still last are included. The locks come in the order of their names, each with its holds as in its own history. The              answer has only locks that the caller may see. Its knowledge ends where the histories end: see `kept_per_lock` and              `oldest`. A page examines 20,000 locks and holds at most, so it may be short or even empty without being the last:              the last page has no `next_cursor`.",
+            "Pass `at`, or `from` and `to`: a hold that begins at `to`, or ends at `from`, is outside of the window. Holds \
+             that still last are included. The locks come in the order of their names, each with its holds as in its own \
+             history. The answer has only locks that the caller may see. Its knowledge ends where the histories end: see \
+             `kept_per_lock` and `oldest`. A page examines 20,000 locks and holds at most, so it may be short or even empty \
+             without being the last: the last page has no `next_cursor`.",
         )
         .query::<call::ListHistories>()
         .page::<dto::LockHistories>("A page.", example)

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Holding {
     /// Its lock; left out in the history of one lock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<LockName>,
     /// The grant's public number.
     pub number: GrantNumber,
@@ -61,7 +61,7 @@ pub struct LockHistories {
     pub kept_per_lock: u64,
     /// When the oldest kept hold of all locks ended: holds that ended earlier may be missing. Left out if no hold has
     /// ended, or if the caller may not see all locks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest: Option<String>,
 }
 
