@@ -103,6 +103,16 @@ def keep_to_the_words_of_watches(case, parameters):
     (case.headers or {}).pop("Last-Event-ID", None)
 
 
+def keep_to_the_words_of_histories(case, parameters):
+    if case.operation.path != "/v1/history":
+        return
+    # A point in time has no window, and a window ends after it begins.
+    if parameters.get("at") is not None:
+        parameters.drop("from", "to")
+    if parameters.get("from") is not None:
+        parameters.drop("to")
+
+
 def keep_to_the_words_of_upgrades(case, parameters):
     # A new cluster has the newest version, and accepts no other.
     if case.operation.path == "/v1/cluster/upgrade/finalize":
@@ -263,9 +273,10 @@ def keep_to_the_words(case, parameters):
         if bytes_of(acquire.get("lock")) > BYTES_MAX["prefix"]:
             acquire["lock"] = "printer"
     # Only days that every month has, and no time before 1970 in any zone.
-    at = parameters.get("at")
-    if isinstance(at, str) and re.match("[0-9]{4}-[0-9]{2}-(29|3)|1970-01-01", at):
-        parameters.drop("at")
+    for name in ("at", "from", "to"):
+        moment = parameters.get(name)
+        if isinstance(moment, str) and re.match("[0-9]{4}-[0-9]{2}-(29|3)|1970-01-01", moment):
+            parameters.drop(name)
     # A valid cursor comes from a page.
     parameters.drop("cursor")
     path = case.path_parameters or {}
@@ -280,6 +291,7 @@ def keep_to_the_words(case, parameters):
         headers.pop("If-None-Match", None)
     keep_to_the_words_of_nodes(case, parameters)
     keep_to_the_words_of_watches(case, parameters)
+    keep_to_the_words_of_histories(case, parameters)
     keep_to_the_words_of_upgrades(case, parameters)
     keep_to_the_words_of_members(case, parameters)
 

@@ -51,6 +51,11 @@ fn holders_and_waiters_are_listed_and_an_administrator_changes_them() {
         let history = locks.history("orders/1", None).await.unwrap();
         assert_eq!((history.len(), history[1].reason.as_str()), (2, "ci-7 hangs"));
         assert_eq!(locks.history("orders/1", Some(&token.to_string())).await.unwrap().len(), 1);
+        let broken = locks.histories().prefix("orders/").owner("ci-7").ended("broken").await.unwrap();
+        assert_eq!((broken.len(), broken[0].lock.as_ref().map(ToString::to_string)), (1, Some("orders/1".to_owned())));
+        let then = locks.histories().at(&token.to_string()).page(1, None).await.unwrap();
+        assert_eq!((then.items.len(), then.kept_per_lock, then.next_cursor.is_some()), (1, 1_000, true));
+        assert_eq!(locks.histories().from(&token.to_string()).to(&(token.0 + 1).to_string()).await.unwrap().len(), 2);
         let set = locks.set("gpu").limit(8).max_waiters(100).max_hold(60 * SECOND).await.unwrap();
         assert_eq!((set.limit, set.max_waiters, set.max_hold.as_deref()), (8, Some(100), Some("60s")));
         drop((both, reader, next));

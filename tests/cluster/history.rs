@@ -1,8 +1,10 @@
 //! Every node reports the past holders of a lock, page by page, even after all nodes were killed.
 
 use crate::{
+    access::Guarded,
     all_killed::kill_all_and_start_again,
     client::{Answer, Call, Client, new_key},
+    commands::{at, output_of},
     harness::{Cluster, LONG, SHORT, pass_time, run_exclusive, run_parallel},
 };
 
@@ -63,6 +65,146 @@ fn the_history_of_a_lock_is_newest_first_and_answers_any_point_in_time() {
         let counted = &lock.json["statistics"];
         assert_eq!((&counted["waited"]["count"], &counted["held"]["count"]), (&3.into(), &2.into()), "{counted}");
         assert_eq!((&counted["released"], &counted["broken"], &counted["hand_overs"]), (&1.into(), &1.into(), &0.into()));
+    });
+}
+
+/// The holds of the histories that match, as `lock owner`, in pages of that many.
+async fn all(client: &Client, query: &str, limit: usize) -> Vec<String> {
+    let (mut found, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = client.send(&Call::get(&format!("/v1/history?{query}&limit={limit}{cursor}"))).await.expect_status(200);
+        assert!(items(&page).len() <= limit, "{page:?}");
+        assert_eq!(page.number("kept_per_lock"), 1_000, "{page:?}");
+        let line = |item: &serde_json::Value| {
+            let text = |field: &str| item[field].as_str().unwrap_or_else(|| panic!("no {field}: {item}")).to_owned();
+            format!("{} {}", text("lock"), text("owner"))
+        };
+        found.extend(items(&page).iter().map(line));
+        assert_eq!(page.header("link").is_some(), page.json["next_cursor"].is_string(), "{page:?}");
+        match page.json["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return found,
+        }
+    }
+}
+
+#[test]
+fn the_history_of_all_locks_answers_a_point_in_time_and_a_window_at_every_node() {
+    run_parallel(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let ann = client.acquire("ships%2Fa", "ttl=60s&owner=ann").await;
+        let bob = client.acquire("crane", "ttl=60s&owner=bob").await;
+        client.release(&ann.id).await;
+        client.send(&Call::delete("/v1/locks/crane/holders?reason=stuck").key(&new_key())).await.expect_status(204);
+        let cy = client.acquire("ships%2Fa", "ttl=60s&owner=cy").await;
+        let own = history(&client, "").await;
+
+        for node in 0..3 {
+            let client = cluster.client(node);
+            for limit in [1, 2, 100] {
+                for (query, wanted) in [
+                    (String::new(), vec!["crane bob", "ships/a cy", "ships/a ann"]),
+                    (format!("at={}", ann.token), vec!["ships/a ann"]),
+                    (format!("at={}", bob.token), vec!["crane bob", "ships/a ann"]),
+                    (format!("at={}", cy.token), vec!["ships/a cy"]),
+                    ("at=2099-01-01T00:00:00Z".to_owned(), vec!["ships/a cy"]),
+                    ("at=1".to_owned(), vec![]),
+                    (format!("from={}&to={}", ann.token, cy.token), vec!["crane bob", "ships/a ann"]),
+                    (format!("from={}", cy.token), vec!["ships/a cy"]),
+                    (format!("to={}", bob.token), vec!["ships/a ann"]),
+                    ("from=2000-01-01T00:00:00Z&to=2000-01-02T00:00:00Z".to_owned(), vec![]),
+                    ("owner=ann".to_owned(), vec!["ships/a ann"]),
+                    ("prefix=ships%2F".to_owned(), vec!["ships/a cy", "ships/a ann"]),
+                    ("ended=broken".to_owned(), vec!["crane bob"]),
+                    ("ended=released&owner=bob".to_owned(), vec![]),
+                ] {
+                    assert_eq!(all(&client, &query, limit).await, wanted, "?{query} at node {node} in pages of {limit}");
+                }
+            }
+            // The entries are those of the lock's own history, with its name.
+            let mut listed = items(&client.send(&Call::get("/v1/history?prefix=crane")).await.expect_status(200));
+            let name = listed[0].as_object_mut().and_then(|item| item.remove("lock"));
+            assert_eq!((name, listed), (Some("crane".into()), own.clone()), "at node {node}");
+        }
+        let page = client.send(&Call::get("/v1/history?at=1")).await.expect_status(200);
+        assert_eq!(page.string("oldest"), items(&client.send(&Call::get("/v1/locks/ships%2Fa/history")).await)[1]["to"]);
+    });
+}
+
+#[test]
+fn a_shell_shows_the_history_of_one_lock_or_of_all() {
+    run_parallel(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let ann = client.acquire("ships%2Fa", "ttl=60s&owner=ann").await;
+        client.acquire("crane", "ttl=60s&owner=bob").await;
+        client.release(&ann.id).await;
+        let names = |output: &str| output.lines().filter_map(|line| line.split('\t').next()).collect::<Vec<_>>().join(" ");
+        let shown = output_of(&at(&cluster, 1, &["locks", "history", "--limit", "9"]).await, 0);
+        assert_eq!(names(&shown), "crane ships/a", "{shown}");
+        let token = ann.token.to_string();
+        let then = ["locks", "history", "--at", &token, "--owner", "ann", "--prefix", "ships/", "--ended", "released"];
+        let shown = output_of(&at(&cluster, 1, &then).await, 0);
+        assert!(names(&shown) == "ships/a" && shown.contains("ann") && shown.contains("released"), "{shown}");
+        let shown = output_of(&at(&cluster, 1, &["locks", "history", "--from", "10m ago", "--to", "9m ago"]).await, 0);
+        assert_eq!(shown, "");
+        // No field of this answer counts on.
+        let http = client.send(&Call::get("/v1/history?at=1")).await.expect_status(200);
+        let json = output_of(&at(&cluster, 2, &["locks", "history", "--at", "1", "-o", "json"]).await, 0);
+        assert_eq!(json, http.text, "the unchanged body");
+        let one = output_of(&at(&cluster, 1, &["locks", "history", "ships/a"]).await, 0);
+        assert_eq!(one.lines().count(), 1, "{one}");
+        let mixed = at(&cluster, 1, &["locks", "history", "ships/a", "--owner", "ann"]).await;
+        assert!(output_of(&mixed, 2).contains("--owner"), "{mixed:?}");
+    });
+}
+
+#[test]
+fn a_history_of_all_locks_at_a_bad_time_is_refused_with_what_to_write() {
+    run_parallel(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        for (query, says) in [
+            ("at=noon", "\"at\": expected a revision, or a time like 2026-"),
+            ("from=03:12", "\"from\": expected a revision, or a time like 2026-"),
+            ("to=2026-11-21", "\"to\": expected a revision, or a time like 2026-"),
+            ("at=2026-11-21T03:12:00+01:00", "%2B"),
+            ("at=7&from=7", "not both"),
+            ("at=7&to=2026-11-21T03:12:00Z", "not both"),
+            ("from=9&to=7", "after \"from\""),
+            ("ended=lost", "\"ended\""),
+            ("cursor=57-41", "\"cursor\""),
+            ("limit=0", "\"limit\""),
+            ("lock=crane", "\"lock\""),
+        ] {
+            let refused = client.send(&Call::get(&format!("/v1/history?{query}"))).await.expect_problem(400, "bad_request");
+            assert!(refused.string("detail").contains(says), "?{query}: {refused:?}");
+        }
+    });
+}
+
+#[test]
+fn a_history_of_all_locks_has_only_those_that_the_caller_may_inspect() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, ci) = guarded.enforce().await;
+        for lock in ["a-secret", "deploy%2Fa", "deploy%2Fb", "z-secret"] {
+            let grant = root.acquire(lock, "ttl=60s").await.expect_status(200);
+            root.send(Call::delete(&format!("/v1/grants/{}", grant.string("id")))).await.expect_status(204);
+        }
+        let without = guarded.user("without-role").await;
+        let locks =
+            |page: &Answer| items(page).iter().map(|item| item["lock"].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>();
+        let seen = root.send(Call::get("/v1/history")).await.expect_status(200);
+        assert_eq!(locks(&seen), ["a-secret", "deploy/a", "deploy/b", "z-secret"]);
+        assert!(seen.json["oldest"].is_string(), "{seen:?}");
+        let first = ci.send(Call::get("/v1/history?limit=1")).await.expect_status(200);
+        assert_eq!((locks(&first), first.json.get("oldest")), (vec!["deploy/a".to_owned()], None), "{first:?}");
+        let rest = ci.send(Call::get(&format!("/v1/history?cursor={}", first.string("next_cursor")))).await.expect_status(200);
+        assert_eq!((locks(&rest), rest.json["next_cursor"].is_null()), (vec!["deploy/b".to_owned()], true), "{rest:?}");
+        let none = without.send(Call::get("/v1/history")).await.expect_status(200);
+        assert!(items(&none).is_empty() && !none.text.contains("deploy"), "{none:?}");
     });
 }
 

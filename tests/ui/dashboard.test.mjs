@@ -15,7 +15,7 @@ const HOSTILE = {
 const PAGES = {
   overview: "#/", locks: "#/locks", lock: "#/locks/deploy", history: "#/locks/deploy?tab=history", settings: "#/locks/deploy?tab=settings",
   waits: "#/waits", sessions: "#/sessions", session: "#/sessions/{leader}", elections: "#/elections", election: "#/elections/primary", tree: "#/tree/jobs/nightly",
-  events: "#/events", cluster: "#/cluster",
+  events: "#/events", holds: "#/history", cluster: "#/cluster",
 };
 
 let browser;
@@ -41,7 +41,8 @@ const seen = (page) => page.locator(".health").innerText();
 test("each page shows its content without a violation, in both themes and sizes", async () => {
   const expected = {
     overview: "ci-7", locks: "orders/42", lock: "ci-9", history: "ci-3", settings: "How long they held", waits: "ROOT",
-    sessions: "worker-a", session: "/workers/api-1", elections: "http://10.0.0.7:8080", election: "api-2", tree: "run-7", events: "orders/42", cluster: "leader",
+    sessions: "worker-a", session: "/workers/api-1", elections: "http://10.0.0.7:8080", election: "api-2", tree: "run-7", events: "orders/42",
+    holds: "ci-7", cluster: "leader",
   };
   if (PICTURES) mkdirSync(PICTURES, { recursive: true });
   for (const colorScheme of ["light", "dark"]) {
@@ -195,7 +196,8 @@ test("a wrong token breaks nothing", async () => {
 
 test("keys move through the pages, and do nothing while somebody types", async () => {
   const { page, close } = await open("#/");
-  for (const [keys, heading] of [["gl", "Locks"], ["gw", "Waits"], ["gs", "Sessions"], ["ge", "Elections"], ["gt", "Tree"], ["gc", "Cluster"], ["go", "Overview"]]) {
+  const all = [["gl", "Locks"], ["gw", "Waits"], ["gs", "Sessions"], ["ge", "Elections"], ["gt", "Tree"], ["gv", "Events"], ["gh", "History"], ["gc", "Cluster"], ["go", "Overview"]];
+  for (const [keys, heading] of all) {
     for (const key of keys) await page.keyboard.press(key);
     await page.locator("h1", { hasText: heading }).waitFor();
   }

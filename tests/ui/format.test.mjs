@@ -59,6 +59,20 @@ test("a time has its zone", () => {
   assert.equal(format.time("never", false), "—");
 });
 
+test("a time of an address survives the way through the field for times", () => {
+  process.env.TZ = "Asia/Kolkata";
+  const at = format.parseTime("2026-11-22T03:12:00Z") ?? 0;
+  assert.equal(format.parseTime("2026-11-22T04:12:00+01:00"), at);
+  assert.deepEqual([format.fieldOf(at, true), format.fieldOf(at, false)], ["2026-11-22T03:12", "2026-11-22T08:42"]);
+  assert.equal(format.fieldOf(at + 1999, true), "2026-11-22T03:12:01");
+  for (const utc of [true, false]) assert.equal(format.fromField(format.fieldOf(at, utc), utc), at);
+  assert.equal(format.fromField("2026-11-22T03:12:00", true), at);
+  assert.equal(format.timeText(at), "2026-11-22T03:12:00Z");
+  assert.equal(format.timeText(at + 7), "2026-11-22T03:12:00.007Z");
+  assert.equal(format.fromField("", false), null);
+  for (const text of ["", "42", "03:12", "2026-11-22", "2026-13-22T03:12:00Z", "2026-11-22T03:12:00"]) assert.equal(format.parseTime(text), null, text);
+});
+
 test("hidden characters are made visible and long text is cut in the middle", () => {
   assert.equal(format.visible("a\u202eb\u0000\n\u200b"), "a\\u202eb\\u0000\\u000a\\u200b");
   assert.equal(format.visible("grüße 🔒"), "grüße 🔒");

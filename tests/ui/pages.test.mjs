@@ -299,6 +299,47 @@ test("an administrator hands the leadership over and takes a snapshot", async ()
   await close();
 });
 
+test("the history shows who held what at a time", async () => {
+  const id = await cluster.session("past");
+  const first = await cluster.acquire(id, "past/a", "before");
+  await cluster.acquire(id, "past/b", "<b>still</b>");
+  await cluster.call(`/v1/grants/${first.id}`, { method: "DELETE" });
+  const { json } = await cluster.call("/v1/locks/past%2Fb/history");
+  const [{ from }] = json.items;
+  const { page, wrong, close } = await open(`#/history?at=${from}&prefix=past/`);
+  const rows = page.locator("table[aria-label='Held then'] tbody tr");
+  await rows.filter({ hasText: "past/b" }).waitFor();
+  assert.match(await rows.filter({ hasText: "past/b" }).innerText(), /<b>still<\/b>.*now.*■ held/s);
+  await shown(page, "1,000 ended holds of each lock");
+  assert.equal(await page.locator("code[aria-label=fairhold]").innerText(), `fairhold locks history --at ${from.replace(".000Z", "Z")} --prefix=past/`);
+  await page.getByRole("link", { name: "5 min earlier" }).click();
+  await shown(page, "Nothing that fits was held then.");
+  await page.goBack();
+  await rows.filter({ hasText: "past/b" }).waitFor();
+  await page.getByLabel("Owner").fill("before");
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await page.waitForURL(/owner=before/);
+  await until("only the owner's holds are shown", async () => !(await rows.allInnerTexts()).join().includes("past/b"));
+  await inspect(page, 1280, "history");
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("a history without a time shows the present, and a bad time is told", async () => {
+  await cluster.acquire(await cluster.session("present"), "present", "somebody");
+  const { page, wrong, close } = await open("#/history?prefix=present");
+  await page.waitForURL(/at=\d{4}-/);
+  await page.goto(`${cluster.urls[0]}/ui/#/history?at=noon`);
+  await shown(page, "cannot be read");
+  assert.equal(await page.locator("table").count(), 0);
+  await page.getByLabel(/^Time/).fill("2027-01-01T00:00");
+  await page.getByLabel("Name begins with").fill("present");
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await page.locator("table[aria-label='Held then'] tbody tr", { hasText: "somebody" }).waitFor();
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
 test("nothing scrolls sideways at 320 px", async () => {
   const [candidate, next] = [await cluster.session(LONG.slice(0, 200)), await cluster.session("next")];
   const name = LONG.slice(0, 500);
@@ -306,7 +347,7 @@ test("nothing scrolls sideways at 320 px", async () => {
   await cluster.stand(next, name, LONG.slice(0, 250), LONG);
   await cluster.put("deep/a/b/c", LONG);
   const number = await cluster.numberOf(LONG.slice(0, 200));
-  const hashes = ["#/sessions", `#/sessions/${number}`, `#/elections/${name}`, "#/elections", "#/tree/names", "#/tree/deep/a/b/c", "#/events", "#/cluster"];
+  const hashes = ["#/sessions", `#/sessions/${number}`, `#/elections/${name}`, "#/elections", "#/tree/names", "#/tree/deep/a/b/c", "#/events", "#/history", "#/cluster"];
   for (const hash of hashes) {
     const { page, wrong, close } = await open(hash, { viewport: { width: 320, height: 640 } });
     await page.locator("main .panel, main form").first().waitFor();

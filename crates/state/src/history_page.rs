@@ -52,10 +52,26 @@ pub struct HistoryPage {
 
 impl When {
     /// Whether the point is in a holding period.
-    fn is_within(self, from: Moment, to: Option<Moment>) -> bool {
+    pub(crate) fn is_within(self, from: Moment, to: Option<Moment>) -> bool {
         match self {
             When::At(at) => from.at <= at && to.is_none_or(|to| at < to.at),
             When::Revision(revision) => from.revision <= revision && to.is_none_or(|to| revision < to.revision),
+        }
+    }
+
+    /// Whether the point is before another one.
+    pub(crate) fn is_before(self, moment: Moment) -> bool {
+        match self {
+            When::At(at) => at < moment.at,
+            When::Revision(revision) => revision < moment.revision,
+        }
+    }
+
+    /// Whether the point is after another one.
+    pub(crate) fn is_after(self, moment: Moment) -> bool {
+        match self {
+            When::At(at) => at > moment.at,
+            When::Revision(revision) => revision > moment.revision,
         }
     }
 }
@@ -131,7 +147,11 @@ impl State {
     }
 
     /// The holders of a lock before a key in its history, the newest first.
-    fn holders_before<'a>(&'a self, lock: &LockName, end: HistoryKey) -> impl Iterator<Item = &'a Contender> + Send + use<'a> {
+    pub(crate) fn holders_before<'a>(
+        &'a self,
+        lock: &LockName,
+        end: HistoryKey,
+    ) -> impl Iterator<Item = &'a Contender> + Send + use<'a> {
         let record = self.tree.locks.entry(lock).filter(|_| end.ended == HistoryKey::END.ended);
         record.and_then(|(lock, record)| Some((lock, record.queue()?))).into_iter().flat_map(move |(lock, queue)| {
             queue.holders.range(..end.number).rev().filter_map(|number| self.contender_in(lock, *number))

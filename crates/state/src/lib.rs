@@ -52,6 +52,7 @@ mod force_release;
 mod grant;
 mod granting;
 mod growth;
+pub mod histories;
 pub mod history;
 pub mod history_page;
 mod holder_index;

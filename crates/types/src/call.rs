@@ -38,15 +38,17 @@ pub use bounded::{
     OutOfBounds, PlainText, SignedInteger,
 };
 pub use bounds::{
-    ElectionValue, Empty, EventCursor, HistoryCursor, JoinTokenTtl, LockCursor, LockDelay, LockPrefix, MaxHold, MaxHoldSetting,
-    MaxWaiters, MemberPriority, MomentText, NodeTtl, Number, OwnedCursor, OwnerName, PageLimit, PermitLimit, Permits,
-    PositiveNumber, Priority, QueueCursor, Reason, SeriesCursor, Ttl, VersionNumber, VoterCount, Wait, Zone,
+    ElectionValue, Empty, EventCursor, HistoriesCursor, HistoryCursor, JoinTokenTtl, LockCursor, LockDelay, LockPrefix, MaxHold,
+    MaxHoldSetting, MaxWaiters, MemberPriority, MomentText, NodeTtl, Number, OwnedCursor, OwnerName, PageLimit, PermitLimit,
+    Permits, PositiveNumber, Priority, QueueCursor, Reason, SeriesCursor, Ttl, VersionNumber, VoterCount, Wait, Zone,
 };
 pub use cluster::{FinalizeUpgrade, HandOver, Ready, ShowCluster, TakeBackup};
 pub use election::{GetLeader, ListElections, Proclaim};
 pub use events::{EventType, ListEvents};
 pub use hold::{GetGrant, Release, Renew, Upgrade};
-pub use lock::{BreakLock, CheckFence, History, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue};
+pub use lock::{
+    BreakLock, CheckFence, History, ListHistories, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue,
+};
 pub use membership::{CreateJoinToken, ListJoinTokens, SetMember, SetSettings, ShowSettings};
 pub use node::{CreateNode, DeleteNode, GetNode, PutNode};
 pub use overview::{SeriesStep, ShowOverviewSeries, ShowWaits};

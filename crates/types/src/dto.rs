@@ -25,7 +25,7 @@ pub use cluster::{
     AuditStatus, CertificateStatus, CertificateUrgency, Cluster, ClusterUpgrade, Defect, Host, Leader, Member, Readiness,
     SnapshotTaken, UpgradeMember, Version,
 };
-pub use history::{Holding, LockStatistics, Spans};
+pub use history::{Holding, LockHistories, LockStatistics, Spans};
 pub use membership::{
     ClusterTiming, CreatedJoinToken, Join, JoinPhase, JoinToken, JoinTokens, MemberEntry, MemberTiming, Members, RemovedMember,
     Settings,

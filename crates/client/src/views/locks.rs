@@ -4,6 +4,7 @@ use crate::{
     client::Client,
     error::Error,
     views::{
+        histories::Histories,
         long_poll::LongPoll,
         read_options::{ReadOptions, freshness},
     },
@@ -31,6 +32,7 @@ use std::time::Duration;
 /// let queue = locks.queue("deploy").await?; //                     all contenders; or queue_page(…)
 /// let newer = locks.next_queue("deploy", Some(queue.revision), Duration::from_secs(60)).await?; //   the next change
 /// let past = locks.history("deploy", None).await?; //              past holders, and how they ended
+/// let then = locks.histories().at("2026-11-21T14:03:27Z").owner("ci-7").await?; //   all that ci-7 held then
 /// let current = locks.check_fence("deploy", 42, None).await?; //   whether a holder has this token now
 /// locks.revoke("deploy", "an upgrade").await?; //                  administrators: ask the holders to release it,
 /// locks.take_away("deploy", "ci-7 hangs").await?; //               take it from the holders,
@@ -144,6 +146,12 @@ impl Locks {
     pub async fn history(&self, name: &str, at: Option<&str>) -> Result<Vec<dto::Holding>, Error> {
         let at = at.map_or_else(String::new, |at| format!("?at={}", encode(at)));
         self.client.pages(&format!("{}{at}", url(name, "/history")?), self.options).await
+    }
+
+    /// Reads who held which lock: set a moment or a window, and filters, then `.await` it. The holds come by the names of
+    /// their locks, each lock newest first. The cluster keeps the newest 1,000 ended holds of each lock.
+    pub fn histories(&self) -> Histories {
+        Histories::new(self.client.clone(), self.options)
     }
 
     /// Whether a holder of the lock has this token now. With a grant's id, whether that grant is the one: this is exact

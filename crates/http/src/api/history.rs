@@ -1,4 +1,5 @@
 //! `GET /v1/locks/{name}/history`: the holders of a lock, newest first, as pages of JSON or as lines for export.
+//! `GET /v1/history`: the holders of all locks, by the names of the locks.
 
 use crate::{
     edge::answer::{self, span},
@@ -17,11 +18,16 @@ use axum::{
 };
 use fairhold_node::Node;
 use fairhold_state::{
+    histories::{HistoriesQuery, HoldPeriod},
     history::HistoryKey,
     history_page::{HistoryEntry, HistoryQuery, When},
     statistics::{HoldHistogram, Statistics},
 };
-use fairhold_types::{GrantNumber, Revision, call, dto, limits::PAGE_MAX, time::WallMillis};
+use fairhold_types::{
+    Revision, call, dto,
+    limits::{HISTORY_PER_LOCK_MAX, PAGE_MAX},
+    time::WallMillis,
+};
 use http::{HeaderMap, StatusCode, header};
 use openraft_rt::AsyncRuntime;
 
@@ -33,9 +39,9 @@ pub(crate) async fn history<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let params: call::History = received.query()?;
     let read = received.read_options(params.consistency)?;
     let limit = if lines && params.limit.is_none() { PAGE_MAX } else { paging::limit(params.limit) };
-    let query = HistoryQuery { lock, when: moment(params.at)?, after: cursor(params.cursor)?, limit };
+    let query = HistoryQuery { lock, when: moment("at", params.at)?, after: cursor(params.cursor)?, limit };
     let found = node.history(&query, read).await.map_err(of_read)?;
-    let next_cursor = found.value.next.map(|key| format!("{}-{}", key.ended.0, key.number));
+    let next_cursor = found.value.next.map(paging::history_cursor);
     let now = node.wall_now();
     let items: Vec<dto::Holding> = found.value.items.into_iter().map(|entry| holding(entry, now)).collect();
     let response = if lines {
@@ -48,25 +54,69 @@ pub(crate) async fn history<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     paging::link_next(response, received.uri(), next_cursor.as_deref())
 }
 
+/// `GET /v1/history`
+pub(crate) async fn all<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    let params: call::ListHistories = received.query()?;
+    let read = received.read_options(params.consistency)?;
+    let query = HistoriesQuery {
+        when: period(params.at, params.from, params.to)?,
+        owner: params.owner.map(call::OwnerName::into_string),
+        prefix: params.prefix.map(call::LockPrefix::into_string).unwrap_or_default(),
+        ended: params.ended,
+        after: paging::histories_key(params.cursor)?,
+        limit: paging::limit(params.limit),
+    };
+    let found = node.histories(&query, read).await.map_err(of_read)?;
+    let now = node.wall_now();
+    let of_lock = |entry: HistoryEntry| dto::Holding { lock: Some(entry.holding.lock.clone()), ..holding(entry, now) };
+    let page = dto::LockHistories {
+        items: found.value.items.into_iter().map(of_lock).collect(),
+        next_cursor: found.value.next.as_ref().map(paging::histories_cursor),
+        kept_per_lock: HISTORY_PER_LOCK_MAX as u64,
+        oldest: found.value.oldest.map(WallMillis::to_rfc3339),
+    };
+    let response = answer::json(StatusCode::OK, found.revision, &page)?;
+    paging::link_next(response, received.uri(), page.next_cursor.as_deref())
+}
+
+/// When the holds of an answer must have been. A window of two times, or of two revisions, must not be empty.
+fn period(
+    at: Option<call::MomentText>,
+    from: Option<call::MomentText>,
+    to: Option<call::MomentText>,
+) -> Result<Option<HoldPeriod>, Problem> {
+    match (moment("at", at)?, moment("from", from)?, moment("to", to)?) {
+        (None, None, None) => Ok(None),
+        (Some(when), None, None) => Ok(Some(HoldPeriod::At(when))),
+        (Some(_), _, _) => Err(Problem::bad_request("pass either \"at\", or \"from\" and \"to\": not both")),
+        (None, Some(When::At(from)), Some(When::At(to))) if from >= to => Err(expected("to", "a time after \"from\"")),
+        (None, Some(When::Revision(from)), Some(When::Revision(to))) if from >= to => {
+            Err(expected("to", "a revision after \"from\""))
+        }
+        (None, from, to) => Ok(Some(HoldPeriod::Overlapping { from, to })),
+    }
+}
+
 fn asks_for_lines(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("application/x-ndjson"))
 }
 
-fn moment(moment: Option<call::MomentText>) -> Result<Option<When>, Problem> {
+fn moment(name: &str, moment: Option<call::MomentText>) -> Result<Option<When>, Problem> {
     let Some(text) = moment.as_ref().map(call::MomentText::as_str) else { return Ok(None) };
     let revision = digits(text).map(|revision| When::Revision(Revision(revision)));
     match revision.or_else(|| WallMillis::from_rfc3339(text).map(When::At)) {
         Some(when) => Ok(Some(when)),
-        None => Err(expected("at", "a revision, or a time like 2026-11-21T14:03:27Z (the + of a zone is written %2B)")),
+        None => Err(expected(name, "a revision, or a time like 2026-11-21T14:03:27Z (the + of a zone is written %2B)")),
     }
 }
 
 fn cursor(cursor: Option<call::HistoryCursor>) -> Result<Option<HistoryKey>, Problem> {
     let Some(text) = cursor.as_ref().map(call::HistoryCursor::as_str) else { return Ok(None) };
-    let key = |(ended, grant)| Some(HistoryKey { ended: Revision(digits(ended)?), number: GrantNumber(digits(grant)?) });
-    let key = text.split_once('-').and_then(key);
-    key.map(Some).ok_or_else(|| expected("cursor", "the next_cursor of an earlier page of the same history"))
+    paging::read_history_cursor(text)
+        .map(Some)
+        .ok_or_else(|| expected("cursor", "the next_cursor of an earlier page of the same history"))
 }
 
 fn holding(entry: HistoryEntry, now: WallMillis) -> dto::Holding {
@@ -76,6 +126,7 @@ fn holding(entry: HistoryEntry, now: WallMillis) -> dto::Holding {
         None => (None, String::new(), String::new()),
     };
     dto::Holding {
+        lock: None,
         number: holding.number,
         session: holding.session,
         owner: holding.owner,
@@ -113,6 +164,7 @@ pub(crate) fn statistics(counted: Statistics) -> dto::LockStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairhold_types::GrantNumber;
 
     fn params(query: &str) -> Result<call::History, Problem> {
         crate::edge::params::parse(Some(query), b"").map(|given| given.params)
@@ -120,13 +172,45 @@ mod tests {
 
     #[test]
     fn a_point_in_history_is_a_revision_or_a_time() {
-        let read = |query: &str| moment(params(query).unwrap().at).ok().flatten();
+        let read = |query: &str| moment("at", params(query).unwrap().at).ok().flatten();
         assert_eq!(read("at=57"), Some(When::Revision(Revision(57))));
         assert_eq!(read("at=1970-01-01T00:00:27Z"), Some(When::At(WallMillis(27_000))));
         assert_eq!(read("at=1970-01-01T01:00:27%2B01:00"), Some(When::At(WallMillis(27_000))));
         assert_eq!(read(""), None);
         for wrong in ["at=", "at", "at=14:03:27", "at=-1", "at=1970-01-01T01:00:27+01:00", "at=yesterday"] {
-            assert!(params(wrong).and_then(|params| moment(params.at)).is_err(), "{wrong} was accepted");
+            assert!(params(wrong).and_then(|params| moment("at", params.at)).is_err(), "{wrong} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_period_is_a_point_or_a_window_that_is_not_empty() {
+        let read = |query: &str| {
+            let params: call::ListHistories = crate::edge::params::parse(Some(query), b"")?.params;
+            period(params.at, params.from, params.to)
+        };
+        let (seven, nine) = (When::Revision(Revision(7)), When::Revision(Revision(9)));
+        let window = |from, to| Some(HoldPeriod::Overlapping { from, to });
+        for (query, wanted) in [
+            ("owner=ci-7", None),
+            ("at=7", Some(HoldPeriod::At(seven))),
+            ("from=7&to=9", window(Some(seven), Some(nine))),
+            ("from=7", window(Some(seven), None)),
+            ("to=1970-01-01T00:00:27Z", window(None, Some(When::At(WallMillis(27_000))))),
+            ("from=7&to=1970-01-01T00:00:27Z", window(Some(seven), Some(When::At(WallMillis(27_000))))),
+        ] {
+            assert_eq!(read(query).unwrap_or_else(|_| panic!("{query} was refused")), wanted, "{query}");
+        }
+        for (query, says) in [
+            ("at=7&from=7", "not both"),
+            ("at=7&to=9", "not both"),
+            ("from=9&to=9", "\"to\": expected a revision after"),
+            ("from=1970-01-01T00:00:27Z&to=1970-01-01T00:00:26Z", "\"to\": expected a time after"),
+            ("from=noon", "\"from\": expected a revision, or a time like 2026-"),
+            ("to=14:03", "\"to\": expected a revision, or a time like 2026-"),
+            ("ended=lost", "ended"),
+        ] {
+            let problem = fairhold_types::problem::Problem::from(read(query).expect_err(query));
+            assert!(problem.status == 400 && problem.detail.contains(says), "{query}: {}", problem.detail);
         }
     }
 

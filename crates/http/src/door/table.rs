@@ -44,6 +44,7 @@ pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
     ("/v1/locks/{name}", "PATCH", RouteRule::Lock(Verb::Set)),
     ("/v1/locks/{name}/queue", "GET", RouteRule::Lock(Verb::Inspect)),
     ("/v1/locks/{name}/history", "GET", RouteRule::Lock(Verb::Inspect)),
+    ("/v1/history", "GET", RouteRule::Decided(&[Verb::Inspect])),
     ("/v1/locks/{name}/fence", "GET", RouteRule::Lock(Verb::Fence)),
     ("/v1/locks/{name}/holders", "DELETE", RouteRule::Lock(Verb::Break)),
     ("/v1/locks/{name}/holders/revoke", "POST", RouteRule::Lock(Verb::Revoke)),

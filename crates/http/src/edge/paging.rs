@@ -11,13 +11,15 @@ use fairhold_node::{
     events::EventPosition,
 };
 use fairhold_state::{
+    histories::HistoriesKey,
+    history::HistoryKey,
     listing::{LockKey, LockSort},
     owned::OwnedKey,
     queue_view::QueueKey,
 };
 use fairhold_types::{
     GrantNumber, LockName, Path, Revision,
-    call::{BoundedText, EventCursor, LockCursor, OwnedCursor, PageLimit, QueueCursor},
+    call::{BoundedText, EventCursor, HistoriesCursor, LockCursor, OwnedCursor, PageLimit, QueueCursor},
     limits::PAGE_DEFAULT,
 };
 use http::{Uri, header};
@@ -70,6 +72,33 @@ fn read_lock_cursor(cursor: &str, sort: LockSort) -> Option<LockKey> {
     let text = from_hex(cursor)?;
     let (rank, name) = text.strip_prefix(letter(sort))?.split_once(':')?;
     Some(LockKey { rank: digits(rank)?, name: LockName::parse(name).ok()? })
+}
+
+/// A position in the history of a lock as text.
+pub(crate) fn history_cursor(key: HistoryKey) -> String {
+    format!("{}-{}", key.ended.0, key.number)
+}
+
+/// The position of a text in the history of a lock.
+pub(crate) fn read_history_cursor(cursor: &str) -> Option<HistoryKey> {
+    let (ended, grant) = cursor.split_once('-')?;
+    Some(HistoryKey { ended: Revision(digits(ended)?), number: GrantNumber(digits(grant)?) })
+}
+
+/// A position among the histories of all locks as text.
+pub(crate) fn histories_cursor(key: &HistoriesKey) -> String {
+    to_hex(&format!("{}:{}", history_cursor(key.hold), key.lock.as_str()))
+}
+
+/// The position of a cursor among the histories of all locks.
+pub(crate) fn histories_key(given: Option<HistoriesCursor>) -> Result<Option<HistoriesKey>, Problem> {
+    cursor(given, read_histories_cursor)
+}
+
+fn read_histories_cursor(cursor: &str) -> Option<HistoriesKey> {
+    let text = from_hex(cursor)?;
+    let (hold, lock) = text.split_once(':')?;
+    Some(HistoriesKey { lock: LockName::parse(lock).ok()?, hold: read_history_cursor(hold)? })
 }
 
 /// A position in a queue as text.
@@ -180,6 +209,21 @@ mod tests {
         }
         for wrong in ["", "6e", "6e30", "6e303a", "zz", "6e303a2f", "+1+1", "é"] {
             assert_eq!(read_lock_cursor(wrong, LockSort::Name), None, "{wrong} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_cursor_leads_back_to_its_position_among_the_histories() {
+        let hold = HistoryKey { ended: Revision(u64::MAX), number: GrantNumber(u64::MAX) };
+        for (hold, name) in [(HistoryKey { ended: Revision(57), number: GrantNumber(41) }, "café au:lait"), (hold, "orders/42")]
+        {
+            let key = HistoriesKey { lock: LockName::parse(name).unwrap(), hold };
+            assert_eq!(read_histories_cursor(&histories_cursor(&key)), Some(key));
+        }
+        let longest = HistoriesKey { lock: LockName::parse(&"x".repeat(512)).unwrap(), hold };
+        assert_eq!(histories_cursor(&longest).len(), HistoriesCursor::BYTES_MAX);
+        for wrong in ["", "57-41", &to_hex("57-41"), &to_hex("57-41:"), &to_hex("57:a"), &to_hex("-41:a"), &to_hex("57-41:/a")] {
+            assert_eq!(read_histories_cursor(wrong), None, "{wrong} was accepted");
         }
     }
 

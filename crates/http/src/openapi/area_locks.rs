@@ -6,14 +6,14 @@ use super::{
     operation::OperationKind::{Keyed, Read},
     vocabulary::lock_name,
 };
-use fairhold_types::{Code, call, dto};
+use fairhold_types::{Code, call, dto, limits::HISTORY_PER_LOCK_MAX};
 use http::{Method, StatusCode};
 use serde_json::json;
 
 const TAG: &str = "locks";
 const NAME: &str = "The lock's name; write its slashes as %2F.";
 
-pub(super) const CALLS: &[DescribeCall] = &[list, show, queue, history, fence, set, revoke, break_lock];
+pub(super) const CALLS: &[DescribeCall] = &[list, show, queue, history, histories, fence, set, revoke, break_lock];
 
 fn list(api: &mut Describer) -> Operation<'_> {
     let item = json!({
@@ -80,6 +80,27 @@ fn history(api: &mut Describer) -> Operation<'_> {
         .query::<call::History>()
         .page::<dto::Page<dto::Holding>>("A page.", json!({ "items": [item.clone()], "next_cursor": null }))
         .content("", "application/x-ndjson", line, item)
+}
+
+fn histories(api: &mut Describer) -> Operation<'_> {
+    let item = json!({
+        "lock": "deploy", "number": 41, "session": 40, "owner": "ci-7", "mode": "exclusive", "permits": 1, "token": 42,
+        "queued_at": "2026-01-01T12:00:00.000Z", "from": "2026-01-01T12:00:07.000Z", "from_revision": 42,
+        "to": "2026-01-01T12:00:38.000Z", "to_revision": 57, "held_for": "31s", "ended": "expired",
+    });
+    let example = json!({
+        "items": [item], "next_cursor": null, "kept_per_lock": HISTORY_PER_LOCK_MAX, "oldest": "2025-12-25T03:12:09.000Z",
+    });
+    api.call(Read, "/v1/history", "listHistories", TAG, "Show who held which lock at a time, or in a window of time.")
+        .about(
+            "Pass `at`, or `from` and `to`: a hold that begins at `to`, or ends at `from`, is outside of the window. Holds \
+             that still last are included. The locks come in the order of their names, each with its holds as in its own \
+             history. The answer has only locks that the caller may see. Its knowledge ends where the histories end: see \
+             `kept_per_lock` and `oldest`. A page examines 20,000 locks and holds at most, so it may be short or even empty \
+             without being the last: the last page has no `next_cursor`.",
+        )
+        .query::<call::ListHistories>()
+        .page::<dto::LockHistories>("A page.", example)
 }
 
 fn fence(api: &mut Describer) -> Operation<'_> {

@@ -196,6 +196,7 @@ fn round_trip_of(schema: &str) -> Option<RoundTrip> {
         "ListedElectionPage" => round_trip::<dto::Page<election::ListedElection>>,
         "ListedLockPage" => round_trip::<dto::Page<dto::ListedLock>>,
         "Lock" => round_trip::<dto::Lock>,
+        "LockHistories" => round_trip::<dto::LockHistories>,
         "Members" => round_trip::<dto::Members>,
         "Overview" => round_trip::<dto::Overview>,
         "OverviewSeries" => round_trip::<dto::OverviewSeries>,

@@ -15,6 +15,7 @@ use fairhold_raft::error::NotProposed;
 use fairhold_state::{
     State,
     command::Rejection,
+    histories::{HistoriesPage, HistoriesQuery},
     history_page::{HistoryPage, HistoryQuery},
     listing::{LockListing, LockPage, LockQuery, LockSort},
     queue_view::{Before, QueueKey},
@@ -139,6 +140,19 @@ impl<RT: AsyncRuntime> Node<RT> {
             return Ok(page_of_history(&walk.state, query).await);
         }
         Ok(page_of_history(&self.fresh_copy(read).await?, query).await)
+    }
+
+    /// One page of the histories of all locks that the caller may see.
+    pub async fn histories(&self, query: &HistoriesQuery, read: ReadOptions) -> Result<At<HistoriesPage>, CallError> {
+        if !self.visible()?.has_some_locks() {
+            self.freshen(read).await?;
+            // A walk over all locks would find nothing, and keep others from theirs.
+            if !self.visible()?.has_some_locks() {
+                return Ok(At { value: HistoriesPage::default(), revision: self.revision() });
+            }
+        }
+        let walk = self.walk(read).await?;
+        Ok(page_of_histories(&walk.state, query, &self.visible()?).await)
     }
 
     /// The refusal for a grant that has ended, with the note that this node has of it.
@@ -282,6 +296,16 @@ pub(super) async fn list_locks<T>(
 
 async fn page_of_history(state: &State, query: &HistoryQuery) -> At<HistoryPage> {
     let mut listing = state.history_listing(query);
+    walk_in_turns(|count| listing.visit(count)).await;
+    At { value: listing.into_page(), revision: state.revision() }
+}
+
+async fn page_of_histories(state: &State, query: &HistoriesQuery, visible: &Visible) -> At<HistoriesPage> {
+    let is_visible = |lock: &LockName| visible.has_lock(lock);
+    let mut listing = state.histories_listing(query);
+    if !visible.has_all_locks() {
+        listing = listing.only(&is_visible);
+    }
     walk_in_turns(|count| listing.visit(count)).await;
     At { value: listing.into_page(), revision: state.revision() }
 }

@@ -2,12 +2,12 @@
 
 use super::{
     bounds::{
-        HistoryCursor, LockCursor, LockPrefix, MaxHoldSetting, MaxWaiters, MomentText, Number, PageLimit, PermitLimit,
-        QueueCursor, Reason, Wait, is_default,
+        HistoriesCursor, HistoryCursor, LockCursor, LockPrefix, MaxHoldSetting, MaxWaiters, MomentText, Number, OwnerName,
+        PageLimit, PermitLimit, QueueCursor, Reason, Wait, is_default,
     },
     read::Consistency,
 };
-use crate::GrantId;
+use crate::{GrantId, HoldingEnd};
 use serde::{Deserialize, Serialize};
 
 /// Which locks a list has.
@@ -146,6 +146,48 @@ pub struct History {
     #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::HISTORY_CURSOR, "example" = "57-41")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub cursor: Option<HistoryCursor>,
+    /// `linearizable`: the answer reflects everything acknowledged before the request. `local`: this server's own
+    /// state, which may be out of date.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "linearizable")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub consistency: Option<Consistency>,
+}
+
+/// `GET /v1/history`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ListHistories {
+    /// Only the holders at this moment: a revision, or an RFC 3339 time. Not with `from` or `to`.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::MOMENT)))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub at: Option<MomentText>,
+    /// Only holds that last beyond this moment: a revision, or an RFC 3339 time.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::MOMENT, "example" = "2026-11-21T14:00:00Z")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub from: Option<MomentText>,
+    /// Only holds that begin before this moment: a revision, or an RFC 3339 time.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::MOMENT, "example" = "2026-11-21T14:10:00Z")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub to: Option<MomentText>,
+    /// Only holds of this owner.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub owner: Option<OwnerName>,
+    /// Only locks whose name has this prefix.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub prefix: Option<LockPrefix>,
+    /// Only holds that ended in this way.
+    #[cfg_attr(feature = "schema", schemars(extend("example" = "expired")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ended: Option<HoldingEnd>,
+    /// The number of entries on a page.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = crate::limits::PAGE_DEFAULT)))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limit: Option<PageLimit>,
+    /// The `next_cursor` of the previous page of the same listing.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::HEX_CURSOR, "example" = "35372d34313a677075")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cursor: Option<HistoriesCursor>,
     /// `linearizable`: the answer reflects everything acknowledged before the request. `local`: this server's own
     /// state, which may be out of date.
     #[cfg_attr(feature = "schema", schemars(extend("default" = "linearizable")))]

@@ -1,6 +1,6 @@
 //! The history and the statistics of a lock.
 
-use super::{FencingToken, GrantNumber, HoldingEnd, Mode, Revision, SessionNumber};
+use super::{FencingToken, GrantNumber, HoldingEnd, LockName, Mode, Revision, SessionNumber};
 use serde::{Deserialize, Serialize};
 
 /// One period of holding a lock in one mode, past or present. A grant that changed its mode has one entry for each mode.
@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Holding {
+    /// Its lock; left out in the history of one lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock: Option<LockName>,
     /// The grant's public number.
     pub number: GrantNumber,
     /// Its session's public number.
@@ -43,6 +46,23 @@ pub struct Holding {
     /// The administrator's reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+}
+
+/// One page of the history over all locks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct LockHistories {
+    /// The holds, by the names of their locks. A page can be short or empty without being the last.
+    pub items: Vec<Holding>,
+    /// Where the next page begins; `null` on the last one.
+    pub next_cursor: Option<String>,
+    /// How many ended holds the cluster keeps for each lock. The oldest is dropped first.
+    pub kept_per_lock: u64,
+    /// When the oldest kept hold of all locks ended: holds that ended earlier may be missing. Left out if no hold has
+    /// ended, or if the caller may not see all locks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest: Option<String>,
 }
 
 /// Durations, counted in buckets.

@@ -116,7 +116,7 @@ function AskBack({ shown, close }) {
 
 export const KEYS = [
   ["/", "search"], ["j, k", "next and previous row"], ["Enter", "open"], ["u", "up"], ["g o, g l, g w", "overview, locks, waits"],
-  ["g s, g e, g t", "sessions, elections, tree"], ["g v, g c", "events, cluster"],
+  ["g s, g e, g t", "sessions, elections, tree"], ["g v, g h, g c", "events, history, cluster"],
   ["p", "pause"], ["d", "dark or light"], ["z", "local time or UTC"], ["y", "copy a link to this view"], ["?", "this list"],
 ];
 

@@ -115,6 +115,33 @@ export function time(text, utc) {
   return `${of[0]}-${two(of[1])}-${two(of[2])} ${two(of[3])}:${two(of[4])}:${two(of[5])} ${zone(utc ? 0 : -at.getTimezoneOffset())}`;
 }
 
+/** A time of an address, such as 2026-11-22T03:12:00Z, in milliseconds; null if it is none.
+ * @param {string} text */
+export function parseTime(text) {
+  const at = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(text) ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(at) ? null : at;
+}
+
+/** A time for an address or a call.
+ * @param {number} millis */
+export function timeText(millis) {
+  return new Date(millis).toISOString().replace(".000Z", "Z");
+}
+
+/** A time as a field for times has it: in whole seconds, which it leaves out if they are 0.
+ * @param {number} millis @param {boolean} utc */
+export function fieldOf(millis, utc) {
+  const ahead = utc ? 0 : -new Date(millis).getTimezoneOffset() * 60000;
+  return new Date(millis + ahead).toISOString().slice(0, 19).replace(/(:\d\d):00$/, "$1");
+}
+
+/** The time that such a field has, in milliseconds; null if it has none.
+ * @param {string} text @param {boolean} utc */
+export function fromField(text, utc) {
+  const at = Date.parse(utc ? `${text}Z` : text);
+  return Number.isNaN(at) ? null : at;
+}
+
 /** The bound of a bucket of a histogram, for people.
  * @param {number} index @param {number} length */
 export function bucket(index, length) {

@@ -8,6 +8,7 @@ import { copy, Heading, Panel } from "./parts.js";
 import { Cluster, isSilent } from "./pages/cluster.js";
 import { Election, Elections } from "./pages/elections.js";
 import { Events } from "./pages/events.js";
+import { History } from "./pages/history.js";
 import { Lock } from "./pages/lock.js";
 import { Locks } from "./pages/locks.js";
 import { Overview } from "./pages/overview.js";
@@ -18,7 +19,7 @@ import { above, bare, link } from "./route.js";
 import { admin, age, dialog, failure, late, look, now, paused, route, said, set, settings, stale, start } from "./state.js";
 
 const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits", "w"], ["sessions", "Sessions", "s"], ["elections", "Elections", "e"],
-  ["tree", "Tree", "t"], ["events", "Events", "v"], ["cluster", "Cluster", "c"]];
+  ["tree", "Tree", "t"], ["events", "Events", "v"], ["history", "History", "h"], ["cluster", "Cluster", "c"]];
 
 function App() {
   const { page, name } = route.value;
@@ -47,6 +48,7 @@ function Page({ page, name }) {
   if (page === "elections") return name === null ? html`<${Elections} />` : html`<${Election} name=${name} />`;
   if (page === "tree") return html`<${Tree} name=${name} />`;
   if (page === "events") return html`<${Events} />`;
+  if (page === "history") return html`<${History} />`;
   if (page === "cluster") return html`<${Cluster} />`;
   if (page === "") return html`<${Overview} />`;
   return html`<${Heading}>There is no such page</><${Panel} title="Not found"><p class="note">The address names no page of this dashboard. <a href="#/">Overview</a></p></>`;

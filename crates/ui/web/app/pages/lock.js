@@ -108,7 +108,7 @@ function HistoryPanel({ poll }) {
 }
 
 /** @param {{ row: any }} props */
-function Ended({ row }) {
+export function Ended({ row }) {
   if (!row.to) return html`<${State} state="held" />`;
   const word = /** @type {any} */ (ENDED)[row.ended] ?? row.ended;
   const lost = row.ended !== "released";

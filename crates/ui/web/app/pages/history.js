@@ -1,0 +1,97 @@
+// Who held which lock at a time.
+
+import { html, useEffect, useState } from "../../vendor/preact.js";
+import { withQuery } from "../api.js";
+import { count, fieldOf, fromField, parseSpan, parseTime, quoted, span, timeText } from "../format.js";
+import { Curl, Heading, Line, LockLink, Pages, Panel, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { link } from "../route.js";
+import { failure, route, serverNow, settings } from "../state.js";
+import { Ended } from "./lock.js";
+
+const ROWS = 100;
+const STEP = 5 * 60 * 1000;
+const FILTERS = ["owner", "prefix"];
+
+export function History() {
+  const { query } = route.value;
+  const asked = query.get("at") ?? "";
+  const cursor = query.get("cursor") ?? "";
+  const given = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
+  const at = parseTime(asked);
+  // Without a time, it is the present one: from then on, the address has it.
+  const present = asked === "" ? serverNow() ?? (failure.value === null ? null : Date.now()) : null;
+  useEffect(() => {
+    if (present !== null) location.replace(link("history", null, { at: timeText(present - (present % 1000)), ...given }));
+  }, [present === null]);
+  const path = at === null ? null : withQuery("v1/history", { at: timeText(at), ...given, consistency: "local", limit: ROWS, cursor });
+  const poll = usePoll(path, 10000);
+  return html`<${Heading}>History</>
+    <${Filter} at=${at} given=${given} />
+    ${at === null && asked !== "" ? html`<p class="note lost">✕ The time in this address cannot be read. Write one like 2026-11-22T03:12:00Z.</p>` : null}
+    ${at === null && asked === "" ? html`<p class="note">Loading…</p>` : null}
+    ${at === null ? null : html`<${Found} poll=${poll} at=${at} given=${given} cursor=${cursor} />
+      <${Panel} title="The same without this page"><${Line} label="fairhold" text=${command(at, given)} /><${Curl} path=${path} /></>`}`;
+}
+
+/** @param {number} at @param {Record<string, string>} given */
+function command(at, given) {
+  const filters = FILTERS.filter((name) => given[name] !== "").map((name) => ` --${name}=${quoted(given[name])}`);
+  return `fairhold locks history --at ${timeText(at)}${filters.join("")}`;
+}
+
+/** @param {{ at: number | null, given: Record<string, string> }} props */
+function Filter({ at, given }) {
+  const { utc } = settings.value;
+  const shown = { at: at === null ? "" : fieldOf(at, utc), ...given };
+  const [typed, setTyped] = useState(/** @type {Record<string, string>} */ (shown));
+  const key = Object.values(shown).join("\n");
+  useEffect(() => setTyped(shown), [key]);
+  const go = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const chosen = fromField(typed.at, utc);
+    // A field that nobody changed has no milliseconds, but the address may.
+    const time = typed.at === shown.at ? at : chosen;
+    if (time !== null) location.hash = link("history", null, { ...typed, at: timeText(time) });
+  };
+  const step = (/** @type {number} */ by) => link("history", null, { at: timeText(/** @type {number} */ (at) + by), ...given });
+  const field = (/** @type {string} */ name) => (/** @type {any} */ event) => setTyped({ ...typed, [name]: event.currentTarget.value });
+  return html`<form class="controls" onSubmit=${go}>
+    <label>Time (${utc ? "UTC" : "local"}) <input type="datetime-local" step="1" required value=${typed.at} onInput=${field("at")} /></label>
+    ${at === null ? null : html`<a class="button" href=${step(-STEP)}>‹ 5 min earlier</a><a class="button" href=${step(STEP)}>5 min later ›</a>`}
+    <label>Owner <input id="search" type="text" value=${typed.owner} spellcheck=${false} autocomplete="off" onInput=${field("owner")} /></label>
+    <label>Name begins with <input type="text" value=${typed.prefix} spellcheck=${false} autocomplete="off" placeholder="orders/" onInput=${field("prefix")} /></label>
+    <button type="submit">Show</button></form>`;
+}
+
+/** @param {{ poll: any, at: number, given: Record<string, string>, cursor: string }} props */
+function Found({ poll, at, given, cursor }) {
+  const { body } = poll;
+  if (!body) return html`<${Panel} title="Held then"><${Waiting} poll=${poll} /></>`;
+  const here = { at: timeText(at), ...given };
+  return html`<${Panel} title="Held then" extra=${html`<span class="muted">${count(body.items.length)} shown, by name</span>`}>
+    <${Rows} items=${body.items} rest=${body.next_cursor !== null} first=${cursor === ""} />
+    <${Pages} first=${cursor ? link("history", null, here) : null} next=${body.next_cursor ? link("history", null, { ...here, cursor: body.next_cursor }) : null} />
+    <${Known} body=${body} at=${at} /></>`;
+}
+
+/** @param {{ items: any[], rest: boolean, first: boolean }} props */
+function Rows({ items, rest, first }) {
+  const columns = [
+    { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} tab="history" />` },
+    { head: "Holder", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
+    { head: "From", cell: (/** @type {any} */ row) => html`<${Time} at=${row.from} />` },
+    { head: "To", cell: (/** @type {any} */ row) => (row.to ? html`<${Time} at=${row.to} />` : "now") },
+    { head: "Held", figure: true, cell: (/** @type {any} */ row) => (row.to ? span(parseSpan(row.held_for)) : html`<${Since} at=${row.from} />`) },
+    { head: "Ended", cell: (/** @type {any} */ row) => html`<${Ended} row=${row} />` },
+  ];
+  const empty = rest ? "None on this page. Others may be on the next one." : first ? "Nothing that fits was held then." : "There are no more.";
+  return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => `${row.number}-${row.from_revision}-${row.lock}`} label="Held then" empty=${empty} />`;
+}
+
+/** Where the knowledge ends. @param {{ body: any, at: number }} props */
+function Known({ body, at }) {
+  const isOlder = body.oldest !== undefined && at < Date.parse(body.oldest);
+  return html`${isOlder ? html`<p class="note queued">▲ This is before the end of the oldest hold that is kept. Holds that ended earlier may be missing.</p>` : null}
+    <p class="note">The cluster keeps the newest ${count(body.kept_per_lock)} ended holds of each lock, for a week at least unless its state is nearly full.
+      ${body.oldest === undefined ? null : html`The oldest one ended <${Time} at=${body.oldest} />.`}</p>`;
+}
