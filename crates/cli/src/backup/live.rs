@@ -6,16 +6,39 @@ use crate::{
     output,
     remote::{self, Failure},
 };
-use fairhold_backup::{Backup, ReadBackupError};
+use fairhold_backup::{Backup, BackupHeader, BackupSummary, ReadBackupError};
 use fairhold_client::{BackupStream, Error, Revision};
 use std::{
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _, Read, Write as _},
     path::Path,
 };
+use tokio::sync::mpsc;
 
 /// What to do if the stream breaks.
 const AGAIN: &str = "run the command again; if it breaks again, pass another node with -e, and read faster: a node waits 30 s \
                      for each block";
+
+/// How many chunks of the stream may wait for the check of the backup.
+const CHUNKS_AHEAD: usize = 64;
+
+/// The chunks of a stream, in another thread.
+struct Chunks {
+    arriving: mpsc::Receiver<Vec<u8>>,
+    chunk: io::Cursor<Vec<u8>>,
+}
+
+impl Read for Chunks {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let count = self.chunk.read(buffer)?;
+            if count > 0 || buffer.is_empty() {
+                return Ok(count);
+            }
+            let Some(chunk) = self.arriving.blocking_recv() else { return Ok(0) };
+            self.chunk = io::Cursor::new(chunk);
+        }
+    }
+}
 
 /// Saves a backup.
 pub(super) async fn run(args: &SaveArgs) -> Result<(), Failure> {
@@ -53,15 +76,32 @@ async fn save(stream: &mut BackupStream, args: &SaveArgs) -> Result<String, Fail
         |path: &Path, error: io::Error| Failure::Local(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
     let partial_path = partial_of(path);
     let mut partial = PartialBackup::create(partial_path.clone()).map_err(|error| named(&partial_path, error))?;
+    // To make a state of a large backup takes longer than to receive it, so that happens meanwhile.
+    let (chunks, arriving) = mpsc::channel(CHUNKS_AHEAD);
+    let checking = tokio::task::spawn_blocking(|| check(Chunks { arriving, chunk: io::Cursor::default() }));
     while let Some(bytes) = stream.chunk().await.map_err(|error| broken(&error))? {
         partial.write(&bytes).map_err(|error| named(&partial_path, error))?;
+        if chunks.send(bytes).await.is_err() {
+            // It has found damage.
+            break;
+        }
     }
-    let written = partial.sync().map_err(|error| named(&partial_path, error))?;
-    let (backup, summary) = Backup::read(io::BufReader::new(written)).map_err(|error| unverified(&error))?;
+    drop(chunks);
+    let (header, summary) = checking.await.map_err(io::Error::other)?.map_err(|error| unverified(&error))?;
+    // The disk has what was checked.
+    let bytes = partial.verify_seal().map_err(|error| named(&partial_path, error))?;
+    if bytes != summary.bytes {
+        let why = format!("it has {bytes} bytes instead of {}", summary.bytes);
+        return Err(named(&partial_path, io::Error::new(io::ErrorKind::InvalidData, why)));
+    }
     partial.keep_as(path, args.force).map_err(|error| named(path, error))?;
-    let (header, bytes) = (backup.header(), summary.bytes);
-    let (revision, node) = (header.revision, header.node);
+    let BackupHeader { revision, node, .. } = header;
     Ok(format!("{}: {bytes} bytes, revision {revision}, made by node {node}, verified", path.display()))
+}
+
+/// Reads a backup to its end, and verifies all of it.
+fn check(stream: Chunks) -> Result<(BackupHeader, BackupSummary), ReadBackupError> {
+    Backup::read(stream).map(|(backup, summary)| (backup.header().clone(), summary))
 }
 
 /// Writes the backup to standard output. What a pipe has taken cannot be taken back, so only the exit code says whether
