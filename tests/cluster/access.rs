@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Answer, Call, Client, new_key, whole},
-    harness::{Cluster, SHORT, eventually, run_parallel, write_secret},
+    harness::{Cluster, SHORT, eventually, free_port, run_parallel, write_secret},
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -332,5 +332,31 @@ fn requests_with_two_tokens_or_with_one_in_the_url_are_refused() {
             guarded.cluster.client(0).send(&Call::get(path)).await.expect_status(200);
         }
         guarded.cluster.client(0).send(&Call::get("/readyz?verbose")).await.expect_problem(401, "unauthenticated");
+    });
+}
+
+#[test]
+fn the_status_port_shows_no_details_while_rights_are_enforced() {
+    run_parallel(SHORT, async {
+        let address = format!("127.0.0.1:{}", free_port());
+        let guarded = Guarded::start_with(|cluster| {
+            cluster.nodes[0].flags.extend(["--listen-status".to_owned(), address.clone()]);
+        })
+        .await;
+        let status = guarded.cluster.client(0).of(vec![format!("http://{address}")]);
+        let verbose = Call::get("/readyz?verbose");
+        let open = status.send(&verbose).await.expect_status(200);
+        assert!(open.json["leader"].is_string() && open.json["host"]["time"].is_string(), "{open:?}");
+        guarded.enforce().await;
+        // Another node may have answered the call, so this one hears of it later.
+        let is_brief = || async {
+            let answer = status.send(&verbose).await.expect_status(200);
+            (answer.json["host"] == json!({})).then_some(answer)
+        };
+        let brief = eventually("the status port knows that rights are enforced", SHORT, is_brief).await;
+        let shown = json!({ "ready": true, "shutting_down": false, "revision": brief.json["revision"], "host": {} });
+        assert_eq!(brief.json, shown);
+        let plain = status.send(&Call::get("/readyz")).await.expect_status(200);
+        assert_eq!(plain.text, "ok\n");
     });
 }

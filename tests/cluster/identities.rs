@@ -209,7 +209,7 @@ fn a_user_takes_a_lock_with_a_certificate() {
         };
         assert_eq!(output_of(&lock("deploy/web", Some((&cert, &key))).await, 0), "held\n");
         let denied = output_of(&lock("db", Some((&cert, &key))).await, 77);
-        assert!(denied.contains("no rule of deployers covers locks:db"), "{denied}");
+        assert!(denied.contains("no rule of deployers allows acquire on locks:db"), "{denied}");
         let (other_cert, other_key) = guarded.certified("other").await;
         let nobody = output_of(&lock("deploy/web", Some((&other_cert, &other_key))).await, 77);
         assert!(nobody.contains("no role is bound to user:other"), "{nobody}");
@@ -289,7 +289,7 @@ fn a_program_takes_a_lock_with_a_jwt() {
         assert_eq!(output_of(&lock("deploy/web").await, 0), "held\n");
         assert_eq!(output_of(&lock("red/web").await, 0), "held\n", "the team is an attribute of the token");
         let denied = output_of(&lock("blue/web").await, 77);
-        assert!(denied.contains("no rule of deployers covers locks:blue/web"), "{denied}");
+        assert!(denied.contains("no rule of deployers allows acquire on locks:blue/web"), "{denied}");
 
         let shown = guarded.with_token(Call::get("/v1/access/whoami"), &token).await.expect_status(200);
         assert_eq!((shown.string("principal"), shown.string("kind")), ("idp:repo:web", "jwt"));

@@ -141,7 +141,7 @@ impl Rights {
             return format!("no role is bound to {}", self.principal);
         }
         let roles: Vec<&str> = self.roles.iter().map(RoleName::as_str).collect();
-        format!("no rule of {} covers {}", roles.join(", "), need.on())
+        format!("no rule of {} allows {need}", roles.join(", "))
     }
 }
 

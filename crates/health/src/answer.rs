@@ -13,7 +13,37 @@ pub struct ProbedEndpoint {
     /// Whether the user gave it, instead of a node that lists it.
     pub given: bool,
     /// The node's answer, or why there is none.
-    pub answer: Result<ProbedNode, String>,
+    pub answer: Result<ProbedNode, Unanswered>,
+}
+
+/// Why a probe has no answer of a node, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unanswered {
+    /// The node cannot be reached, or does not answer as a node does.
+    Unreachable(String),
+    /// The node refuses the credential that the probe shows, or asks for one.
+    Unauthenticated(String),
+    /// The node refuses the probe, because its credential lacks a right.
+    Denied(String),
+}
+
+impl Unanswered {
+    /// The reason in words.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        match self {
+            Unanswered::Unreachable(why) | Unanswered::Unauthenticated(why) | Unanswered::Denied(why) => why,
+        }
+    }
+
+    /// The reason in words, if the node has answered with a refusal.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&str> {
+        match self {
+            Unanswered::Unreachable(_) => None,
+            Unanswered::Unauthenticated(why) | Unanswered::Denied(why) => Some(why),
+        }
+    }
 }
 
 /// What a node reports about itself.

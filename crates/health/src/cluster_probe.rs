@@ -1,7 +1,7 @@
 //! The result of a probe of the whole cluster. It does not trust what one node reports about another: a node is
 //! alive if it answers.
 
-use crate::answer::{ClusterDetails, ProbedEndpoint, ProbedNode};
+use crate::answer::{ClusterDetails, ProbedEndpoint, ProbedNode, Unanswered};
 use fairhold_types::{NodeId, dto::Cluster, time::WallMillis};
 use std::{
     cmp::Reverse,
@@ -124,8 +124,8 @@ impl ClusterProbe {
 
     fn failure_of(&self, url: &str) -> String {
         let endpoint = self.endpoints.iter().find(|endpoint| endpoint.url == normalized_url(url));
-        let why = endpoint.and_then(|endpoint| endpoint.answer.as_ref().err().cloned());
-        why.unwrap_or_else(|| "another node answers there".to_owned())
+        let why = endpoint.and_then(|endpoint| endpoint.answer.as_ref().err());
+        why.map_or("another node answers there", Unanswered::reason).to_owned()
     }
 
     /// One sentence: how many nodes answer, which one leads, how many more may fail.

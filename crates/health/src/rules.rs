@@ -7,7 +7,7 @@ mod security;
 mod upgrade;
 
 use crate::{
-    answer::{ProbedEndpoint, ProbedNode},
+    answer::{ProbedEndpoint, ProbedNode, Unanswered},
     cluster_probe::{ClusterProbe, majority},
     finding::{Finding, fail, ok, warn},
     text::joined,
@@ -72,7 +72,18 @@ fn reachable(seen: &ClusterProbe, endpoint: &ProbedEndpoint) -> Finding {
     let members = seen.members();
     let ours = seen.cluster_id();
     match &endpoint.answer {
-        Err(error) => {
+        Err(Unanswered::Denied(why)) => fail(
+            CHECK,
+            format!("{url} answers, but your credential may not look at the cluster: {why}"),
+            "ask an administrator for a role with `status` on cluster, such as viewer, or pass another token: \
+             --auth-token-file FILE",
+        ),
+        Err(Unanswered::Unauthenticated(why)) => fail(
+            CHECK,
+            format!("{url} answers, but does not know you: {why}"),
+            "pass the file with a valid token: --auth-token-file FILE",
+        ),
+        Err(Unanswered::Unreachable(error)) => {
             let node = members.iter().find(|(_, (member, _))| member == url);
             let who = node.map_or_else(|| url.clone(), |(id, _)| format!("node {id} at {url}"));
             if node.is_none() && !members.is_empty() {

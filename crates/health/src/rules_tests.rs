@@ -17,6 +17,10 @@ use fairhold_types::{
 const START: WallMillis = WallMillis(1_763_700_000_000);
 const DAY: u64 = 24 * 3_600 * 1_000;
 
+fn unreachable(why: &str) -> Result<ProbedNode, Unanswered> {
+    Err(Unanswered::Unreachable(why.to_owned()))
+}
+
 fn node(id: NodeId, leader: Option<NodeId>) -> ProbedEndpoint {
     let member = |other: NodeId| Member {
         id: other,
@@ -107,7 +111,7 @@ fn every_check_of_a_healthy_cluster_is_ok() {
 fn an_expired_certificate_is_renewed_instead_of_starting_the_node() {
     let mut seen = three();
     for endpoint in &mut seen.endpoints {
-        endpoint.answer = Err("the certificate of the server has expired; renew it".to_owned());
+        endpoint.answer = unreachable("the certificate of the server has expired; renew it");
     }
     assert_bad(&seen, "endpoint", Grade::Fail, "-> fairhold cert renew");
 }
@@ -115,11 +119,27 @@ fn an_expired_certificate_is_renewed_instead_of_starting_the_node() {
 #[test]
 fn a_dead_node_is_named_with_its_consequences() {
     let mut seen = three();
-    seen.endpoints[2].answer = Err("Connection refused".to_owned());
+    seen.endpoints[2].answer = unreachable("Connection refused");
     assert_bad(&seen, "endpoint", Grade::Fail, "node 3 at http://n3:7171 cannot be reached: Connection refused");
     assert_bad(&seen, "quorum", Grade::Fail, "one more failure would stop the service");
-    seen.endpoints[1].answer = Err("Connection refused".to_owned());
+    seen.endpoints[1].answer = unreachable("Connection refused");
     assert_bad(&seen, "quorum", Grade::Fail, "start the nodes that are down (2, 3)");
+}
+
+#[test]
+fn a_node_that_refuses_the_look_is_not_called_unreachable() {
+    let lacking = "it needs status on cluster: no rule of deployers allows status on cluster";
+    let denied = Unanswered::Denied(lacking.to_owned());
+    let unknown = Unanswered::Unauthenticated("the credential is not valid in this cluster".to_owned());
+    for (refusal, text) in [
+        (denied, format!("may not look at the cluster: {lacking} -> ask an administrator for a role with `status` on cluster")),
+        (unknown, "not valid in this cluster -> pass the file with a valid token: --auth-token-file FILE".to_owned()),
+    ] {
+        let endpoint = ProbedEndpoint { url: "http://n1:7171".to_owned(), given: true, answer: Err(refusal) };
+        let seen = ClusterProbe { endpoints: vec![endpoint], ..ClusterProbe::default() };
+        assert_bad(&seen, "endpoint", Grade::Fail, &text);
+        assert!(!bad(&seen, "endpoint")[0].1.contains("cannot be reached"));
+    }
 }
 
 #[test]
@@ -203,7 +223,7 @@ fn a_node_that_cannot_serve_is_reported_with_its_reason() {
 
 #[test]
 fn if_nothing_answers_that_is_the_only_finding() {
-    let endpoint = ProbedEndpoint { url: "http://x:1".to_owned(), given: true, answer: Err("Connection refused".to_owned()) };
+    let endpoint = ProbedEndpoint { url: "http://x:1".to_owned(), given: true, answer: unreachable("Connection refused") };
     let seen = ClusterProbe { endpoints: vec![endpoint], ..ClusterProbe::default() };
     assert_eq!(evaluate(&seen).len(), 1);
     assert_bad(&seen, "endpoint", Grade::Fail, "correct the URL");
@@ -239,7 +259,7 @@ fn nodes_with_different_addresses_for_a_member_are_named() {
 #[test]
 fn a_given_url_of_a_replaced_machine_is_only_a_warning() {
     let mut seen = three();
-    let gone = ProbedEndpoint { url: "http://old:7171".to_owned(), given: true, answer: Err("Connection refused".to_owned()) };
+    let gone = ProbedEndpoint { url: "http://old:7171".to_owned(), given: true, answer: unreachable("Connection refused") };
     seen.endpoints.push(gone);
     assert_bad(&seen, "endpoint", Grade::Warn, "http://old:7171 cannot be reached: Connection refused; no member has this URL");
     assert_eq!(worst(&evaluate(&seen)), Grade::Warn);

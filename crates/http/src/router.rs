@@ -5,7 +5,7 @@ use crate::{
     api::acts,
     api::backup,
     api::batch,
-    api::cluster,
+    api::cluster::{self, ReadyDetails},
     api::elections,
     api::events,
     api::front_page::front_page,
@@ -56,7 +56,8 @@ pub fn router<RT: AsyncRuntime>(
 /// cannot use up.
 pub fn status_router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposition: Exposition) -> ApiService {
     let context = MiddlewareContext::new(node, exposition.http(), None, Audit::off());
-    service(context, state_routes(Routes::new(exposition.http()), info, exposition), no_such_state)
+    let routes = state_routes(Routes::new(exposition.http()), info, ReadyDetails::OnlyIfUnenforced, exposition);
+    service(context, routes, no_such_state)
 }
 
 /// Answers the requests for these routes, and refuses all others.
@@ -83,9 +84,14 @@ fn service<RT: AsyncRuntime>(
 }
 
 /// The paths of the status listener.
-fn state_routes<RT: AsyncRuntime>(routes: Routes<Node<RT>>, info: ServerInfo, exposition: Exposition) -> Routes<Node<RT>> {
+fn state_routes<RT: AsyncRuntime>(
+    routes: Routes<Node<RT>>,
+    info: ServerInfo,
+    details: ReadyDetails,
+    exposition: Exposition,
+) -> Routes<Node<RT>> {
     let show_metrics = move |headers: HeaderMap| async move { exposition.answer(&headers) };
-    let show_ready = move |node: State<Node<RT>>, query: RawQuery| cluster::ready(node, info, query);
+    let show_ready = move |node: State<Node<RT>>, query: RawQuery| cluster::ready(node, info, details, query);
     routes.route("/livez", get(cluster::live)).route("/readyz", get(show_ready)).route("/metrics", get(show_metrics))
 }
 
@@ -140,7 +146,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
         .route("/", get(show_front_page))
         .route("/version", get(show_version))
         .route("/openapi.json", get(openapi::serve));
-    state_routes(access_routes(routes), info, exposition)
+    state_routes(access_routes(routes), info, ReadyDetails::All, exposition)
 }
 
 /// The paths of access rights.

@@ -14,7 +14,15 @@ use tokio::{
 pub(crate) struct TestNode {
     pub(crate) url: String,
     /// Its answer; none: it closes every connection.
-    answer: Arc<Mutex<Option<Cluster>>>,
+    answer: Arc<Mutex<Option<TestAnswer>>>,
+}
+
+/// What a node answers to `GET /v1/cluster`.
+#[derive(Debug, Clone)]
+struct TestAnswer {
+    status: &'static str,
+    cluster: String,
+    body: String,
 }
 
 impl TestNode {
@@ -22,7 +30,7 @@ impl TestNode {
     pub(crate) async fn start() -> TestNode {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let answer: Arc<Mutex<Option<Cluster>>> = Arc::default();
+        let answer: Arc<Mutex<Option<TestAnswer>>> = Arc::default();
         let served = Arc::clone(&answer);
         tokio::spawn(async move {
             while let Ok((connection, _)) = listener.accept().await {
@@ -34,13 +42,22 @@ impl TestNode {
     }
 
     /// From now on, it answers so.
-    pub(crate) fn answers(&self, answer: Option<Cluster>) {
-        *self.answer.lock() = answer;
+    pub(crate) fn answers(&self, view: Option<Cluster>) {
+        *self.answer.lock() = view.map(|view| {
+            let body = serde_json::to_string(&view).unwrap();
+            TestAnswer { status: "200 OK", cluster: view.cluster.unwrap_or_default(), body }
+        });
+    }
+
+    /// From now on, it says that its caller lacks a right.
+    pub(crate) fn denies(&self, detail: &str) {
+        let body = json!({ "code": "denied", "detail": detail }).to_string();
+        *self.answer.lock() = Some(TestAnswer { status: "403 Forbidden", cluster: String::new(), body });
     }
 }
 
-async fn serve(mut connection: TcpStream, answer: Option<Cluster>) {
-    let Some(answer) = answer else { return };
+async fn serve(mut connection: TcpStream, answer: Option<TestAnswer>) {
+    let Some(TestAnswer { status, cluster, body }) = answer else { return };
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         match connection.read_u8().await {
@@ -49,9 +66,7 @@ async fn serve(mut connection: TcpStream, answer: Option<Cluster>) {
         }
     }
     let is_cluster = head.starts_with(b"GET /v1/cluster ");
-    let status = if is_cluster { "200 OK" } else { "404 Not Found" };
-    let body = if is_cluster { serde_json::to_string(&answer).unwrap() } else { "{}".to_owned() };
-    let cluster = answer.cluster.unwrap_or_default();
+    let (status, body) = if is_cluster { (status, body) } else { ("404 Not Found", "{}".to_owned()) };
     let answer = format!(
         "HTTP/1.1 {status}\r\nfairhold-cluster: {cluster}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()

@@ -1,8 +1,9 @@
 //! The requests of a probe. None of them takes longer than the limit of the client.
 
 use crate::local_http::cause;
-use fairhold_health::answer::{ClockOffset, ClusterDetails, ProbedEndpoint, ProbedNode};
+use fairhold_health::answer::{ClockOffset, ClusterDetails, ProbedEndpoint, ProbedNode, Unanswered};
 use fairhold_types::{
+    Code,
     dto::{Alarms, Cluster, Readiness},
     duration,
     time::WallMillis,
@@ -35,7 +36,7 @@ pub(super) async fn nodes(client: &Client, urls: &[String], given: bool, depth: 
     join_all(urls.iter().map(ask)).await
 }
 
-async fn node(client: &Client, url: &str, depth: Depth) -> Result<ProbedNode, String> {
+async fn node(client: &Client, url: &str, depth: Depth) -> Result<ProbedNode, Unanswered> {
     let cluster: Cluster = get(client, format!("{url}/v1/cluster")).await?;
     if depth == Depth::Cluster {
         return Ok(ProbedNode { cluster, readiness: None, alarms: None, clock: None, started_at: None });
@@ -73,19 +74,23 @@ pub(super) async fn peer_port(address: String, limit: Duration) -> (String, Resu
 }
 
 /// A JSON body, whatever the status: a node that is not ready answers with one too.
-async fn get<T: DeserializeOwned>(client: &Client, url: String) -> Result<T, String> {
-    let answer = client.get(url).send().await.map_err(|error| cause(&error))?;
+async fn get<T: DeserializeOwned>(client: &Client, url: String) -> Result<T, Unanswered> {
+    let unreachable = |error| Unanswered::Unreachable(cause(&error));
+    let answer = client.get(url).send().await.map_err(unreachable)?;
     let status = answer.status();
-    let body = answer.bytes().await.map_err(|error| cause(&error))?;
+    let body = answer.bytes().await.map_err(unreachable)?;
     serde_json::from_slice(&body).map_err(|_| unexpected(status, &body))
 }
 
 /// What a node answers instead, such as one that waits until its cluster admits it.
-fn unexpected(status: StatusCode, body: &[u8]) -> String {
+fn unexpected(status: StatusCode, body: &[u8]) -> Unanswered {
     let problem: Value = serde_json::from_slice(body).unwrap_or_default();
+    let has_code = |code: Code| problem["code"] == code.as_str();
     match problem["detail"].as_str() {
-        Some(detail) => format!("it answers with status {status}: {detail}"),
-        None => format!("it answers with status {status}, but not like a fairhold node"),
+        Some(detail) if has_code(Code::Denied) => Unanswered::Denied(detail.to_owned()),
+        Some(detail) if has_code(Code::Unauthenticated) => Unanswered::Unauthenticated(detail.to_owned()),
+        Some(detail) => Unanswered::Unreachable(format!("it answers with status {status}: {detail}")),
+        None => Unanswered::Unreachable(format!("it answers with status {status}, but not like a fairhold node")),
     }
 }
 
@@ -109,6 +114,20 @@ pub(super) fn now() -> WallMillis {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_told_from_a_node_that_does_not_serve() {
+        let answer = |status: u16, body: &str| unexpected(StatusCode::from_u16(status).unwrap(), body.as_bytes());
+        let denied = answer(403, r#"{"code":"denied","detail":"it needs status on cluster"}"#);
+        assert_eq!(denied, Unanswered::Denied("it needs status on cluster".to_owned()));
+        let unknown = answer(401, r#"{"code":"unauthenticated","detail":"the credential is not valid"}"#);
+        assert_eq!(unknown, Unanswered::Unauthenticated("the credential is not valid".to_owned()));
+        let waiting = answer(503, r#"{"code":"no_quorum","detail":"the disk is full"}"#);
+        let why = "it answers with status 503 Service Unavailable: the disk is full".to_owned();
+        assert_eq!(waiting, Unanswered::Unreachable(why));
+        let foreign = answer(403, "<html>");
+        assert!(foreign.refusal().is_none() && foreign.reason().contains("not like a fairhold node"), "{foreign:?}");
+    }
 
     #[test]
     fn the_start_of_a_process_is_read_from_its_metrics() {

@@ -154,7 +154,7 @@ fn advice_here(code: &str) -> Option<&'static str> {
     } else if is(Code::WrongNode) {
         Some("to see the address of each member: fairhold cluster members; pass the address at which this member answers")
     } else if is(Code::Unauthenticated) {
-        Some("pass the file with the administrators' token: --auth-token-file FILE")
+        Some("pass the file with a valid token: --auth-token-file FILE")
     } else {
         None
     }
@@ -181,6 +181,10 @@ mod tests {
         let full = r#"{"code":"queue_full","detail":"the queue is full","advice":"try again later"}"#;
         assert_eq!(lines(full), "fairhold: the queue is full (queue_full)\nfairhold: try again later");
         assert_eq!(lines(r#"{"code":"denied","detail":"no"}"#), "fairhold: no (denied)");
+        assert_eq!(
+            lines(r#"{"code":"unauthenticated","detail":"no"}"#),
+            "fairhold: no (unauthenticated)\nfairhold: pass the file with a valid token: --auth-token-file FILE"
+        );
         for code in ["needs_upgrade", "change_in_progress", "would_lose_quorum", "wrong_node"] {
             let said = lines(&format!(r#"{{"code":"{code}","detail":"no","advice":"HTTP"}}"#));
             assert!(said.contains("\nfairhold: to see ") && said.contains(": fairhold cluster "), "{said}");

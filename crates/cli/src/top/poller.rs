@@ -107,9 +107,10 @@ impl Poller {
         let seen = probe::brief(&self.client, &[self.given.as_slice(), &self.learned].concat()).await;
         let best = seen.best_urls();
         if best.is_empty() {
-            let why = |row: &mut ProbedMember| row.role = Err("no answer".to_owned());
-            self.frame.nodes.iter_mut().for_each(why);
-            self.frame.summary = "no node answers".to_owned();
+            let refusal = seen.endpoints.iter().find_map(|endpoint| endpoint.answer.as_ref().err()?.refusal());
+            let why = if refusal.is_some() { "refused" } else { "no answer" };
+            self.frame.nodes.iter_mut().for_each(|row| row.role = Err(why.to_owned()));
+            self.frame.summary = refusal.map_or_else(|| "no node answers".to_owned(), |refusal| format!("refused: {refusal}"));
             return;
         }
         self.frame.summary = seen.summary();

@@ -43,6 +43,19 @@ async fn the_screen_survives_the_replacement_of_every_given_node() {
     assert_eq!(poller.frame.nodes.iter().map(|row| row.role.clone()).collect::<Vec<_>>(), vec![Err("no answer".to_owned()); 2]);
 }
 
+#[tokio::test]
+async fn the_screen_shows_that_the_cluster_refuses_the_look() {
+    let node = TestNode::start().await;
+    let mut poller = poller(&node);
+    node.answers(Some(view(1, 1, 1, &[(1, &node)])));
+    poller.poll_nodes().await;
+    assert_eq!(poller.frame.summary, "1 of 1 nodes answer, node 1 leads in term 1, 0 more may fail");
+    node.denies("it needs status on cluster");
+    poller.poll_nodes().await;
+    assert_eq!(poller.frame.summary, "refused: it needs status on cluster");
+    assert_eq!(poller.frame.nodes.iter().map(|row| row.role.clone()).collect::<Vec<_>>(), [Err("refused".to_owned())]);
+}
+
 #[test]
 fn a_node_that_joins_is_shown_before_and_after_it_is_a_member() {
     let join = |id: NodeId, phase| Join {

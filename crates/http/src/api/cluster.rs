@@ -192,26 +192,38 @@ pub(crate) async fn live() -> Response {
     text("ok\n")
 }
 
+/// Which details a port shows with `/readyz?verbose`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadyDetails {
+    /// All: the port has admitted the caller.
+    All,
+    /// The port authenticates nobody. So while rights are enforced, it shows only what `/readyz` shows too.
+    OnlyIfUnenforced,
+}
+
 /// `GET /readyz`: the server can serve.
 pub(crate) async fn ready<RT: AsyncRuntime>(
     State(node): State<Node<RT>>,
     info: ServerInfo,
+    details: ReadyDetails,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let params: call::Ready = params::parse(query.as_deref(), &[])?.params;
     let readiness = node.readiness().await;
     if params.verbose {
         let revision = node.revision();
+        let is_detailed = details == ReadyDetails::All || !node.access().is_on();
         // A leader that has lost its majority still takes itself for the leader, and only a node that can serve has a proof.
-        let leader = node.leader_url().filter(|_| readiness.is_ok());
+        let leader = node.leader_url().filter(|_| is_detailed && readiness.is_ok());
+        let host = || dto::Host { time: Some(node.wall_now().to_rfc3339()), ..(info.host)() };
         let body = dto::Readiness {
             ready: readiness.is_ok(),
             reason: readiness.err(),
             shutting_down: node.is_shutting_down(),
             leader,
             revision,
-            warning: node.warning(),
-            host: dto::Host { time: Some(node.wall_now().to_rfc3339()), ..(info.host)() },
+            warning: node.warning().filter(|_| is_detailed),
+            host: if is_detailed { host() } else { dto::Host::default() },
         };
         if body.ready {
             return answer::json(StatusCode::OK, revision, &body);

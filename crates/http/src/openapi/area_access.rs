@@ -86,7 +86,7 @@ fn whoami(api: &mut Describer) -> Operation<'_> {
 }
 
 fn check(api: &mut Describer) -> Operation<'_> {
-    let example = json!({ "allowed": false, "because": "no rule of deployers covers locks:db" });
+    let example = json!({ "allowed": false, "because": "no rule of deployers allows acquire on locks:db" });
     api.call(Keyed(Method::POST), "/v1/access/check", "checkAccess", TAG, "Check whether a principal may do something, and why.")
         .about("For administrators, and for everyone about themselves. It works before rights are enforced too.")
         .form::<call::CheckAccess>(None, json!({ "as": "user:ci", "verb": "acquire", "on": "locks:db" }))
@@ -146,7 +146,7 @@ fn put_role(api: &mut Describer) -> Operation<'_> {
         .form::<call::PutRole>(None, example)
         .json::<dto::RoleEntry>("The role.", role())
         .answer_header(StatusCode::OK, "ETag", "Its revision, for `If-Match`.", json!({ "type": "string" }))
-        .codes(&[Code::BadRule, Code::InUse]);
+        .codes(&[Code::BadRule, Code::WouldLockOut, Code::InUse]);
     conditional(call, "role")
 }
 

@@ -32,7 +32,11 @@ fn shown() -> Value {
 
 fn open(api: &mut Describer) -> Operation<'_> {
     api.call(Keyed(Method::POST), "/v1/sessions", "openSession", TAG, "Open a session.")
-        .about("Its `id` is a secret: with it, anyone can control the session. Its `number` is public.")
+        .about(
+            "Its `id` is a secret: with it, anyone can control the session. Its `number` is public. The `Idempotency-Key` of \
+             this call is as secret as the `id`: a repeated request with it gets the same answer from any caller with a valid \
+             credential.",
+        )
         .form::<call::OpenSession>(None, json!({ "ttl": "15s", "name": "worker-3", "meta": {} }))
         .json_as::<dto::OpenedSession>(
             StatusCode::CREATED,
