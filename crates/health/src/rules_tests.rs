@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    answer::ClockOffset,
+    answer::{ClockOffset, WAITS_FOR_NODES, WAITS_FOR_SPACE},
     finding::{Grade, worst},
 };
 use fairhold_types::{
@@ -124,6 +124,28 @@ fn a_dead_node_is_named_with_its_consequences() {
     assert_bad(&seen, "quorum", Grade::Fail, "one more failure would stop the service");
     seen.endpoints[1].answer = unreachable("Connection refused");
     assert_bad(&seen, "quorum", Grade::Fail, "start the nodes that are down (2, 3)");
+}
+
+#[test]
+fn a_node_that_says_why_it_cannot_serve_gets_the_step_for_that() {
+    let full = format!("the file system of /data has less than 128 MiB free, which a start needs. {WAITS_FOR_SPACE}");
+    let restored = format!("this node has a restored state, and {WAITS_FOR_NODES} 2, 3");
+    for (why, step) in [
+        (full, "free space on the disk"),
+        (restored, "start the nodes that it waits for"),
+        ("the cluster has not admitted this node yet".to_owned(), "remove the cause that it names"),
+    ] {
+        let answer = || Err(Unanswered::CannotServe(why.clone()));
+        let mut seen = three();
+        seen.endpoints[2].answer = answer();
+        let text = format!("node 3 at http://n3:7171 answers, but cannot serve: {why} -> {step}");
+        assert_bad(&seen, "endpoint", Grade::Fail, &text);
+        seen.endpoints[2] = node(3, Some(2));
+        seen.endpoints.push(ProbedEndpoint { url: "http://new:7171".to_owned(), given: true, answer: answer() });
+        let text = format!("http://new:7171 answers, but cannot serve: {why} -> {step}");
+        assert_bad(&seen, "endpoint", Grade::Warn, &text);
+        assert_eq!(worst(&evaluate(&seen)), Grade::Warn, "the cluster is healthy");
+    }
 }
 
 #[test]
