@@ -266,7 +266,7 @@ async fn finalize(machines: &mut Machines) {
 fn an_upgrade_went_wrong_before_and_after_it_was_finalized() {
     let Some(older) = BASELINES.or_without(baseline("1")) else { return };
     let page = blocks(UPGRADE);
-    let [export, status, back, ready, save, forward, again] = page.as_slice() else { panic!("other blocks: {page:#?}") };
+    let [export, status, save, back, ready, forward, again] = page.as_slice() else { panic!("other blocks: {page:#?}") };
     run_exclusive(LONG, async {
         let mut machines = start_older(&older).await;
         machines.run(export).await;
@@ -275,9 +275,16 @@ fn an_upgrade_went_wrong_before_and_after_it_was_finalized() {
             change_program(&mut machines, host, "./fairhold-new").await;
             start_new(&mut machines, host).await;
         }
+        let too_early = "# on b\nfairhold backup save /var/no.backup -e http://c:7171\n";
+        let (code, printed) = machines.result(too_early).await;
+        assert!(
+            code == Some(1) && printed.contains("older than backups: name an upgraded node with -e URL"),
+            "{code:?}: {printed}"
+        );
         // Before: back to the older program.
-        machines.run(status).await;
-        machines.run(back).await;
+        for block in [status, save, back] {
+            machines.run(block).await;
+        }
         assert_eq!(machines.ended("b").await, Some(0), "{}", machines.logs());
         machines.start_node_with("b", OLD_KEYS).await;
         machines.run(ready).await;
@@ -288,7 +295,6 @@ fn an_upgrade_went_wrong_before_and_after_it_was_finalized() {
             change_program(&mut machines, host, "./fairhold-new").await;
             start_new(&mut machines, host).await;
         }
-        machines.run(save).await;
         finalize(&mut machines).await;
         change_program(&mut machines, "b", "/usr/local/bin/fairhold-old").await;
         machines.start_node_with("b", OLD_KEYS).await;
@@ -304,6 +310,7 @@ fn an_upgrade_went_wrong_before_and_after_it_was_finalized() {
             machines.kill(host).await;
             fs::remove_dir_all(machines.folder(host).join("var/lib/fairhold")).expect("its data");
         }
+        machines.run("# on b\nscp -p /var/before.backup a:/var/before.backup\n").await;
         let restoring = blocks(ALL_LOST);
         let [.., restore, first, second, third, serves] = restoring.as_slice() else { panic!("other blocks: {restoring:#?}") };
         machines.run(&restore.replace("yesterday.backup", "before.backup")).await;
