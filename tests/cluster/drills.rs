@@ -124,8 +124,9 @@ fn two_of_three_are_lost() {
     });
 }
 
-/// Starts a restored node while a node of another cluster, which had not formed with it, has an address of its list.
-async fn beside_an_old_node(machines: &mut Machines, restore: &str, first: &str) {
+/// Starts a restored node, and then an empty one, while a node of another cluster, which had not formed with them, has an
+/// address of their list.
+async fn beside_an_old_node(machines: &mut Machines, [restore, first, second]: [&str; 3]) {
     for host in &HOSTS[..3] {
         machines.start_node(host).await;
     }
@@ -138,6 +139,8 @@ async fn beside_an_old_node(machines: &mut Machines, restore: &str, first: &str)
     machines.run(restore).await;
     machines.run(first).await;
     assert_eq!(machines.ended("a").await, Some(1), "{}", machines.logs());
+    machines.run(second).await;
+    assert_eq!(machines.ended("b").await, Some(3), "{}", machines.logs());
     machines.lose("c").await;
     machines.share_keys();
     fs::remove_dir_all(machines.folder("a").join("var/lib/fairhold")).expect("the restored directory is there");
@@ -162,7 +165,7 @@ fn all_disks_are_lost_and_yesterdays_backup_remains() {
             }
             machines.run(keys).await;
             if attempt == 2 {
-                beside_an_old_node(&mut machines, restore, first).await;
+                beside_an_old_node(&mut machines, [restore, first, second]).await;
             }
             let begun = Instant::now();
             for block in [restore, first, second, third, ready] {
