@@ -187,8 +187,12 @@ fn quorum(seen: &ClusterProbe) -> Finding {
         return fail("quorum", text, advice);
     }
     if voters.len().is_multiple_of(2) {
-        let advice = "an even number of voters survives no more failures than one voter fewer: add one (fairhold cluster invite) \
-                      or remove one (fairhold cluster remove N)";
+        let advice = if voters.len() == 2 {
+            "two voters survive no failure: add a third one (fairhold cluster invite)"
+        } else {
+            "an even number of voters survives no more failures than one voter fewer: add one (fairhold cluster invite) or remove \
+             one (fairhold cluster remove N)"
+        };
         return warn("quorum", text, advice);
     }
     ok("quorum", text)

@@ -165,6 +165,15 @@ fn a_node_that_refuses_the_look_is_not_called_unreachable() {
 }
 
 #[test]
+fn the_second_voter_is_never_to_be_removed() {
+    let mut seen = three();
+    seen.endpoints.truncate(2);
+    (0..2).for_each(|index| answer(&mut seen, index).cluster.members.truncate(2));
+    assert_bad(&seen, "quorum", Grade::Warn, "-> two voters survive no failure: add a third one (fairhold cluster invite)");
+    assert!(!bad(&seen, "quorum")[0].1.contains("remove"));
+}
+
+#[test]
 fn no_leader_differs_from_disagreement_about_the_leader() {
     let leaderless = ClusterProbe { endpoints: (1..=3).map(|id| node(id, None)).collect(), ..ClusterProbe::default() };
     assert_bad(&leaderless, "leader", Grade::Fail, "there is no leader");
