@@ -124,8 +124,7 @@ fn two_of_three_are_lost() {
     });
 }
 
-/// Starts a restored node, and then an empty one, while a node of another cluster, which had not formed with them, has an
-/// address of their list.
+/// Starts a restored node, and then an empty one, while a node of another cluster has an address of their list.
 async fn beside_an_old_node(machines: &mut Machines, [restore, first, second]: [&str; 3]) {
     for host in &HOSTS[..3] {
         machines.start_node(host).await;

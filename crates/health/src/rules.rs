@@ -190,8 +190,8 @@ fn quorum(seen: &ClusterProbe) -> Finding {
         let advice = if voters.len() == 2 {
             "two voters survive no failure: add a third one (fairhold cluster invite)"
         } else {
-            "an even number of voters survives no more failures than one voter fewer: add one (fairhold cluster invite) or remove \
-             one (fairhold cluster remove N)"
+            "an even number of voters survives no more failures than one voter fewer: add one (fairhold cluster invite) or \
+             remove one (fairhold cluster remove N)"
         };
         return warn("quorum", text, advice);
     }
