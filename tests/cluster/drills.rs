@@ -124,8 +124,8 @@ fn two_of_three_are_lost() {
     });
 }
 
-/// Starts a restored node while a node of another cluster, which had not formed with it, has an address of its list.
-async fn beside_an_old_node(machines: &mut Machines, restore: &str, first: &str) {
+/// Starts a restored node, and then an empty one, while a node of another cluster has an address of their list.
+async fn beside_an_old_node(machines: &mut Machines, [restore, first, second]: [&str; 3]) {
     for host in &HOSTS[..3] {
         machines.start_node(host).await;
     }
@@ -138,6 +138,8 @@ async fn beside_an_old_node(machines: &mut Machines, restore: &str, first: &str)
     machines.run(restore).await;
     machines.run(first).await;
     assert_eq!(machines.ended("a").await, Some(1), "{}", machines.logs());
+    machines.run(second).await;
+    assert_eq!(machines.ended("b").await, Some(3), "{}", machines.logs());
     machines.lose("c").await;
     machines.share_keys();
     fs::remove_dir_all(machines.folder("a").join("var/lib/fairhold")).expect("the restored directory is there");
@@ -162,7 +164,7 @@ fn all_disks_are_lost_and_yesterdays_backup_remains() {
             }
             machines.run(keys).await;
             if attempt == 2 {
-                beside_an_old_node(&mut machines, restore, first).await;
+                beside_an_old_node(&mut machines, [restore, first, second]).await;
             }
             let begun = Instant::now();
             for block in [restore, first, second, third, ready] {
@@ -266,7 +268,7 @@ async fn finalize(machines: &mut Machines) {
 fn an_upgrade_went_wrong_before_and_after_it_was_finalized() {
     let Some(older) = BASELINES.or_without(baseline("1")) else { return };
     let page = blocks(UPGRADE);
-    let [export, status, back, ready, save, forward, again] = page.as_slice() else { panic!("other blocks: {page:#?}") };
+    let [export, status, save, back, ready, forward, again] = page.as_slice() else { panic!("other blocks: {page:#?}") };
     run_exclusive(LONG, async {
         let mut machines = start_older(&older).await;
         machines.run(export).await;
@@ -275,9 +277,16 @@ fn an_upgrade_went_wrong_before_and_after_it_was_finalized() {
             change_program(&mut machines, host, "./fairhold-new").await;
             start_new(&mut machines, host).await;
         }
+        let too_early = "# on b\nfairhold backup save /var/no.backup -e http://c:7171\n";
+        let (code, printed) = machines.result(too_early).await;
+        assert!(
+            code == Some(1) && printed.contains("older than backups: name an upgraded node with -e URL"),
+            "{code:?}: {printed}"
+        );
         // Before: back to the older program.
-        machines.run(status).await;
-        machines.run(back).await;
+        for block in [status, save, back] {
+            machines.run(block).await;
+        }
         assert_eq!(machines.ended("b").await, Some(0), "{}", machines.logs());
         machines.start_node_with("b", OLD_KEYS).await;
         machines.run(ready).await;
@@ -288,7 +297,6 @@ fn an_upgrade_went_wrong_before_and_after_it_was_finalized() {
             change_program(&mut machines, host, "./fairhold-new").await;
             start_new(&mut machines, host).await;
         }
-        machines.run(save).await;
         finalize(&mut machines).await;
         change_program(&mut machines, "b", "/usr/local/bin/fairhold-old").await;
         machines.start_node_with("b", OLD_KEYS).await;
@@ -304,6 +312,7 @@ fn an_upgrade_went_wrong_before_and_after_it_was_finalized() {
             machines.kill(host).await;
             fs::remove_dir_all(machines.folder(host).join("var/lib/fairhold")).expect("its data");
         }
+        machines.run("# on b\nscp -p /var/before.backup a:/var/before.backup\n").await;
         let restoring = blocks(ALL_LOST);
         let [.., restore, first, second, third, serves] = restoring.as_slice() else { panic!("other blocks: {restoring:#?}") };
         machines.run(&restore.replace("yesterday.backup", "before.backup")).await;

@@ -115,3 +115,19 @@ fn a_command_that_waits_without_a_majority_says_so_in_one_message() {
         assert!(!printed.contains("refuses the request"), "{printed}");
     });
 }
+
+#[test]
+fn a_wait_that_ends_without_a_majority_is_no_conflict() {
+    run_exclusive(SHORT, async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let [first, last] = cluster.followers().await;
+        for node in [leader, first] {
+            cluster.nodes[node].kill().await;
+        }
+        let waits = fairhold(&cluster.nodes[last].url, &["quay", "--wait", "2s", "--", "true"]).output().await.expect("it runs");
+        assert_code(&waits, 69, "");
+        let text = String::from_utf8_lossy(&waits.stderr);
+        assert!(!text.contains("did not become free"), "{text}");
+    });
+}

@@ -3,7 +3,7 @@
 mod alarms;
 mod join_tokens;
 mod members;
-mod older_program;
+pub(crate) mod older_program;
 mod replace;
 mod settings;
 mod token_file;

@@ -153,7 +153,7 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
             tokio::join!(
                 waiting::report_place(client, &args.names[0], places, args.connect.verbose),
                 waiting::report_silence(client, args.connect.timeout),
-                waiting::report_no_service(client, &args.names[0], queued),
+                waiting::report_no_service(client, &args.names[0], queued.clone()),
                 waiting::report_refusals(client, &args.names[0])
             );
         }
@@ -162,7 +162,11 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
         biased;
         acquired = acquiring => match acquired {
             Ok(guard) => WaitOutcome::Held(guard),
-            Err(error) => not_acquired(args, &error),
+            Err(error) if *queued.borrow() => not_acquired(args, &error),
+            Err(error) => match waiting::never_queued(client, &args.names[0], &error).await {
+                Some(why) => WaitOutcome::Not(exit::UNAVAILABLE, why),
+                None => not_acquired(args, &error),
+            },
         },
         Some(signal) = signals.recv() => WaitOutcome::Signalled(signal),
         why = waiting::no_answer(client, args.connect.timeout) => {

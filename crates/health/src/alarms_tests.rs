@@ -35,6 +35,7 @@ fn healthy() -> NodeReading {
         purged: Some(50),
         members: (1..=3).map(member).collect(),
         joins: Vec::new(),
+        removed: Vec::new(),
     };
     let certificate = CertificateStatus {
         port: "clients".to_owned(),
@@ -274,6 +275,14 @@ fn the_configuration_lists_a_node_that_is_no_member() {
     let mut board = AlarmBoard::default();
     look(&mut board, 1, listed(&[1, 2]));
     assert_eq!(look(&mut board, 90, listed(&[1, 2])), [""; 0], "the cluster has grown");
+    let replaced = |reading: &mut NodeReading| {
+        listed(&[1, 2, 3, 4, 5])(reading);
+        reading.cluster.removed = vec![4];
+    };
+    let mut board = AlarmBoard::default();
+    look(&mut board, 1, replaced);
+    assert_eq!(look(&mut board, 90, replaced), ["members_differ"]);
+    assert_eq!(board.raised()[0].seen, "the configuration lists node 5, which is no member of the cluster");
 }
 
 #[test]

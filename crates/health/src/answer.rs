@@ -5,6 +5,12 @@ use fairhold_types::{
     time::WallMillis,
 };
 
+/// How the reason of a node ends that waits for space on its disk.
+pub const WAITS_FOR_SPACE: &str = "it starts automatically when there is enough space";
+/// A part of the reason of a restored node that waits for the other nodes of its list.
+pub const WAITS_FOR_NODES: &str =
+    "its cluster begins when all nodes of its list have started with empty data directories: waiting for";
+
 /// The result of one URL.
 #[derive(Debug)]
 pub struct ProbedEndpoint {
@@ -21,6 +27,8 @@ pub struct ProbedEndpoint {
 pub enum Unanswered {
     /// The node cannot be reached, or does not answer as a node does.
     Unreachable(String),
+    /// The node says that it takes no part in its cluster yet.
+    CannotServe(String),
     /// The node refuses the credential that the probe shows, or asks for one.
     Unauthenticated(String),
     /// The node refuses the probe, because its credential lacks a right.
@@ -32,7 +40,10 @@ impl Unanswered {
     #[must_use]
     pub fn reason(&self) -> &str {
         match self {
-            Unanswered::Unreachable(why) | Unanswered::Unauthenticated(why) | Unanswered::Denied(why) => why,
+            Unanswered::Unreachable(why)
+            | Unanswered::CannotServe(why)
+            | Unanswered::Unauthenticated(why)
+            | Unanswered::Denied(why) => why,
         }
     }
 
@@ -40,7 +51,7 @@ impl Unanswered {
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         match self {
-            Unanswered::Unreachable(_) => None,
+            Unanswered::Unreachable(_) | Unanswered::CannotServe(_) => None,
             Unanswered::Unauthenticated(why) | Unanswered::Denied(why) => Some(why),
         }
     }

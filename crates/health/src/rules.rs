@@ -1,5 +1,6 @@
 //! The rules: pure functions from the result of a probe to findings, tested on invented clusters.
 
+mod cannot_serve;
 mod links;
 mod membership;
 mod room;
@@ -71,7 +72,11 @@ fn reachable(seen: &ClusterProbe, endpoint: &ProbedEndpoint) -> Finding {
     let url = &endpoint.url;
     let members = seen.members();
     let ours = seen.cluster_id();
+    let node = members.iter().find(|(_, (member, _))| member == url);
+    let who = node.map_or_else(|| url.clone(), |(id, _)| format!("node {id} at {url}"));
+    let is_stranger = node.is_none() && !members.is_empty();
     match &endpoint.answer {
+        Err(Unanswered::CannotServe(why)) => cannot_serve::cannot_serve(&who, is_stranger, why),
         Err(Unanswered::Denied(why)) => fail(
             CHECK,
             format!("{url} answers, but your credential may not look at the cluster: {why}"),
@@ -84,9 +89,7 @@ fn reachable(seen: &ClusterProbe, endpoint: &ProbedEndpoint) -> Finding {
             "pass the file with a valid token: --auth-token-file FILE",
         ),
         Err(Unanswered::Unreachable(error)) => {
-            let node = members.iter().find(|(_, (member, _))| member == url);
-            let who = node.map_or_else(|| url.clone(), |(id, _)| format!("node {id} at {url}"));
-            if node.is_none() && !members.is_empty() {
+            if is_stranger {
                 return warn(
                     CHECK,
                     format!("{who} cannot be reached: {error}; no member has this URL"),
@@ -184,8 +187,12 @@ fn quorum(seen: &ClusterProbe) -> Finding {
         return fail("quorum", text, advice);
     }
     if voters.len().is_multiple_of(2) {
-        let advice = "an even number of voters survives no more failures than one voter fewer: add one (fairhold cluster invite) \
-                      or remove one (fairhold cluster remove N)";
+        let advice = if voters.len() == 2 {
+            "two voters survive no failure: add a third one (fairhold cluster invite)"
+        } else {
+            "an even number of voters survives no more failures than one voter fewer: add one (fairhold cluster invite) or \
+             remove one (fairhold cluster remove N)"
+        };
         return warn("quorum", text, advice);
     }
     ok("quorum", text)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    answer::ClockOffset,
+    answer::{ClockOffset, WAITS_FOR_NODES, WAITS_FOR_SPACE},
     finding::{Grade, worst},
 };
 use fairhold_types::{
@@ -127,6 +127,28 @@ fn a_dead_node_is_named_with_its_consequences() {
 }
 
 #[test]
+fn a_node_that_says_why_it_cannot_serve_gets_the_step_for_that() {
+    let full = format!("the file system of /data has less than 128 MiB free, which a start needs. {WAITS_FOR_SPACE}");
+    let restored = format!("this node has a restored state, and {WAITS_FOR_NODES} 2, 3");
+    for (why, step) in [
+        (full, "free space on the disk"),
+        (restored, "start the nodes that it waits for"),
+        ("the cluster has not admitted this node yet".to_owned(), "remove the cause that it names"),
+    ] {
+        let answer = || Err(Unanswered::CannotServe(why.clone()));
+        let mut seen = three();
+        seen.endpoints[2].answer = answer();
+        let text = format!("node 3 at http://n3:7171 answers, but cannot serve: {why} -> {step}");
+        assert_bad(&seen, "endpoint", Grade::Fail, &text);
+        seen.endpoints[2] = node(3, Some(2));
+        seen.endpoints.push(ProbedEndpoint { url: "http://new:7171".to_owned(), given: true, answer: answer() });
+        let text = format!("http://new:7171 answers, but cannot serve: {why} -> {step}");
+        assert_bad(&seen, "endpoint", Grade::Warn, &text);
+        assert_eq!(worst(&evaluate(&seen)), Grade::Warn, "the cluster is healthy");
+    }
+}
+
+#[test]
 fn a_node_that_refuses_the_look_is_not_called_unreachable() {
     let lacking = "it needs status on cluster: no rule of deployers allows status on cluster";
     let denied = Unanswered::Denied(lacking.to_owned());
@@ -140,6 +162,15 @@ fn a_node_that_refuses_the_look_is_not_called_unreachable() {
         assert_bad(&seen, "endpoint", Grade::Fail, &text);
         assert!(!bad(&seen, "endpoint")[0].1.contains("cannot be reached"));
     }
+}
+
+#[test]
+fn the_second_voter_is_never_to_be_removed() {
+    let mut seen = three();
+    seen.endpoints.truncate(2);
+    (0..2).for_each(|index| answer(&mut seen, index).cluster.members.truncate(2));
+    assert_bad(&seen, "quorum", Grade::Warn, "-> two voters survive no failure: add a third one (fairhold cluster invite)");
+    assert!(!bad(&seen, "quorum")[0].1.contains("remove"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use openraft_rt::AsyncRuntime;
 
 impl<RT: AsyncRuntime> Node<RT> {
     /// Judges what the node sees now. Call it about once a second: it reads the status of Raft and a few figures of the
-    /// state, and its cost is bounded by the number of members.
+    /// state, and its cost is bounded by the number of members and removed nodes.
     pub fn look_for_alarms(&self, machine: MachineReading) {
         for change in self.0.alarms.look(wall_now(), machine, self.cluster_reading()) {
             let alarm = change.name.as_str();
@@ -40,6 +40,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 purged: raft.purged,
                 members: raft.members.into_iter().map(member_reading).collect(),
                 joins: state.membership().joins().map(|(id, _)| id).collect(),
+                removed: state.membership().removed().map(|(id, _)| id).collect(),
             }
         })
     }

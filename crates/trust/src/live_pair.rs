@@ -16,13 +16,15 @@ pub struct LivePair {
     pair_use: PairUse,
     current: ArcSwap<Pair>,
     rejections: Mutex<Rejections>,
+    replaced: Notify,
 }
 
 impl LivePair {
     /// Loads the pair.
     pub fn load(files: CertificateFiles, pair_use: PairUse) -> Result<Arc<LivePair>, PairError> {
         let pair = Pair::load(&files, &pair_use)?;
-        Ok(Arc::new(LivePair { files, pair_use, current: ArcSwap::from_pointee(pair), rejections: Mutex::default() }))
+        let current = ArcSwap::from_pointee(pair);
+        Ok(Arc::new(LivePair { files, pair_use, current, rejections: Mutex::default(), replaced: Notify::new() }))
     }
 
     /// The newest pair that works.
@@ -43,6 +45,11 @@ impl LivePair {
         self.rejections.lock().error()
     }
 
+    /// Waits until another pair is in use than at the end of the last wait. Only one task may wait.
+    pub async fn replaced(&self) {
+        self.replaced.notified().await;
+    }
+
     /// Reads the files, and uses what they have if it works. It blocks the thread.
     pub fn check(&self) -> FileCheck {
         // Without the lock: a file that does not answer holds up no other thread.
@@ -55,6 +62,7 @@ impl LivePair {
                     return FileCheck::Unchanged;
                 }
                 self.current.store(Arc::new(pair));
+                self.replaced.notify_one();
                 FileCheck::Replaced
             }
             Err(error) => rejections.add(error.to_string()),

@@ -1,7 +1,7 @@
 //! Why a command about backups failed, each with what to do.
 
 use crate::exit;
-use fairhold_backup::{ReadBackupError, RestoreError};
+use fairhold_backup::{BackupDamage, ReadBackupError, RestoreError};
 use fairhold_storage::{StorageError, data_dir::DataDirError};
 use std::{
     io,
@@ -12,7 +12,7 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BackupError {
     /// The backup is damaged, or cannot be read.
-    #[error("{}: {error}{}", shown(file), cause(error))]
+    #[error("{}: {error}{}", shown(file), more(error))]
     Read { file: PathBuf, error: ReadBackupError },
     /// A file cannot be opened or written.
     #[error("{}: {error}", shown(file))]
@@ -65,9 +65,15 @@ fn shown(file: &Path) -> String {
     if is_standard(file) { "the standard input or output".to_owned() } else { file.display().to_string() }
 }
 
-fn cause(error: &ReadBackupError) -> String {
+/// The cause, or what to do.
+fn more(error: &ReadBackupError) -> String {
     match error {
         ReadBackupError::Io(cause) => format!(": {cause}"),
-        ReadBackupError::Damaged(_) => String::new(),
+        ReadBackupError::Damaged(
+            BackupDamage::Truncated(_) | BackupDamage::Part { .. } | BackupDamage::Trailing | BackupDamage::State(_),
+        ) => ". Use another copy, or an older backup".to_owned(),
+        ReadBackupError::Damaged(BackupDamage::NotABackup | BackupDamage::Format(_) | BackupDamage::Version { .. }) => {
+            String::new()
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::{error::is_standard, file::check_free, save::SaveArgs};
 use crate::{
     backup_file::{PartialBackup, SealCheck, partial_of},
+    cluster::older_program,
     output,
     remote::{self, Failure},
 };
@@ -59,7 +60,7 @@ pub(super) async fn run(args: &SaveArgs) -> Result<(), Failure> {
         backups = backups.at_least(Revision(revision));
     }
     let opened = backups.take_at(connect.urls()?).await;
-    let mut stream = opened.map_err(|error| Failure::from_client(&error))?;
+    let mut stream = opened.map_err(|error| older_program::explain(Failure::from_client(&error), "backups"))?;
     let summary = match to_stdout {
         true => pipe(&mut stream).await?,
         false => save(&mut stream, args).await?,

@@ -110,7 +110,9 @@ fn damage_is_named_and_nothing_is_written() {
     bytes[middle] ^= 1;
     fs::write(&file, bytes).unwrap();
     let error = read(&file).unwrap_err();
-    assert!(error.to_string().contains("is damaged: ") && error.exit_code() == exit::FAILURE, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("is damaged: ") && text.ends_with(". Use another copy, or an older backup"), "{text}");
+    assert_eq!(error.exit_code(), exit::FAILURE);
     let data = folder.path().join("data");
     let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
     assert_eq!(restore(&line).unwrap_err().exit_code(), exit::FAILURE);

@@ -1,9 +1,9 @@
 //! What `fairhold cert show` prints.
 
 use fairhold_trust::certificate::{AlternativeName, Certificate};
-use fairhold_types::{text::terminal_safe, time::WallMillis};
+use fairhold_types::{duration::rounded, text::terminal_safe, time::WallMillis};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 /// A day in milliseconds.
 const DAY: u64 = 86_400_000;
@@ -70,16 +70,17 @@ fn is_valid(certificate: &Certificate, now: WallMillis) -> bool {
 }
 
 fn remaining(certificate: &Certificate, now: WallMillis) -> String {
-    let days = |millis: u64| match millis / DAY {
+    let span = |millis: u64| match millis / DAY {
+        0 => rounded(Duration::from_millis(millis)),
         1 => "1 day".to_owned(),
         days => format!("{days} days"),
     };
     if now < certificate.not_before {
-        format!("not valid yet: it begins in {}", days(certificate.not_before.0 - now.0))
+        format!("not valid yet: it begins in {}", span(certificate.not_before.0 - now.0))
     } else if now > certificate.not_after {
-        format!("expired {} ago: renew it", days(now.0 - certificate.not_after.0))
+        format!("expired {} ago: renew it", span(now.0 - certificate.not_after.0))
     } else {
-        format!("expires in {}", days(certificate.not_after.0 - now.0))
+        format!("expires in {}", span(certificate.not_after.0 - now.0))
     }
 }
 

@@ -146,6 +146,8 @@ fn a_certificate_is_shown_to_people_and_to_programs() {
     }
     let later = |days: u64| show(&file, false, WallMillis(now().0 + days * DAY)).unwrap();
     assert!(later(827).contains("expired 2 days ago: renew it\n"), "{}", later(827));
+    assert!(later(824).contains("expires in 23h") && later(825).contains("expired "), "{}{}", later(824), later(825));
+    assert!(!later(825).contains("0 days"), "{}", later(825));
     assert!(show(&file, false, WallMillis(0)).unwrap().contains("not valid yet"));
     let json = shown(&file);
     let certificate = &json["certificates"][0];

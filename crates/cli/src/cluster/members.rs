@@ -180,7 +180,20 @@ fn removed(removed: &[RemovedMember], format: OutputFormat) -> String {
 pub(super) async fn remove(api: &Api, id: NodeId, args: &RemoteArgs) -> Result<(), Failure> {
     api.call(&ApiRequest::unkeyed(Method::DELETE, format!("{PATH}/{id}"))).await?;
     note(args, &format!("node {id} is removed: if it runs, it stops by itself, and its data directory is of no more use"));
+    if !args.connect.quiet
+        // The node is removed, whether or not the others can be counted.
+        && let Ok(left) = view(api).await
+        && let Some(warning) = too_few(&left)
+    {
+        note(args, warning);
+    }
     Ok(())
+}
+
+/// What to say if the members that are left survive no failure.
+fn too_few(left: &MembersView) -> Option<&'static str> {
+    let voters = left.members.iter().filter(|member| member.role != "learner").count();
+    (left.from_leader && voters == 2).then_some("2 voters remain, which survive no failure: to add one, fairhold cluster invite")
 }
 
 /// Makes a learner a voter, or a voter a learner.
@@ -243,6 +256,15 @@ mod tests {
         assert!(changes(&known(), true, OutputFormat::Table).contains("\nTO BE REMOVED  STATUS\n"));
         let settled = MembersView { members: Vec::new(), joins: Vec::new(), ..known() };
         assert_eq!(changes(&settled, false, OutputFormat::Table), "");
+    }
+
+    #[test]
+    fn two_voters_that_are_left_are_too_few() {
+        let two = known();
+        assert!(too_few(&two).is_some_and(|text| text.contains("fairhold cluster invite")));
+        let members = [two.members.clone(), two.members.clone()].concat();
+        assert_eq!(too_few(&MembersView { members, ..known() }), None);
+        assert_eq!(too_few(&MembersView { from_leader: false, ..two }), None, "only the leader knows");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::remote::Failure;
 
 /// Explains a `404` of a call that every program with this feature knows.
-pub(super) fn explain(failure: Failure, feature: &str) -> Failure {
+pub(crate) fn explain(failure: Failure, feature: &str) -> Failure {
     match failure {
         Failure::Refused { status: 404, .. } => Failure::Ended(format!(
             "the program of the node that answers is older than {feature}: name an upgraded node with -e URL, or upgrade it"

@@ -81,13 +81,20 @@ pub(super) async fn run(api: &Api, args: &ReplaceArgs, remote: &RemoteArgs) -> R
     let mut signals = StopSignals::new()?;
     tokio::select! {
         biased;
-        _ = signals.received() => Err(Failure::Ended(
-            "only the display has stopped: the join token stays valid, and a replacement that has begun continues. To see how \
-             far it is, run fairhold cluster members; to list the tokens, fairhold cluster tokens"
-                .to_owned(),
-        )),
+        _ = signals.received() => Err(Failure::Ended(stopped(number))),
         done = follow(api, id, number, before, remote) => done,
     }
+}
+
+/// What goes on without the display.
+fn stopped(number: Option<JoinTokenNumber>) -> String {
+    let stays = number.map_or_else(String::new, |number| format!("join token {number} stays valid, and "));
+    let revoke =
+        number.map_or_else(String::new, |number| format!("; to revoke the token: fairhold cluster tokens revoke {number}"));
+    format!(
+        "only the display has stopped: {stays}a replacement that has begun continues. To see how far it is: fairhold cluster \
+         members{revoke}"
+    )
 }
 
 fn note(remote: &RemoteArgs, text: &str) {
@@ -221,10 +228,11 @@ fn stage(old: NodeId, number: Option<JoinTokenNumber>, token: Option<&JoinToken>
     }
     if view.members.iter().all(|member| member.id != old) {
         // The token outlives its use for a while.
-        if token.is_some() && used_by.is_none() {
+        if let Some(unused) = token.filter(|token| token.used_by.is_none()) {
             return Stage::Over(format!(
                 "node {old} is no member any more, but no node has used the join token: it was removed, or replaced with another \
-                 token. To see the members: fairhold cluster members; to revoke the token: fairhold cluster tokens"
+                 token. To see the members: fairhold cluster members; to revoke the token: fairhold cluster tokens revoke {}",
+                unused.number
             ));
         }
         return Stage::Done(used_by);

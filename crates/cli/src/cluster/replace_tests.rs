@@ -74,9 +74,17 @@ fn a_replacement_that_cannot_complete_ends_with_the_next_step() {
     let removed = view(&[1, 3], &json!([]));
     let Stage::Over(why) = stage(2, NUMBER, Some(&token(None)), &removed) else { panic!("another administrator removed it") };
     assert!(why.starts_with("node 2 is no member any more, but no node has used the join token"), "{why}");
+    assert!(why.ends_with("to revoke the token: fairhold cluster tokens revoke 7"), "{why}");
     // Without the leader nobody knows.
     let unsure = MembersView { from_leader: false, ..nothing };
     assert_eq!(stage(2, NUMBER, None, &unsure), Stage::Waiting);
+}
+
+#[test]
+fn a_stopped_display_names_the_token_that_stays_valid() {
+    let text = stopped(NUMBER);
+    assert!(text.contains("join token 7 stays valid") && text.ends_with("fairhold cluster tokens revoke 7"), "{text}");
+    assert!(stopped(None).ends_with("To see how far it is: fairhold cluster members"), "the token was used");
 }
 
 #[test]

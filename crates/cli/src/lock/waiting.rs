@@ -124,16 +124,33 @@ pub(super) async fn report_no_service(client: &Client, name: &str, is_queued: wa
     // A change of the leader takes less.
     sleep(NO_SERVICE_AFTER).await;
     if client.cluster_id().is_some() && !*is_queued.borrow() {
-        let can_serve = match timeout(HOLDER_TIMEOUT, client.locks().get_page(name, 1, None)).await {
-            Ok(Err(Error::Unavailable { .. })) | Err(_) => false,
-            // It may also be refused for a right: the request for the lock says so.
-            Ok(Ok(_) | Err(_)) => true,
-        };
+        let can_serve = can_serve(client, name).await;
         if !can_serve && !*is_queued.borrow() {
             write("fairhold: a node answers, but cannot serve: waiting until it can (to see what is wrong: fairhold doctor)\n");
         }
     }
     std::future::pending().await
+}
+
+/// Whether the cluster answers a request that needs a majority.
+async fn can_serve(client: &Client, name: &str) -> bool {
+    match timeout(HOLDER_TIMEOUT, client.locks().get_page(name, 1, None)).await {
+        Ok(Err(Error::Unavailable { .. })) | Err(_) => false,
+        // It may also be refused for a right: the request for the lock says so.
+        Ok(Ok(_) | Err(_)) => true,
+    }
+}
+
+/// What to say after a wait in which the request was never in the queue, if that is because the cluster cannot serve.
+pub(super) async fn never_queued(client: &Client, name: &str, error: &Error) -> Option<String> {
+    let Error::WaitTimeout { holder: None, waited, .. } = error else { return None };
+    (!can_serve(client, name).await).then(|| {
+        let (name, waited) = (terminal_safe(name), duration::rounded(*waited));
+        format!(
+            "the lock {name} was not acquired within {waited}: a node answers, but cannot serve (to see what is wrong: fairhold \
+             doctor)"
+        )
+    })
 }
 
 /// Reports why the cluster refuses the request for now. Never returns.

@@ -89,6 +89,7 @@ fn unexpected(status: StatusCode, body: &[u8]) -> Unanswered {
     match problem["detail"].as_str() {
         Some(detail) if has_code(Code::Denied) => Unanswered::Denied(detail.to_owned()),
         Some(detail) if has_code(Code::Unauthenticated) => Unanswered::Unauthenticated(detail.to_owned()),
+        Some(detail) if status == StatusCode::SERVICE_UNAVAILABLE => Unanswered::CannotServe(detail.to_owned()),
         Some(detail) => Unanswered::Unreachable(format!("it answers with status {status}: {detail}")),
         None => Unanswered::Unreachable(format!("it answers with status {status}, but not like a fairhold node")),
     }
@@ -123,8 +124,10 @@ mod tests {
         let unknown = answer(401, r#"{"code":"unauthenticated","detail":"the credential is not valid"}"#);
         assert_eq!(unknown, Unanswered::Unauthenticated("the credential is not valid".to_owned()));
         let waiting = answer(503, r#"{"code":"no_quorum","detail":"the disk is full"}"#);
-        let why = "it answers with status 503 Service Unavailable: the disk is full".to_owned();
-        assert_eq!(waiting, Unanswered::Unreachable(why));
+        assert_eq!(waiting, Unanswered::CannotServe("the disk is full".to_owned()));
+        let absent = answer(404, r#"{"code":"not_found","detail":"there is nothing here"}"#);
+        let why = "it answers with status 404 Not Found: there is nothing here".to_owned();
+        assert_eq!(absent, Unanswered::Unreachable(why));
         let foreign = answer(403, "<html>");
         assert!(foreign.refusal().is_none() && foreign.reason().contains("not like a fairhold node"), "{foreign:?}");
     }

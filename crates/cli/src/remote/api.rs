@@ -38,8 +38,8 @@ struct Attempts {
     is_in_flight: bool,
     /// How many attempts in a row reached a server that is not a node of the cluster.
     foreign: usize,
-    /// Whether a node of the cluster answered, and cannot do what was asked.
-    answered: bool,
+    /// What a node of the cluster answered last, if one did. It cannot do what was asked.
+    refusal: Option<String>,
 }
 
 impl Api {
@@ -80,18 +80,24 @@ impl Api {
             if let Ok(answered) = timeout(REPORT_AFTER, calling.as_mut()).await {
                 return answered;
             }
-            let failed = attempts.lock().failed();
-            // A node that holds back its answer, because the caller asked it to wait, is not silent.
-            if failed.is_some() || !request.waits() {
-                output::note(&self.progress(failed.as_deref()));
+            let progress = {
+                let attempts = attempts.lock();
+                // A node that holds back its answer, because the caller asked it to wait, is not silent.
+                (attempts.failed().is_some() || !request.waits()).then(|| self.progress(&attempts))
+            };
+            if let Some(progress) = progress {
+                output::note(&progress);
                 return calling.await;
             }
         }
     }
 
-    fn progress(&self, failed: Option<&str>) -> String {
+    fn progress(&self, attempts: &Attempts) -> String {
         let within = duration::rounded(self.timeout);
-        match failed {
+        if let Some(refusal) = &attempts.refusal {
+            return format!("a node answers, but cannot serve: {refusal}. Trying for {within}");
+        }
+        match attempts.failed() {
             None => format!("no answer yet from {}: is it running? Trying for {within}", self.endpoints.join(", ")),
             Some(last) => {
                 let dev = if self.endpoints == [DEFAULT_ENDPOINT] { " (fairhold dev starts a cluster here.)" } else { "" };
@@ -122,7 +128,7 @@ impl Api {
             return format!("{last} (is -e its address for clients?){advice}");
         }
         let within = duration::format(request.longest(self.timeout));
-        let hint = if attempts.answered {
+        let hint = if attempts.refusal.is_some() {
             "to see what is wrong: fairhold doctor"
         } else {
             "pass the nodes to ask with -e URL or FAIRHOLD_ENDPOINT"
@@ -138,16 +144,18 @@ impl Attempts {
             CallEvent::Failed { endpoint, why, foreign, .. } => {
                 self.is_in_flight = false;
                 self.foreign = if foreign { self.foreign + 1 } else { 0 };
-                self.answered |= !foreign && status(why).is_some();
                 self.last = if foreign { why.to_owned() } else { format!("{endpoint}: {}", reason(endpoint, why)) };
+                if !foreign && status(why).is_some() {
+                    self.refusal = Some(self.last.clone());
+                }
             }
             _ => {}
         }
     }
 
     /// Why the last attempt failed; none while another one is in flight.
-    fn failed(&self) -> Option<String> {
-        (!self.is_in_flight && !self.last.is_empty()).then(|| self.last.clone())
+    fn failed(&self) -> Option<&str> {
+        (!self.is_in_flight && !self.last.is_empty()).then_some(self.last.as_str())
     }
 }
 

@@ -115,6 +115,18 @@ fn a_reason_is_the_innermost_cause_or_the_detail_of_the_answer() {
 }
 
 #[tokio::test]
+async fn the_progress_of_a_call_tells_a_node_that_cannot_serve_from_one_that_is_silent() {
+    let server = Server::start(&[NO_QUORUM]).await;
+    let refused = api(&server.url, SECOND);
+    let attempts = Arc::default();
+    refused.send(&ApiRequest::get("/v1/locks"), &attempts).await.unwrap_err();
+    let expected = format!("a node answers, but cannot serve: {}: no quorum. Trying for 1s", server.url);
+    assert_eq!(refused.progress(&attempts.lock()), expected);
+    let silent = api("http://a:1", SECOND).progress(&Attempts::default());
+    assert_eq!(silent, "no answer yet from http://a:1: is it running? Trying for 1s");
+}
+
+#[tokio::test]
 async fn parameters_are_encoded_and_the_next_page_does_not_wait() {
     let server = Server::start(&[DONE]).await;
     let request = ApiRequest::get("/v1/locks").parameter("prefix", Some("a&b")).parameter("x", None::<u8>).flag("meta", true);

@@ -11,6 +11,7 @@ use fairhold_types::{
     dto::{CertificateStatus, CertificateUrgency},
     time::WallMillis,
 };
+use futures_util::future::{pending, select_all};
 use openraft_rt_tokio::TokioRuntime;
 use std::{
     sync::Arc,
@@ -18,7 +19,7 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// How often a node looks at the ends of its certificates. It reads their files more often.
+/// How often a node looks at the ends of its certificates. It looks at a new one at once.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// How long before its end a certificate is to be renewed, in milliseconds.
 const SOON: u64 = 30 * DAY;
@@ -58,6 +59,12 @@ impl OwnCertificates {
         self.0.iter().map(status).collect()
     }
 
+    /// Waits until one of them is replaced. Without certificates, it waits for ever.
+    async fn replaced(&self) {
+        let replaced: Vec<_> = self.0.iter().map(|(_, pair)| Box::pin(pair.replaced())).collect();
+        if replaced.is_empty() { pending().await } else { drop(select_all(replaced).await) }
+    }
+
     /// Registers the metric of their ends.
     pub(super) fn register_metrics(&self, registry: &mut Registry) {
         let own = self.clone();
@@ -88,7 +95,11 @@ pub(super) async fn watch(own: OwnCertificates, providers: JwtProviders, node: N
             node.warn(Concern::Certificate, warning.clone());
             known = warning;
         }
-        sleep(CHECK_EVERY).await;
+        tokio::select! {
+            biased;
+            () = own.replaced() => {}
+            () = sleep(CHECK_EVERY) => {}
+        }
     }
 }
 
@@ -147,6 +158,7 @@ mod tests {
         jwt_for_tests::{self, TestIssuer},
         pair::PairUse,
     };
+    use futures_util::FutureExt as _;
 
     #[test]
     fn a_certificate_is_to_be_renewed_30_and_7_days_before_its_end_or_late_in_a_short_life() {
@@ -193,6 +205,21 @@ mod tests {
         new.check();
         let text = warning(&own.statuses()[1]).unwrap();
         assert!(text.contains("for nodes cannot be used") && text.contains("node.crt"), "{text}");
+    }
+
+    #[test]
+    fn a_certificate_is_looked_at_when_it_is_replaced() {
+        let (folder, authority) = (tempfile::tempdir().unwrap(), TestAuthority::new());
+        let issue = |days| write(folder.path(), &authority.issue(&Wanted { days, ..Wanted::node_2() }), authority.cert());
+        let pair = LivePair::load(issue((-90, 5)), PairUse::ClientPort).unwrap();
+        let own = OwnCertificates::new(Some(&pair), None);
+        assert!(warning(&own.statuses()[0]).is_some());
+        assert_eq!(own.replaced().now_or_never(), None);
+        issue((-1, 300));
+        pair.check();
+        assert_eq!(own.replaced().now_or_never(), Some(()));
+        assert_eq!(warning(&own.statuses()[0]), None);
+        assert_eq!((own.replaced().now_or_never(), OwnCertificates::default().replaced().now_or_never()), (None, None));
     }
 
     #[test]

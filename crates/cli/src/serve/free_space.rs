@@ -6,6 +6,7 @@
 
 use super::{certificates::Certificates, error::ServeError, waiting::WaitingListeners};
 use crate::config::{ServeConfig, start::StartingNode};
+use fairhold_health::answer::WAITS_FOR_SPACE;
 use fairhold_node::{Node, node::Concern};
 use fairhold_raft::Replica;
 use fairhold_storage::{
@@ -84,7 +85,7 @@ async fn when_there_is_space<T: Send + 'static>(
             Err(shortage) => shortage,
         };
         if waiting.is_none() {
-            let reason = format!("{shortage}. This node does not take part; it starts automatically when there is enough space");
+            let reason = format!("{shortage}. This node does not take part; {WAITS_FOR_SPACE}");
             tracing::error!("{reason}");
             let cluster = recorded_cluster(config.data.clone()).await?;
             waiting = Some(WaitingListeners::start(config, certificates, &reason, cluster).await?);

@@ -3,6 +3,7 @@
 
 use super::{certificates::Certificates, error::ServeError, server::replica_config, waiting::WaitingListeners};
 use crate::config::{ServeConfig, start::StartingNode};
+use fairhold_health::answer::WAITS_FOR_NODES;
 use fairhold_peer::{client::TcpPeer, key::PeerKeys};
 use fairhold_raft::{FormationError, RestoredService, RestoredSnapshot, StartError};
 use fairhold_storage::{Storage, StorageError};
@@ -62,8 +63,7 @@ fn failed(error: FormationError) -> ServeError {
 fn reason(missing: &[NodeId]) -> String {
     let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
     format!(
-        "this node has a restored state, and its cluster begins when all nodes of its list have started with empty data \
-         directories: waiting for {}. The log of this node has the newest list",
+        "this node has a restored state, and {WAITS_FOR_NODES} {}. The log of this node has the newest list",
         missing.join(", ")
     )
 }

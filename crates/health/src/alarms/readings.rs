@@ -104,6 +104,8 @@ pub struct ClusterReading {
     pub members: Vec<MemberReading>,
     /// The nodes whose join is not complete.
     pub joins: Vec<NodeId>,
+    /// The removed nodes that the cluster remembers.
+    pub removed: Vec<NodeId>,
 }
 
 /// What a node sees of a member. Only the leader sees more than that there is one.

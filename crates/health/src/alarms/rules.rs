@@ -258,10 +258,10 @@ fn timing(input: &RuleInput<'_>) -> Option<Objection> {
 
 fn members_differ(input: &RuleInput<'_>) -> Option<Objection> {
     let configured = input.machine.configured_members.as_ref()?;
-    let members = &input.cluster.members;
-    // A list from before the cluster has grown does no harm.
-    let strangers = configured.iter().copied().filter(|id| members.iter().all(|member| member.id != *id));
-    let strangers: Vec<NodeId> = strangers.collect();
+    let ClusterReading { members, removed, .. } = input.cluster;
+    // A list from before the cluster has changed does no harm.
+    let is_known = |id: &NodeId| members.iter().any(|member| member.id == *id) || removed.contains(id);
+    let strangers: Vec<NodeId> = configured.iter().copied().filter(|id| !is_known(id)).collect();
     if members.is_empty() || strangers.is_empty() {
         return None;
     }

@@ -84,7 +84,10 @@ impl Admin {
         if self.has_token(shown.trim()) {
             Ok(())
         } else {
-            Err(Problem::new(Code::Denied, "the token is not this server's administrator token"))
+            Err(Problem::new(
+                Code::Denied,
+                "the token is not this server's administrator token: copy the file of the server's --admin-token-file",
+            ))
         }
     }
 }

@@ -154,7 +154,8 @@ pub enum FormationError {
     #[error(
         "node {id} is a member of the cluster with data directory {expected}, but this one is {found}: its log and its votes are \
          gone, and letting it vote could lose acknowledged writes. Start it with its old data directory. If that is lost, \
-         delete this one, and replace the node: `fairhold cluster replace {id}`"
+         delete this one, and replace the node: `fairhold cluster replace {id}`. If you restore a backup, stop all nodes of the \
+         old cluster first"
     )]
     Wiped {
         /// This node.

@@ -233,12 +233,15 @@ pub enum JoinRefusal {
     /// The new node's program does not support the cluster's version.
     #[error(transparent)]
     Unsupported(#[from] UnsupportedVersion),
-    /// A member has this address.
-    #[error("node {node} has the address {address}: give the new node an address of its own, or replace node {node}")]
+    /// A member, or a node that is joining, has this address.
+    #[error(
+        "node {node} has the address {address}: give the new node an address of its own, or replace node {node}. If node {node} \
+         is joining, you can also give up its join: `fairhold cluster remove {node}`"
+    )]
     AddressInUse {
         /// The address.
         address: String,
-        /// The member that has it.
+        /// The node that has it.
         node: NodeId,
     },
     /// The cluster has as many members as it can have.
@@ -416,5 +419,7 @@ mod tests {
         assert!(removed.contains("node 4 was removed") && removed.contains("a new join token"), "{removed}");
         let wiped = Refusal::Incarnation { id: 2, expected: Incarnation(1), found: Incarnation(2) }.to_string();
         assert!(wiped.ends_with("`fairhold cluster replace 2`"), "{wiped}");
+        let taken = JoinRefusal::AddressInUse { address: "http://c:7171".to_owned(), node: 6 }.to_string();
+        assert!(taken.ends_with("give up its join: `fairhold cluster remove 6`"), "{taken}");
     }
 }

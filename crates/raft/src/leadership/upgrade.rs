@@ -39,6 +39,10 @@ pub(crate) fn own_status<RT: AsyncRuntime>(core: &Core<RT>) -> UpgradeStatus {
     let version = core.shared.read().cluster_version();
     let next = Some(version.next()).filter(|next| core.program.supports.includes(*next));
     let leads = core.leadership().is_some();
+    let older_leader = match core.route() {
+        LeaderRoute::Remote(leader) if !tells(core, leader.id) => Some(leader.id),
+        LeaderRoute::Remote(_) | LeaderRoute::Local | LeaderRoute::Unknown => None,
+    };
     let members = core.with_metrics(|metrics| {
         let ids = metrics.membership_config.nodes().map(|(id, _)| *id);
         ids.map(|id| {
@@ -50,7 +54,7 @@ pub(crate) fn own_status<RT: AsyncRuntime>(core: &Core<RT>) -> UpgradeStatus {
         .collect::<Vec<_>>()
     });
     let mut blockers: Vec<String> = match next {
-        Some(next) => members.iter().filter_map(|(member, is_silent)| blocker(member, *is_silent, next)).collect(),
+        Some(next) => members.iter().filter_map(|(member, is_silent)| blocker(member, *is_silent, next, older_leader)).collect(),
         None => Vec::new(),
     };
     if next.is_some() && !leads && blockers.is_empty() {
@@ -59,12 +63,17 @@ pub(crate) fn own_status<RT: AsyncRuntime>(core: &Core<RT>) -> UpgradeStatus {
     UpgradeStatus { version, next, members: members.into_iter().map(|(member, _)| member).collect(), blockers }
 }
 
-/// Why a member stands in the way of a version.
-fn blocker(member: &MemberProgram, is_silent: bool, next: ClusterVersion) -> Option<String> {
+/// Why a member stands in the way of a version. A leader with an older program tells nothing about the others.
+fn blocker(member: &MemberProgram, is_silent: bool, next: ClusterVersion, older_leader: Option<NodeId>) -> Option<String> {
     let id = member.id;
     match &member.program {
         _ if is_silent => Some(format!("node {id} does not answer the leader: start it")),
-        None => Some(format!("node {id} has not introduced itself yet: try again in a second")),
+        None => Some(match older_leader {
+            Some(leader) => {
+                format!("the program of node {id} is unknown while node {leader}, which leads, runs an older program")
+            }
+            None => format!("node {id} has not introduced itself yet: try again in a second"),
+        }),
         Some(program) if !program.supports.includes(next) => {
             let version = program.version.as_deref().unwrap_or("an older program");
             let supports = program.supports;
@@ -162,4 +171,18 @@ pub(crate) fn first_version<RT: AsyncRuntime>(core: &Core<RT>) -> Option<Cluster
     let supported: Vec<SupportedVersions> =
         programs.map(|program| program.map(|program| program.supports)).collect::<Option<_>>()?;
     supported.into_iter().map(SupportedVersions::newest).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_program_is_not_expected_soon_while_an_older_one_leads() {
+        let unknown = MemberProgram { id: 3, program: None, silent: None };
+        let reason = |older_leader| blocker(&unknown, false, ClusterVersion(2), older_leader);
+        assert!(reason(None).is_some_and(|text| text.ends_with("try again in a second")));
+        let while_older = "the program of node 3 is unknown while node 1, which leads, runs an older program";
+        assert_eq!(reason(Some(1)).as_deref(), Some(while_older));
+    }
 }

@@ -1,17 +1,20 @@
 //! Changes of the members.
 
 use super::{TIMEOUT, disconnects::on_three_nodes, put};
-use crate::{plan::ScenarioPlan, world::World};
+use crate::{facts::Fact, plan::ScenarioPlan, world::World};
+use fairhold_health::alarms::readings::MachineReading;
 use fairhold_node::api::CreateJoinTokenCall;
 use fairhold_raft::{JoinToken, MemberRequest};
 use fairhold_types::{MemberRole, NodeId};
 use openraft_rt::{AsyncRuntime, Instant as _};
 use openraft_rt_sim::{SimInstant, SimRuntime};
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 /// How long a change of the members may take on a good network.
 const CHANGED_WITHIN: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(100);
+/// Longer than the configuration of a node must differ from the members until the alarm is raised.
+const ALARMED_AFTER: Duration = Duration::from_secs(90);
 
 async fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let begun = SimInstant::now();
@@ -48,11 +51,33 @@ async fn join(world: &World, replaces: Option<NodeId>) -> NodeId {
 fn the_only_voter_can_be_replaced() {
     on_three_nodes(&ScenarioPlan::without_faults(1), async |world| {
         put(&world.running(1).unwrap().node, "/before").await;
-        world.oracle.observe(&crate::facts::Fact::AskedToLeave { node: 1 });
+        world.oracle.observe(&Fact::AskedToLeave { node: 1 });
         let new = join(&world, Some(1)).await;
         wait_until("the old node ends", || world.is_retired(1)).await;
         assert_eq!((new, world.leader()), (2, Some(2)));
         put(&world.running(2).unwrap().node, "/after").await;
+    });
+}
+
+/// A node that has started with a list of members keeps its command when one of them is replaced.
+#[test]
+fn a_member_that_was_replaced_may_stay_in_the_configuration() {
+    on_three_nodes(&ScenarioPlan::without_faults(3), async |world| {
+        let leader = world.leader().unwrap();
+        let old = world.ids().into_iter().find(|id| *id != leader).unwrap();
+        world.oracle.observe(&Fact::AskedToLeave { node: old });
+        assert_eq!(join(&world, Some(old)).await, 4);
+        wait_until("the old node ends", || world.is_retired(old)).await;
+        let node = world.running(leader).unwrap().node;
+        let differ = async |listed: RangeInclusive<NodeId>| {
+            let machine = || MachineReading { configured_members: Some(listed.clone().collect()), ..MachineReading::default() };
+            node.look_for_alarms(machine());
+            SimRuntime::sleep(ALARMED_AFTER).await;
+            node.look_for_alarms(machine());
+            node.alarms().alarms.iter().any(|alarm| alarm.alarm == "members_differ")
+        };
+        assert!(!differ(1..=3).await, "node {old} was a member");
+        assert!(differ(1..=5).await, "node 5 never was");
     });
 }
 

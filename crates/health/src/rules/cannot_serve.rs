@@ -1,0 +1,21 @@
+//! The rule about a node that answers, and takes no part in its cluster yet.
+
+use crate::{
+    answer::{WAITS_FOR_NODES, WAITS_FOR_SPACE},
+    finding::{Finding, fail, warn},
+};
+
+/// A node that says why it cannot serve. It runs: to start or replace it would not help.
+pub(super) fn cannot_serve(who: &str, is_stranger: bool, why: &str) -> Finding {
+    const CHECK: &str = "endpoint";
+    let seen = format!("{who} answers, but cannot serve: {why}");
+    let advice = if why.contains(WAITS_FOR_SPACE) {
+        "free space on the disk of its data directory, or enlarge that disk"
+    } else if why.contains(WAITS_FOR_NODES) {
+        "start the nodes that it waits for, with empty data directories"
+    } else {
+        "remove the cause that it names; its log has the newest one"
+    };
+    // A new machine that no member knows yet is no fault of the cluster.
+    if is_stranger { warn(CHECK, seen, advice) } else { fail(CHECK, seen, advice) }
+}
