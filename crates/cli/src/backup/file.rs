@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Bytes read at once.
-const BUFFER_BYTES: usize = 256 * 1024;
+pub(super) const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Opens a backup.
 pub(super) fn open(file: &Path) -> Result<BufReader<File>, BackupError> {

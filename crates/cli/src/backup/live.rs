@@ -1,6 +1,10 @@
 //! `fairhold backup save` of a running cluster: reads a backup from a node, and keeps it only if it is complete.
 
-use super::{error::is_standard, file::check_free, save::SaveArgs};
+use super::{
+    error::is_standard,
+    file::{BUFFER_BYTES, check_free},
+    save::SaveArgs,
+};
 use crate::{
     backup_file::{PartialBackup, SealCheck, partial_of},
     cluster::older_program,
@@ -10,34 +14,34 @@ use crate::{
 use fairhold_backup::{Backup, BackupHeader, BackupSummary, ReadBackupError};
 use fairhold_client::{BackupStream, Error, Revision};
 use std::{
-    io::{self, IsTerminal as _, Read, Write as _},
+    fs::File,
+    io::{self, BufReader, IsTerminal as _, Read, Write as _},
     path::Path,
+    sync::mpsc,
 };
-use tokio::sync::mpsc;
 
 /// What to do if the stream breaks.
 const AGAIN: &str = "run the command again; if it breaks again, pass another node with -e, and read faster: a node waits 30 s \
                      for each block";
 
-/// How many chunks of the stream may wait for the check of the backup.
-const CHUNKS_AHEAD: usize = 64;
-
-/// The chunks of a stream, in another thread.
-struct Chunks {
-    arriving: mpsc::Receiver<Vec<u8>>,
-    chunk: io::Cursor<Vec<u8>>,
+/// Reads a file that is being written, up to where it is written, and ends when the writer does.
+struct Behind {
+    file: File,
+    /// Each message is how many bytes are written.
+    progress: mpsc::Receiver<u64>,
+    written: u64,
+    read: u64,
 }
 
-impl Read for Chunks {
+impl Read for Behind {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let count = self.chunk.read(buffer)?;
-            if count > 0 || buffer.is_empty() {
-                return Ok(count);
-            }
-            let Some(chunk) = self.arriving.blocking_recv() else { return Ok(0) };
-            self.chunk = io::Cursor::new(chunk);
+        while self.read == self.written {
+            let Ok(written) = self.progress.recv() else { return Ok(0) };
+            self.written = written;
         }
+        let count = (&self.file).take(self.written - self.read).read(buffer)?;
+        self.read += count as u64;
+        Ok(count)
     }
 }
 
@@ -77,17 +81,20 @@ async fn save(stream: &mut BackupStream, args: &SaveArgs) -> Result<String, Fail
         |path: &Path, error: io::Error| Failure::Local(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
     let partial_path = partial_of(path);
     let mut partial = PartialBackup::create(partial_path.clone()).map_err(|error| named(&partial_path, error))?;
-    // To make a state of a large backup takes longer than to receive it, so that happens meanwhile.
-    let (chunks, arriving) = mpsc::channel(CHUNKS_AHEAD);
-    let checking = tokio::task::spawn_blocking(|| check(Chunks { arriving, chunk: io::Cursor::default() }));
+    // The check takes longer than the stream. It follows in the file, so that the node need not wait for it.
+    let file = File::open(&partial_path).map_err(|error| named(&partial_path, error))?;
+    let (report, progress) = mpsc::channel();
+    let checking = tokio::task::spawn_blocking(|| check(Behind { file, progress, written: 0, read: 0 }));
+    let mut written = 0;
     while let Some(bytes) = stream.chunk().await.map_err(|error| broken(&error))? {
         partial.write(&bytes).map_err(|error| named(&partial_path, error))?;
-        if chunks.send(bytes).await.is_err() {
+        written += bytes.len() as u64;
+        if report.send(written).is_err() {
             // It has found damage.
             break;
         }
     }
-    drop(chunks);
+    drop(report);
     let (header, summary) = checking.await.map_err(io::Error::other)?.map_err(|error| unverified(&error))?;
     // The disk has what was checked.
     let bytes = partial.verify_seal().map_err(|error| named(&partial_path, error))?;
@@ -101,8 +108,8 @@ async fn save(stream: &mut BackupStream, args: &SaveArgs) -> Result<String, Fail
 }
 
 /// Reads a backup to its end, and verifies all of it.
-fn check(stream: Chunks) -> Result<(BackupHeader, BackupSummary), ReadBackupError> {
-    Backup::read(stream).map(|(backup, summary)| (backup.header().clone(), summary))
+fn check(file: Behind) -> Result<(BackupHeader, BackupSummary), ReadBackupError> {
+    Backup::read(BufReader::with_capacity(BUFFER_BYTES, file)).map(|(backup, summary)| (backup.header().clone(), summary))
 }
 
 /// Writes the backup to standard output. What a pipe has taken cannot be taken back, so only the exit code says whether
