@@ -42,10 +42,12 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     /// Makes an act outside the state, and then the note that `noted` chooses by its result: the act, and whether it is done.
-    /// Both go on if the caller disconnects.
+    /// Both go on if the caller disconnects, or has no answer at the deadline. The note of an act that is done comes before the
+    /// answer, because it has the key of the request.
     pub(crate) async fn noted<T: Send + 'static, E: Send + 'static>(
         &self,
         key: Option<WriteKey>,
+        deadline: RT::Instant,
         act: impl Future<Output = Result<T, E>> + Send + 'static,
         noted: impl FnOnce(&Result<T, E>) -> Option<(NotedAct, bool)> + Send + 'static,
     ) -> Result<T, CallError>
@@ -57,15 +59,23 @@ impl<RT: AsyncRuntime> Node<RT> {
         let (done, mut result) = oneshot::channel();
         let mut work = self.0.tasks.begin::<RT>(async move {
             let made = act.await;
-            if let Some((act, done)) = noted(&made) {
-                node.note(NoteAct { key: key.filter(|_| done).map(NoteAct::key_of), act, done, at }).await;
-            }
+            let note = noted(&made).map(|(act, done)| NoteAct { key: key.filter(|_| done).map(NoteAct::key_of), act, done, at });
             // The caller may have disconnected.
-            done.send(made).ok();
+            if made.is_err() {
+                done.send(made).ok();
+                if let Some(note) = note {
+                    node.note(note).await;
+                }
+            } else {
+                if let Some(note) = note {
+                    node.note(note).await;
+                }
+                done.send(made).ok();
+            }
         });
-        match work.until(|| result.try_recv().ok()).await {
-            Some(made) => Ok(made?),
-            None => Err(UNKNOWN.into()),
+        match RT::timeout_at(deadline, work.until(|| result.try_recv().ok())).await {
+            Ok(Some(made)) => Ok(made?),
+            Ok(None) | Err(_) => Err(UNKNOWN.into()),
         }
     }
 

@@ -117,7 +117,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             let is_unfinished = matches!(result, Err(HandoverError::Unfinished { .. }));
             (result.is_ok() || is_unfinished).then_some((NotedAct::HandOver { to }, !is_unfinished))
         };
-        self.noted(key, act, noted).await
+        self.noted(key, deadline, act, noted).await
     }
 
     /// The cluster's version and what each member supports, as the leader knows it. If the leader does not answer
@@ -141,7 +141,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let noted = move |result: &Result<(), FinalizeError>| {
             (!was_done && (result.is_ok() || is_done(&node))).then_some((NotedAct::Finalize { to }, true))
         };
-        self.noted(None, act, noted).await?;
+        self.noted(None, deadline, act, noted).await?;
         // The answer must show the new version. If it cannot, a repeated request does no harm.
         Ok(self.0.replica.read_barrier(deadline).await.map_err(|_| FinalizeError::NoLeader)?)
     }
@@ -158,6 +158,6 @@ impl<RT: AsyncRuntime> Node<RT> {
             let is_unfinished = matches!(result, Err(ProposeError::Unknown(_)));
             (result.is_ok() || is_unfinished).then_some((NotedAct::TakeSnapshot { node }, !is_unfinished))
         };
-        self.noted(None, act, noted).await
+        self.noted(None, deadline, act, noted).await
     }
 }
