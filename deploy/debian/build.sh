@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes the Debian package and that of its debug symbols from a program that is built:
 #     deploy/debian/build.sh BINARY FOLDER
-# With the same program and the same SOURCE_DATE_EPOCH, the packages have the same bytes.
+# With the same program and the same SOURCE_DATE_EPOCH, the packages have the same bytes. PACKAGE_VERSION is the version of the
+# packages; without it, it follows from that of the program.
 set -euo pipefail
 binary=$(realpath -- "$1")
 mkdir -p -- "$2"
@@ -12,7 +13,7 @@ export SOURCE_DATE_EPOCH
 umask 022
 
 upstream=$("$binary" --version | cut -d ' ' -f 2)
-version=$upstream-1
+version=${PACKAGE_VERSION:-$upstream-1}
 arch=$(dpkg --print-architecture)
 work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT

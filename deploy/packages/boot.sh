@@ -9,69 +9,15 @@ if [ "${1:-}" != --alone ]; then
 fi
 deb=$2
 root=$3
-name=fairhold.service
 mount -t tmpfs tmpfs /run
 mkdir -p /run/systemd /run/lock
 
-fail() {
-    printf 'boot: FAILED: %s\n' "$*" >&2
-    if [ -n "${leader:-}" ]; then
-        inside journalctl --no-pager -o cat -u "$name" -n 40 >&2 || true
-    fi
-    exit 1
-}
-
-ok() {
-    printf 'boot: %s\n' "$*"
-}
-
-# Runs a command in the container.
-inside() {
-    nsenter --target "$leader" --mount --uts --ipc --net --pid -- "$@" </dev/null
-}
-
-# Waits until a command succeeds.
-wait_for() {
-    what=$1
-    seconds=$2
-    shift 2
-    end=$((SECONDS + seconds))
-    until "$@" >/dev/null 2>&1; do
-        [ "$SECONDS" -lt "$end" ] || fail "not within $seconds s: $what"
-        sleep 0.2
-    done
-}
-
-property() {
-    inside systemctl show --property="$1" --value "$name"
-}
-
-is() {
-    [ "$(property "$1")" = "$2" ]
-}
-
-expect() {
-    is "$1" "$2" || fail "$1 is $(property "$1"), not $2: $3"
-}
-
-is_up() {
-    case $(inside systemctl is-system-running 2>/dev/null) in running | degraded) ;; *) return 1 ;; esac
-}
-
-# A later start than that of this process, which is active.
-has_restarted() {
-    is ActiveState active && ! is MainPID "$1" && ! is MainPID 0
-}
+# shellcheck source=deploy/packages/system.sh
+. "$(dirname -- "$0")/system.sh"
+trap end_systems EXIT
 
 cp -- "$deb" "$root/fairhold.deb"
-[ -e "$root/etc/hosts" ] || echo "127.0.0.1 localhost" >"$root/etc/hosts"
-systemd-nspawn --quiet --directory="$root" --register=no --keep-unit --private-network --console=pipe --boot </dev/null >"$root.console" 2>&1 &
-machine=$!
-find_leader() {
-    leader=$(pgrep --parent "$machine" | head -n 1) && [ -n "$leader" ]
-}
-wait_for "the container has a first process" 10 find_leader
-leader=$(pgrep --parent "$machine" | head -n 1)
+start_system fairhold "$root" --private-network
 wait_for "the system is up" 60 is_up
 ok "a Debian system with $(inside systemctl --version | head -n 1 | cut -d ' ' -f 1,2) is up"
 
@@ -184,14 +130,5 @@ user=$(inside ps -o uid= -p "$(property MainPID)")
 inside "${client[@]}" lock boot -- true || fail "no lock without a user fairhold"
 ok "without a user fairhold it runs as a temporary user, with all secrets from systemd"
 
-inside dpkg -r fairhold >"$root.dpkg" 2>&1 || fail "dpkg -r: $(cat -- "$root.dpkg")"
-inside test -d /var/lib/private/fairhold || fail "removing the package has deleted the data"
-inside test -e /etc/fairhold/fairhold.toml || fail "removing the package has deleted the configuration"
-inside dpkg -P fairhold >"$root.dpkg" 2>&1 || fail "dpkg -P: $(cat -- "$root.dpkg")"
-inside test -e /etc/fairhold/ca.crt || fail "the purge has deleted a certificate"
-for path in /var/lib/private/fairhold /var/lib/fairhold /var/log/fairhold /etc/fairhold/fairhold.toml /usr/bin/fairhold; do
-    if inside test -e "$path"; then fail "after the purge there is still $path"; fi
-done
-ok "removed: the data stays; purged: nothing stays"
-inside systemctl poweroff || true
-wait_for "the container ends" 30 sh -c "! kill -0 $machine"
+remove_and_purge
+stop_system
