@@ -143,6 +143,18 @@ test("elections are listed with their leaders, a hundred at a time", async () =>
   await close();
 });
 
+test("a list that the node's program does not know is told, not shown as it was", async () => {
+  await cluster.stand(await cluster.session("aa-older"), "aa/older", "api-1", "");
+  const { page, close } = await open("#/elections");
+  await page.locator("table[aria-label=Elections]").waitFor();
+  await page.route((url) => url.pathname === "/v1/elections", (route) => route.fulfill({ status: 404, json: { code: "not_found", detail: "nothing" } }));
+  await shown(page, "This node's program has no GET /v1/elections");
+  assert.equal(await page.locator("table").count(), 0);
+  await page.unrouteAll({ behavior: "wait" });
+  await page.locator("table[aria-label=Elections]").waitFor();
+  await close();
+});
+
 test("a lock is no election", async () => {
   await cluster.acquire(await cluster.session("mutex"), "mutex", "somebody");
   const { page, close } = await open("#/elections/mutex");
