@@ -278,6 +278,52 @@ test("events come in as they happen, once each, and stop while the page is pause
   await close();
 });
 
+/** Answers the calls for events by what their `after` and their token are. */
+function answerEvents(page, answer) {
+  return page.route((url) => url.pathname === "/v1/events", (route) => {
+    const after = new URL(route.request().url()).searchParams.get("after");
+    return route.fulfill({ json: { oldest: 1, next_cursor: null, ...answer(after, route.request().headers().authorization) } });
+  });
+}
+
+test("events that another token may see are gone after a change of the token", async () => {
+  const { page, close } = await open("#/events");
+  await answerEvents(page, (after, token) => {
+    const lock = token === undefined ? "for-all" : "for-administrators";
+    return { items: after === null ? [{ revision: 9, type: "set", lock }] : [], skipped: 0, revision: 9 };
+  });
+  await actAs(page, ADMINISTRATOR);
+  await shown(page, "for-administrators", "table");
+  await page.getByRole("button", { name: "Stop acting" }).click();
+  await shown(page, "for-all", "table");
+  assert.equal(await page.locator("tr", { hasText: "for-administrators" }).count(), 0);
+  await close();
+});
+
+test("the page says that events are left out, as long as it shows the rows beside them", async () => {
+  const { page, close } = await open("#/locks");
+  const event = (revision) => ({ revision, type: "set", lock: "gap" });
+  let more = [{ items: [event(8)], next_cursor: "7-0", revision: 9 }];
+  let asked = 0;
+  await answerEvents(page, (after) => {
+    asked += 1;
+    if (after === null) return { items: [event(2), event(1)], revision: 2 };
+    return more.shift() ?? { items: [], skipped: 0, revision: Number(after) };
+  });
+  await page.goto(`${cluster.urls[0]}/ui/#/events`);
+  await shown(page, "Some events are left out");
+  const before = asked;
+  await until("the page has asked again", async () => asked >= before + 2);
+  assert.equal(await page.locator(".note", { hasText: "Some events are left out" }).count(), 1);
+  const full = Array.from({ length: 200 }, (_, at) => event(400 - at));
+  more = [{ items: full, next_cursor: "201-0", skipped: 7, revision: 400 }];
+  await shown(page, "7 events are left out");
+  more = [{ items: [event(401)], skipped: 0, revision: 401 }];
+  await until("nothing is missing beside the rows", async () => (await page.locator(".note", { hasText: "left out" }).count()) === 0);
+  assert.equal(await page.locator("table[aria-label=Events] tbody tr").count(), 200);
+  await close();
+});
+
 test("an address of events that is wrong is answered by the page", async () => {
   const { page, close } = await open("#/events?type=nothing");
   await shown(page, "type", ".note.lost");
