@@ -76,6 +76,25 @@ test("the tiles have their figures as text, and the page asks only for newer row
   await close();
 });
 
+test("the tiles of a node with an older program show only what it knows, and no old charts", async () => {
+  const { page, close } = await open("#/");
+  await page.locator(".tile svg rect").first().waitFor();
+  const series = [{ at: "2026-11-22T03:12:00Z", granted: 7, held: 7, queued: 7, lost: 7, term: 1 }];
+  await page.route((url) => url.pathname === "/v1/overview", async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, json: { ...await answer.json(), series } });
+  });
+  await page.route((url) => url.pathname === "/v1/overview/series", (route) => route.fulfill({ status: 404, json: { code: "not_found", detail: "nothing" } }));
+  await page.locator("main", { hasText: "This node's program has no GET /v1/overview/series" }).waitFor();
+  const { json } = await cluster.call("/v1/overview");
+  const figures = await page.locator(".tile strong").allInnerTexts();
+  assert.deepEqual(figures, ["—", String(json.totals.queued), String(json.totals.held), "—", "—"]);
+  assert.equal(await page.locator(".tile svg rect").count(), 0);
+  assert.equal(await page.locator(".banner").count(), 0);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+  await close();
+});
+
 test("text from others is only text", async () => {
   const session = await cluster.session(HOSTILE.owner);
   await cluster.acquire(session, HOSTILE.lock, HOSTILE.owner, { meta: HOSTILE.meta });

@@ -44,7 +44,7 @@ test("rows continue those before, or replace them if the server has begun anew",
 
 test("a rate is per second, also if the server was late or its clock stepped back", () => {
   const of = (...rows) => ({ names: ["at", "grants"], rows, next: null });
-  assert.equal(series.rate(of(), "grants", 10), 0);
+  assert.equal(series.rate(of(), "grants", 10), null);
   assert.equal(series.rate(of([1000, 4], [2000, 8]), "grants", 10), 6);
   assert.equal(series.rate(of([1000, 100], [2000, 4], [6000, 16]), "grants", 2), 4);
   assert.equal(series.rate(of([9000, 100], [1000, 4], [2000, 8]), "grants", 2), 6);
@@ -188,6 +188,17 @@ test("after a denial, a call waits for another credential or for half a minute",
   assert.ok(api.mayAsk(denied, "mine", 31000));
   assert.ok(api.mayAsk(denied, "another", 1001));
   assert.ok(api.mayAsk(denied, null, 1001));
+});
+
+test("a call that an older program does not know is told from a name that is not there", () => {
+  const gone = new api.Failure(404, "not_found", "there is nothing here");
+  for (const path of ["v1/events?after=4", "v1/elections", "v1/history?at=x", "v1/overview/series", "v1/nodes/?children=true"]) {
+    assert.equal(api.explained(path, gone).code, api.UNKNOWN_CALL, path);
+  }
+  assert.equal(api.explained("v1/events?limit=200", gone).message, "This node's program has no GET /v1/events; it is older than this page.");
+  for (const path of ["v1/locks/a", "v1/elections/a?consistency=local", "v1/sessions/41", "v1/nodes/a"]) assert.equal(api.explained(path, gone), gone, path);
+  const late = new api.Failure(503, "no_leader", "no leader");
+  assert.equal(api.explained("v1/events", late), late);
 });
 
 test("the page tries other members only if this one does not answer", () => {

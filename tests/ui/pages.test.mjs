@@ -143,6 +143,18 @@ test("elections are listed with their leaders, a hundred at a time", async () =>
   await close();
 });
 
+test("a list that the node's program does not know is told, not shown as it was", async () => {
+  await cluster.stand(await cluster.session("aa-older"), "aa/older", "api-1", "");
+  const { page, close } = await open("#/elections");
+  await page.locator("table[aria-label=Elections]").waitFor();
+  await page.route((url) => url.pathname === "/v1/elections", (route) => route.fulfill({ status: 404, json: { code: "not_found", detail: "nothing" } }));
+  await shown(page, "This node's program has no GET /v1/elections");
+  assert.equal(await page.locator("table").count(), 0);
+  await page.unrouteAll({ behavior: "wait" });
+  await page.locator("table[aria-label=Elections]").waitFor();
+  await close();
+});
+
 test("a lock is no election", async () => {
   await cluster.acquire(await cluster.session("mutex"), "mutex", "somebody");
   const { page, close } = await open("#/elections/mutex");
@@ -266,6 +278,52 @@ test("events come in as they happen, once each, and stop while the page is pause
   await close();
 });
 
+/** Answers the calls for events by what their `after` and their token are. */
+function answerEvents(page, answer) {
+  return page.route((url) => url.pathname === "/v1/events", (route) => {
+    const after = new URL(route.request().url()).searchParams.get("after");
+    return route.fulfill({ json: { oldest: 1, next_cursor: null, ...answer(after, route.request().headers().authorization) } });
+  });
+}
+
+test("events that another token may see are gone after a change of the token", async () => {
+  const { page, close } = await open("#/events");
+  await answerEvents(page, (after, token) => {
+    const lock = token === undefined ? "for-all" : "for-administrators";
+    return { items: after === null ? [{ revision: 9, type: "set", lock }] : [], skipped: 0, revision: 9 };
+  });
+  await actAs(page, ADMINISTRATOR);
+  await shown(page, "for-administrators", "table");
+  await page.getByRole("button", { name: "Stop acting" }).click();
+  await shown(page, "for-all", "table");
+  assert.equal(await page.locator("tr", { hasText: "for-administrators" }).count(), 0);
+  await close();
+});
+
+test("the page says that events are left out, as long as it shows the rows beside them", async () => {
+  const { page, close } = await open("#/locks");
+  const event = (revision) => ({ revision, type: "set", lock: "gap" });
+  let more = [{ items: [event(8)], next_cursor: "7-0", revision: 9 }];
+  let asked = 0;
+  await answerEvents(page, (after) => {
+    asked += 1;
+    if (after === null) return { items: [event(2), event(1)], revision: 2 };
+    return more.shift() ?? { items: [], skipped: 0, revision: Number(after) };
+  });
+  await page.goto(`${cluster.urls[0]}/ui/#/events`);
+  await shown(page, "Some events are left out");
+  const before = asked;
+  await until("the page has asked again", async () => asked >= before + 2);
+  assert.equal(await page.locator(".note", { hasText: "Some events are left out" }).count(), 1);
+  const full = Array.from({ length: 200 }, (_, at) => event(400 - at));
+  more = [{ items: full, next_cursor: "201-0", skipped: 7, revision: 400 }];
+  await shown(page, "7 events are left out");
+  more = [{ items: [event(401)], skipped: 0, revision: 401 }];
+  await until("nothing is missing beside the rows", async () => (await page.locator(".note", { hasText: "left out" }).count()) === 0);
+  assert.equal(await page.locator("table[aria-label=Events] tbody tr").count(), 200);
+  await close();
+});
+
 test("an address of events that is wrong is answered by the page", async () => {
   const { page, close } = await open("#/events?type=nothing");
   await shown(page, "type", ".note.lost");
@@ -325,18 +383,44 @@ test("the history shows who held what at a time", async () => {
   await close();
 });
 
-test("a history without a time shows the present, and a bad time is told", async () => {
+test("a history without a time shows the present, and a bad or a future time is told", async () => {
   await cluster.acquire(await cluster.session("present"), "present", "somebody");
   const { page, wrong, close } = await open("#/history?prefix=present");
   await page.waitForURL(/at=\d{4}-/);
   await page.goto(`${cluster.urls[0]}/ui/#/history?at=noon`);
   await shown(page, "cannot be read");
   assert.equal(await page.locator("table").count(), 0);
-  await page.getByLabel(/^Time/).fill("2027-01-01T00:00");
+  // In two days, the time is in the future in every zone.
+  await page.getByLabel(/^Time/).fill(new Date(Date.now() + 48 * 3600000).toISOString().slice(0, 16));
   await page.getByLabel("Name begins with").fill("present");
   await page.getByRole("button", { name: "Show", exact: true }).click();
+  await shown(page, "This time is in the future");
+  assert.equal(await page.locator("table").count(), 0);
+  assert.equal(await page.getByRole("link", { name: "5 min later" }).count(), 0);
+  const { json } = await cluster.call("/v1/locks/present/history");
+  // The present of the address is in whole seconds, and the page may be a second behind.
+  await until("the hold is there for two seconds", () => Date.now() > Date.parse(json.items[0].from) + 2000);
+  await page.getByRole("link", { name: "Now" }).click();
   await page.locator("table[aria-label='Held then'] tbody tr", { hasText: "somebody" }).waitFor();
   assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("a past time is asked about again only while a hold of it lasts", async () => {
+  const isHistory = (request) => new URL(request.url()).pathname === "/v1/history";
+  const { page, close } = await open(`#/history?at=${new Date(Date.now() - 3600000).toISOString()}`);
+  const wake = () => page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+  const asked = [];
+  await shown(page, "Nothing that fits was held then.");
+  page.on("request", (request) => { if (isHistory(request)) asked.push(request.url()); });
+  await wake();
+  await page.waitForResponse(/\/v1\/overview$/);
+  assert.deepEqual(asked, []);
+  await cluster.acquire(await cluster.session("lasting"), "lasting", "somebody");
+  const { json } = await cluster.call("/v1/locks/lasting/history");
+  await page.goto(`${cluster.urls[0]}/ui/#/history?at=${json.items[0].from}`);
+  await page.locator("table[aria-label='Held then']", { hasText: "somebody" }).waitFor();
+  await Promise.all([page.waitForRequest(isHistory), wake()]);
   await close();
 });
 

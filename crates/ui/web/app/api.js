@@ -21,6 +21,18 @@ export function mayAsk(denied, credential, now) {
   return denied === null || denied.sent !== credential || now - denied.at >= DENIED_FOR;
 }
 
+/** The code of a failure: the server does not know the call. */
+export const UNKNOWN_CALL = "unknown_call";
+/** Calls with a name in their path. Their 404 means that nothing has that name. */
+const NAMED = /^v1\/(elections|locks|nodes|sessions)\/[^?]/;
+
+/** The failure of a read. Without a name in its path, only a program that does not know the call answers with 404.
+ * @param {string} path @param {Failure} failure */
+export function explained(path, failure) {
+  if (failure.status !== 404 || NAMED.test(path)) return failure;
+  return new Failure(404, UNKNOWN_CALL, `This node's program has no GET /${path.split("?")[0]}; it is older than this page.`);
+}
+
 /** @param {string} path such as v1/locks */
 export function address(path) {
   return new URL(`../${path}`, document.baseURI).href;

@@ -1,7 +1,7 @@
 // The parts of which pages are made.
 
 import { html, signal, useEffect, useLayoutEffect, useRef, useState, Component } from "../vendor/preact.js";
-import { call, mayAsk } from "./api.js";
+import { call, explained, mayAsk, UNKNOWN_CALL } from "./api.js";
 import { count, curl, shortened, span, time, visible, webLink } from "./format.js";
 import { link } from "./route.js";
 import { credential, noteDate, noteLate, now, paused, refused, said, settings, since, token, tokenWanted } from "./state.js";
@@ -139,8 +139,9 @@ const WITHIN = "3s";
 /**
  * Asks a call again and again while the page is visible. What it knew of another address is forgotten.
  * @param {string | null} path @param {number} [every] @param {typeof call} [ask] how, if not with the path alone
+ * @param {(body: any) => boolean} [isFinal] whether another answer with the same credential would be the same
  */
-export function usePoll(path, every = 1000, ask = call) {
+export function usePoll(path, every = 1000, ask = call, isFinal = () => false) {
   const [found, setFound] = useState(/** @type {any} */ ({ path: null, body: null, error: null }));
   useEffect(() => {
     if (path === null) return undefined;
@@ -148,26 +149,32 @@ export function usePoll(path, every = 1000, ask = call) {
     let busy = false;
     let known = false;
     let denied = /** @type {{ sent: string | null, at: number } | null} */ (null);
+    let final = /** @type {{ sent: string | null } | null} */ (null);
     let timer = 0;
     const next = async () => {
       let pause = every;
       busy = true;
       const sent = credential();
-      if (!document.hidden && paused.value === null && tokenWanted.value === null && mayAsk(denied, sent, performance.now())) {
+      const isDue = paused.value === null && tokenWanted.value === null && mayAsk(denied, sent, performance.now());
+      if (isDue && !document.hidden && (final === null || final.sent !== sent)) {
         try {
           const { body, headers } = await ask(path, { token: sent, within: WITHIN });
           known = true;
           denied = null;
           noteDate(headers);
+          final = isFinal(body) ? { sent } : null;
           if (open) setFound({ path, body, headers, error: null });
           noteLate(path, null);
-        } catch (error) {
+        } catch (caught) {
+          const error = explained(path, /** @type {any} */ (caught));
           refused(error, sent);
-          if (/** @type {any} */ (error).status === 403) denied = { sent, at: performance.now() };
-          if (LATER.includes(/** @type {any} */ (error).status)) pause *= LATER_FACTOR;
-          if (open) setFound((/** @type {any} */ before) => (before.path === path ? { ...before, error } : { path, body: null, error }));
+          if (error.status === 403) denied = { sent, at: performance.now() };
+          if (LATER.includes(error.status)) pause *= LATER_FACTOR;
+          // No later answer replaces the body if the node's program does not know the call.
+          const keeps = (/** @type {any} */ before) => before.path === path && error.code !== UNKNOWN_CALL;
+          if (open) setFound((/** @type {any} */ before) => (keeps(before) ? { ...before, error } : { path, body: null, error }));
           // The page says by itself that something has ended or is not there.
-          if (open && known && !GONE.includes(/** @type {any} */ (error).status)) noteLate(path, /** @type {any} */ (error).message);
+          if (open && known) noteLate(path, GONE.includes(error.status) ? null : error.message);
         }
       }
       busy = false;
@@ -193,6 +200,7 @@ export function usePoll(path, every = 1000, ask = call) {
 /** What to show while there is no answer. @param {{ poll: any }} props */
 export function Waiting({ poll }) {
   if (!poll.error) return html`<p class="note">Loading…</p>`;
+  if (poll.error.code === UNKNOWN_CALL) return html`<p class="note queued">▲ ${poll.error.message}</p>`;
   if (poll.error.status === 403) return html`<p class="note">Not permitted: ${visible(poll.error.message)}</p>`;
   return html`<p class="note lost">No answer yet: ${visible(poll.error.message)}</p>`;
 }

@@ -26,11 +26,11 @@ export function sum(figures) {
   return figures.reduce((all, figure) => all + figure, 0);
 }
 
-/** How much a column grew each second, over the newest rows. A row of a late server covers more than a second.
+/** How much a column grew each second, over the newest rows; null if there are none. A row of a late server covers more than a second.
  * @param {Rows} series @param {string} name @param {number} most */
 export function rate(series, name, most) {
   const grown = column(series, name).slice(-most);
-  if (grown.length === 0) return 0;
+  if (grown.length === 0) return null;
   // With the row before them, which ends where they begin.
   const ends = column(series, "at").slice(-most - 1);
   const took = (ends[ends.length - 1] - ends[0]) / 1000;

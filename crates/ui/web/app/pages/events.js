@@ -5,6 +5,7 @@ import { call, withQuery } from "../api.js";
 import { count, parseSpan, shortened, span, visible } from "../format.js";
 import { Curl, Heading, Line, LockLink, Panel, SessionLink, Table, Typed, usePoll, Waiting } from "../parts.js";
 import { link, treeLink } from "../route.js";
+import { sum } from "../series.js";
 import { route } from "../state.js";
 
 const ROWS = 200;
@@ -24,13 +25,13 @@ export function Events() {
   const known = useRef(/** @type {any} */ (null));
   const poll = usePoll(path, 1000, (asked, options) => followed(known, asked, options));
   const shown = poll.body;
+  const missed = shown ? leftOut(shown.items) : 0;
   const filtered = FIELDS.some((name) => given[name] !== "");
   return html`<${Heading}>Events</>
     <${Filter} given=${given} />
     <${Panel} title="Recent events" extra=${shown ? html`<span class="muted">${count(shown.items.length)} shown, the newest first</span>` : null}>
       ${poll.error?.status === 400 ? html`<p class="note lost">${visible(poll.error.message)}</p>` : null}
-      ${shown?.missed === null ? html`<p class="note queued">▲ Some events since the look before are left out.</p>` : null}
-      ${shown?.missed > 0 ? html`<p class="note queued">▲ ${count(shown.missed)} more since the look before are left out.</p>` : null}
+      ${missed === 0 ? null : html`<p class="note queued">▲ ${missed === null ? "Some events are" : missed === 1 ? "1 event is" : `${count(missed)} events are`} left out: more happened at once than this page shows.</p>`}
       ${shown ? html`<${Rows} items=${shown.items} filtered=${filtered} />` : html`<${Waiting} poll=${poll} />`}
       ${shown ? html`<p class="note muted">This node keeps the events since revision ${count(shown.oldest)}.</p>` : null}
     </>
@@ -38,17 +39,30 @@ export function Events() {
 }
 
 /**
- * Asks for what is new since the answer before, and adds it to that.
+ * Asks for what is new since the answer before, and adds it to that. With another credential it starts again: that one
+ * may see less.
  * @param {{ current: any }} known @param {string} path @param {import("../api.js").Options} [options]
  */
 async function followed(known, path, options) {
-  const before = known.current?.path === path ? known.current : null;
+  const sent = options?.token ?? null;
+  const before = known.current?.path === path && known.current.sent === sent ? known.current : null;
   const more = before ? await newer(path, before.revision, options) : null;
   const answer = more ?? await call(path, options);
   const { items, oldest, revision, skipped, next_cursor: rest } = answer.body;
-  const missed = more === null || rest === null ? 0 : skipped ?? null;
-  known.current = { path, revision, oldest, missed, items: [...keyed(items), ...(more === null ? [] : before.items)].slice(0, ROWS) };
+  const all = [...keyed(items), ...(more === null ? [] : before.items)];
+  if (more !== null && rest !== null && all.length > 0) {
+    // The row beside the events that are left out.
+    const at = Math.max(0, items.length - 1);
+    all[at] = { ...all[at], missed: skipped ?? null };
+  }
+  known.current = { path, sent, revision, oldest, items: all.slice(0, ROWS) };
   return { ...answer, body: known.current };
+}
+
+/** How many events are left out beside these rows; null: they are not counted. @param {any[]} items */
+function leftOut(items) {
+  const counts = items.flatMap(({ missed }) => (missed === undefined ? [] : [missed]));
+  return counts.includes(null) ? null : sum(counts);
 }
 
 /** What is new, or null if that is unknown. @param {string} path @param {number} revision @param {import("../api.js").Options} [options] */

@@ -1,16 +1,20 @@
 // Who held which lock at a time.
 
 import { html, useEffect, useState } from "../../vendor/preact.js";
-import { withQuery } from "../api.js";
+import { call, withQuery } from "../api.js";
 import { count, fieldOf, fromField, parseSpan, parseTime, quoted, span, timeText } from "../format.js";
 import { Curl, Heading, Line, LockLink, Pages, Panel, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link } from "../route.js";
-import { failure, route, serverNow, settings } from "../state.js";
+import { failure, look, route, serverNow, settings } from "../state.js";
 import { Ended } from "./lock.js";
 
 const ROWS = 100;
 const STEP = 5 * 60 * 1000;
 const FILTERS = ["owner", "prefix"];
+/** How far the page's estimate of the server's time may be behind. */
+const CLOCK_SLACK = 2000;
+/** How long ago a time is for which a node that follows its leader has everything. */
+const SETTLED_AFTER = 10000;
 
 export function History() {
   const { query } = route.value;
@@ -18,18 +22,26 @@ export function History() {
   const cursor = query.get("cursor") ?? "";
   const given = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
   const at = parseTime(asked);
+  const server = serverNow();
+  const present = server ?? (failure.value === null ? null : Date.now());
   // Without a time, it is the present one: from then on, the address has it.
-  const present = asked === "" ? serverNow() ?? (failure.value === null ? null : Date.now()) : null;
+  const isDue = asked === "" && present !== null;
   useEffect(() => {
-    if (present !== null) location.replace(link("history", null, { at: timeText(present - (present % 1000)), ...given }));
-  }, [present === null]);
-  const path = at === null ? null : withQuery("v1/history", { at: timeText(at), ...given, consistency: "local", limit: ROWS, cursor });
-  const poll = usePoll(path, 10000);
+    if (isDue) location.replace(link("history", null, { at: timeText(present - (present % 1000)), ...given }));
+  }, [isDue]);
+  const isFuture = at !== null && server !== null && at > server + CLOCK_SLACK;
+  const path = at === null || present === null || isFuture ? null
+    : withQuery("v1/history", { at: timeText(at), ...given, consistency: "local", limit: ROWS, cursor });
+  // What has ended does not change any more. A node without a leader may not know it yet.
+  const isFinal = (/** @type {any} */ body) => Number(at) + SETTLED_AFTER < (serverNow() ?? 0) && (look.value === null || look.value.leader)
+    && body.items.every((/** @type {any} */ row) => row.to);
+  const poll = usePoll(path, 10000, call, isFinal);
   return html`<${Heading}>History</>
-    <${Filter} at=${at} given=${given} />
+    <${Filter} at=${at} given=${given} isLast=${at !== null && present !== null && at + STEP > present} />
     ${at === null && asked !== "" ? html`<p class="note lost">✕ The time in this address cannot be read. Write one like 2026-11-22T03:12:00Z.</p>` : null}
-    ${at === null && asked === "" ? html`<p class="note">Loading…</p>` : null}
-    ${at === null ? null : html`<${Found} poll=${poll} at=${at} given=${given} cursor=${cursor} />
+    ${isFuture ? html`<p class="note lost">✕ This time is in the future by the server's clock. Choose an earlier one.</p>` : null}
+    ${path === null && !isFuture && (asked === "" || at !== null) ? html`<p class="note">Loading…</p>` : null}
+    ${path === null || at === null ? null : html`<${Found} poll=${poll} at=${at} given=${given} cursor=${cursor} />
       <${Panel} title="The same without this page"><${Line} label="fairhold" text=${command(at, given)} /><${Curl} path=${path} /></>`}`;
 }
 
@@ -39,8 +51,8 @@ function command(at, given) {
   return `fairhold locks history --at ${timeText(at)}${filters.join("")}`;
 }
 
-/** @param {{ at: number | null, given: Record<string, string> }} props */
-function Filter({ at, given }) {
+/** @param {{ at: number | null, given: Record<string, string>, isLast: boolean }} props isLast: there is no later step than to now */
+function Filter({ at, given, isLast }) {
   const { utc } = settings.value;
   const shown = { at: at === null ? "" : fieldOf(at, utc), ...given };
   const [typed, setTyped] = useState(/** @type {Record<string, string>} */ (shown));
@@ -57,7 +69,8 @@ function Filter({ at, given }) {
   const field = (/** @type {string} */ name) => (/** @type {any} */ event) => setTyped({ ...typed, [name]: event.currentTarget.value });
   return html`<form class="controls" onSubmit=${go}>
     <label>Time (${utc ? "UTC" : "local"}) <input type="datetime-local" step="1" required value=${typed.at} onInput=${field("at")} /></label>
-    ${at === null ? null : html`<a class="button" href=${step(-STEP)}>‹ 5 min earlier</a><a class="button" href=${step(STEP)}>5 min later ›</a>`}
+    ${at === null ? null : html`<a class="button" href=${step(-STEP)}>‹ 5 min earlier</a>${isLast
+      ? html`<a class="button" href=${link("history", null, given)}>Now ›</a>` : html`<a class="button" href=${step(STEP)}>5 min later ›</a>`}`}
     <label>Owner <input id="search" type="text" value=${typed.owner} spellcheck=${false} autocomplete="off" onInput=${field("owner")} /></label>
     <label>Name begins with <input type="text" value=${typed.prefix} spellcheck=${false} autocomplete="off" placeholder="orders/" onInput=${field("prefix")} /></label>
     <button type="submit">Show</button></form>`;
@@ -92,6 +105,7 @@ function Rows({ items, rest, first }) {
 function Known({ body, at }) {
   const isOlder = body.oldest !== undefined && at < Date.parse(body.oldest);
   return html`${isOlder ? html`<p class="note queued">▲ This is before the end of the oldest hold that is kept. Holds that ended earlier may be missing.</p>` : null}
-    <p class="note">The cluster keeps the newest ${count(body.kept_per_lock)} ended holds of each lock, for a week at least unless its state is nearly full.
-      ${body.oldest === undefined ? null : html`The oldest one ended <${Time} at=${body.oldest} />.`}</p>`;
+    <p class="note">The cluster keeps the newest ${count(body.kept_per_lock)} ended holds of each lock and the newest 100,000 in total: within these limits,
+      for a week unless its state is nearly full. ${body.oldest === undefined ? null : html`The oldest one that is kept ended <${Time} at=${body.oldest} />.`}
+      The holds of a busy lock may be gone sooner: if more than ${count(body.kept_per_lock)} of them have ended since this time, those of this time are missing.</p>`;
 }

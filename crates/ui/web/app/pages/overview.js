@@ -1,7 +1,7 @@
 // The overview: problems first, then what waits and holds longest.
 
 import { html, signal, useEffect } from "../../vendor/preact.js";
-import { call, withQuery } from "../api.js";
+import { call, UNKNOWN_CALL, withQuery } from "../api.js";
 import { count, latency, parseSpan, shortened, span, visible } from "../format.js";
 import { Heading, Line, LockLink, Panel, Since, Spark, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { column, elections, joined, NO_ROWS, rate, sum } from "../series.js";
@@ -30,27 +30,30 @@ export function Overview() {
 const askSeries = (path, options) => call(withQuery(path, { after: kept.value.next }), options);
 
 function useSeries() {
-  const { body } = usePoll("v1/overview/series", 1000, askSeries);
+  const { body, error } = usePoll("v1/overview/series", 1000, askSeries);
   useEffect(() => { if (body) kept.value = joined(kept.value, body); }, [body]);
-  return kept.value;
+  const isUnknown = error?.code === UNKNOWN_CALL;
+  useEffect(() => { if (isUnknown) kept.value = NO_ROWS; }, [isUnknown]);
+  return { series: kept.value, older: isUnknown ? error : null };
 }
 
 /** @param {{ found: any }} props */
 function Figures({ found }) {
-  const series = useSeries();
+  const { series, older } = useSeries();
   const of = (/** @type {string} */ name) => column(series, name);
   const [grants, commits, broken] = [rate(series, "grants", RECENT), of("commit_p99_us"), of("broken")];
-  const lost = of("expired").map((expired, at) => expired + (broken[at] ?? 0));
+  const lost = broken.length === 0 ? [] : of("expired").map((expired, at) => expired + broken[at]);
   const tiles = /** @type {[string, string, number[]][]} */ ([
-    ["Grants a second", grants < 10 ? String(Math.round(grants * 10) / 10) : count(Math.round(grants)), of("grants")],
+    ["Grants a second", grants !== null && grants < 10 ? String(Math.round(grants * 10) / 10) : count(grants && Math.round(grants)), of("grants")],
     ["Waiting", count(found.totals.queued), of("queued")],
     ["Held", count(found.totals.held), of("held")],
-    ["Lost in the last minute", count(sum(lost.slice(-60))), lost],
+    ["Expired or broken, 1 min", count(lost.length === 0 ? null : sum(lost.slice(-60))), lost],
     ["Commit p99", latency(Math.max(0, ...commits.slice(-RECENT))), commits],
   ]);
   const marks = elections(series);
   return html`<div class="figures">${tiles.map(([label, figure, values]) => html`<div class="tile" key=${label}>
-    <span class="label">${label}</span><strong class="figure">${figure}</strong><${Spark} values=${values} marks=${marks} /></div>`)}</div>`;
+    <span class="label">${label}</span><strong class="figure">${figure}</strong><${Spark} values=${values} marks=${marks} /></div>`)}</div>
+    ${older ? html`<${Waiting} poll=${{ error: older }} />` : null}`;
 }
 
 /** @param {{ problems: any[] }} props */
