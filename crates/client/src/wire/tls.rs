@@ -15,7 +15,7 @@ pub(crate) struct TlsFiles {
 
 /// What a failure of TLS means, by a part of the text of its cause, and what to do. No text has a colon: commands show what
 /// follows the last one.
-const CAUSES: [(&str, &str); 15] = [
+const CAUSES: [(&str, &str); 16] = [
     ("UnknownIssuer", UNKNOWN_AUTHORITY),
     // An authority that was made a second time has the name of the first and another key.
     ("certificate: BadSignature", UNKNOWN_AUTHORITY),
@@ -25,6 +25,10 @@ const CAUSES: [(&str, &str); 15] = [
     ("certificate not valid yet", "the certificate of the server is not valid yet; compare the clocks of both machines"),
     ("does not allow extended key usage", "the certificate of the server is for another purpose; issue one for a server"),
     ("CaUsedAsEndEntity", "the certificate of the server is that of an authority; issue one for the server"),
+    (
+        "EndEntityUsedAsCa",
+        "the certificate of the server is signed with one that is not of an authority; issue one from the authority",
+    ),
     ("InvalidContentType", "the server does not speak TLS at this port; use an http:// URL"),
     ("CertificateRequired", "the server requires a client certificate; pass one with its key (--cert, --key)"),
     ("alert: UnknownCA", "the server does not know the authority of the client's certificate; pass another one (--cert, --key)"),
