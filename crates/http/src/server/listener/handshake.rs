@@ -65,6 +65,11 @@ impl HandshakeFailure {
         }
     }
 
+    /// Whether the client left in the middle, as a program does that has its answer from another node.
+    fn is_departure(&self) -> bool {
+        matches!(self, HandshakeFailure::Fault(fault) if fault.reason == FaultReason::ConnectionLost)
+    }
+
     fn message(&self, limit: Duration) -> String {
         match self {
             HandshakeFailure::Nothing => "the client closed the connection".to_owned(),
@@ -100,7 +105,12 @@ pub(super) async fn accept(
     };
     if let Some(label) = failure.label() {
         context.metrics.handshake(Some(label));
-        context.handshake_log.failed(peer, &failure.message(context.timeouts.handshake));
+        let message = failure.message(context.timeouts.handshake);
+        if failure.is_departure() {
+            tracing::debug!(%peer, "a TLS handshake failed: {message}");
+        } else {
+            context.handshake_log.failed(peer, &message);
+        }
     }
     if let HandshakeFailure::PlainText = failure {
         answer_plain_text(&stream).await;
