@@ -301,16 +301,18 @@ fn top_shows_nodes_locks_and_the_chosen_queue_and_reacts_to_its_keys() {
 fn top_ends_when_its_window_is_closed() {
     run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
-        let top = format!("echo process $$; exec {FAIRHOLD} top -e {}", cluster.nodes[0].url);
-        // The inner terminal is gone as soon as `script` is.
-        let mut window = Terminal::start("script", &["--quiet", "--command", &top, "/dev/null"], &[]);
-        window.screen_with(&[&cluster.nodes[2].url]).await;
-        let text = window.text();
-        let process = text.split("process ").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("its number");
-        let process = process.parse::<u32>().expect("a number");
-        window.child.kill().await.expect("it runs");
-        let ended = || async { (!Path::new(&format!("/proc/{process}/exe")).exists()).then_some(()) };
-        crate::harness::eventually("top has ended", SHORT, ended).await;
+        for stdin in ["/dev/tty", "/dev/null"] {
+            let top = format!("echo process $$; exec {FAIRHOLD} top -e {} <{stdin}", cluster.nodes[0].url);
+            // The inner terminal is gone as soon as `script` is.
+            let mut window = Terminal::start("script", &["--quiet", "--command", &top, "/dev/null"], &[]);
+            window.screen_with(&[&cluster.nodes[2].url]).await;
+            let text = window.text();
+            let process = text.split("process ").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("its number");
+            let process = process.parse::<u32>().expect("a number");
+            window.child.kill().await.expect("it runs");
+            let ended = || async { (!Path::new(&format!("/proc/{process}/exe")).exists()).then_some(()) };
+            crate::harness::eventually(&format!("top with stdin from {stdin} has ended"), SHORT, ended).await;
+        }
     });
 }
 

@@ -181,6 +181,13 @@ fn a_caller_sees_only_the_events_that_it_may_watch() {
         let all_kept = format!("/v1/events?after={}&limit=1", own.number("oldest") - 1);
         let counted = ci.send(Call::get(&all_kept)).await.expect_status(200);
         assert_eq!(counted.number("skipped"), items(&own).len() as u64 - 1, "what is hidden is not counted");
+        for seen in items(&own) {
+            let revision = &seen["revision"];
+            let of_revision = items(&own).iter().filter(|event| event["revision"] == *revision).count();
+            let page = ci.send(Call::get(&format!("/v1/events?before={}&limit=1", whole(seen, "revision") + 1))).await;
+            let Some(cursor) = page.expect_status(200).json["next_cursor"].as_str().map(str::to_owned) else { continue };
+            assert_eq!(cursor, format!("{revision}-{}", of_revision - 1), "a cursor counts what is hidden");
+        }
         for query in ["lock=secret", "type=opened", "session=1", "prefix=sec"] {
             let hidden = ci.send(Call::get(&format!("/v1/events?{query}"))).await.expect_status(200);
             assert!(items(&hidden).iter().all(may_watch), "{query}: {hidden:?}");

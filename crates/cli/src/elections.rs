@@ -2,6 +2,7 @@
 //! for an election.
 
 use crate::{
+    cluster::older_program,
     output,
     pages::{PageArgs, PageFields, list},
     remote::{
@@ -89,7 +90,8 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
                 &["ELECTION", "LEADER", "VALUE", "TOKEN", "SINCE", "LEADS FOR", "WAITING"],
                 &["election", "leader.owner", "value", "token", "leader.since", "leader.held_for", "waiting"],
             );
-            return list(api, &read.apply(request), page, requested, &fields).await.map(|_| ());
+            let listed = list(api, &read.apply(request), page, requested, &fields).await;
+            return listed.map(drop).map_err(|failure| older_program::explain(failure, "the list of elections"));
         }
         ElectionsCommand::Show { name, long_poll } => {
             (api.call(&long_poll.apply(ApiRequest::get(url(name)))).await?, &["election", "value", "token", "version", "session"])

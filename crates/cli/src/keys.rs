@@ -6,12 +6,22 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    fs::File,
     io::{self, IsTerminal as _},
+    os::fd::{AsFd as _, OwnedFd},
+    sync::LazyLock,
     time::Duration,
 };
 
 /// How often `quit` checks the keyboard.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
+
+/// The terminal that crossterm reads: stdin, or the controlling terminal if stdin is redirected. It is chosen once, because
+/// stdin no longer looks like a terminal when its terminal is gone.
+static KEYBOARD: LazyLock<io::Result<OwnedFd>> = LazyLock::new(|| {
+    let stdin = io::stdin();
+    if stdin.is_terminal() { stdin.as_fd().try_clone_to_owned() } else { File::open("/dev/tty").map(OwnedFd::from) }
+});
 
 /// What a key means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,14 +38,14 @@ pub(crate) enum Key {
 
 /// Waits for at most this long for a key.
 pub(crate) fn read(within: Duration) -> io::Result<Key> {
-    if !io::stdin().is_terminal() {
-        // crossterm opens the terminal itself.
-        return if event::poll(within)? { key() } else { Ok(Key::None) };
-    }
+    let keyboard = match &*KEYBOARD {
+        Ok(keyboard) => keyboard,
+        Err(error) => return Err(io::Error::new(error.kind(), format!("the keyboard cannot be read: {error}"))),
+    };
     // What was read together with an earlier key comes first.
     for within in [Duration::ZERO, within] {
         // crossterm reads a terminal that is gone again and again, and never returns.
-        if is_gone(within)? {
+        if is_gone(keyboard, within)? {
             return Ok(Key::Quit);
         }
         if event::poll(Duration::ZERO)? {
@@ -65,9 +75,8 @@ fn key() -> io::Result<Key> {
 }
 
 /// Waits for at most this long for input, and returns whether its terminal is gone, for example with its window.
-fn is_gone(within: Duration) -> io::Result<bool> {
-    let input = io::stdin();
-    let mut input = [PollFd::new(&input, PollFlags::IN)];
+fn is_gone(keyboard: &OwnedFd, within: Duration) -> io::Result<bool> {
+    let mut input = [PollFd::new(keyboard, PollFlags::IN)];
     let timeout = Timespec::try_from(within).map_err(io::Error::other)?;
     match poll(&mut input, Some(&timeout)) {
         Ok(_) => Ok(input[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)),

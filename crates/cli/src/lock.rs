@@ -145,7 +145,18 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
         is_queued.send_replace(true);
         drop(sender.try_send(place.clone()));
     });
-    let acquiring = async { if args.nonblock { request.try_now().await } else { request.await } };
+    let acquiring = async {
+        let acquired = if args.nonblock { request.try_now().await } else { request.await };
+        match acquired {
+            Ok(guard) => WaitOutcome::Held(guard),
+            Err(error) if *queued.borrow() => not_acquired(args, &error),
+            // Here and not after the select, which hears the signals.
+            Err(error) => match waiting::never_queued(client, &args.names[0], &error).await {
+                Some(why) => WaitOutcome::Not(exit::UNAVAILABLE, why),
+                None => not_acquired(args, &error),
+            },
+        }
+    };
     let reporting = async {
         if args.connect.quiet {
             std::future::pending().await
@@ -160,14 +171,7 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
     };
     tokio::select! {
         biased;
-        acquired = acquiring => match acquired {
-            Ok(guard) => WaitOutcome::Held(guard),
-            Err(error) if *queued.borrow() => not_acquired(args, &error),
-            Err(error) => match waiting::never_queued(client, &args.names[0], &error).await {
-                Some(why) => WaitOutcome::Not(exit::UNAVAILABLE, why),
-                None => not_acquired(args, &error),
-            },
-        },
+        outcome = acquiring => outcome,
         Some(signal) = signals.recv() => WaitOutcome::Signalled(signal),
         why = waiting::no_answer(client, args.connect.timeout) => {
             let within = duration::rounded(args.connect.timeout);

@@ -95,7 +95,8 @@ enum LocksCommand {
   fairhold locks history --from '1h ago' --ended expired      the holds of the last hour that expired
 
 The holds of one lock come newest first. Those of all locks come by the names of the locks, each lock newest first. The cluster
-keeps the newest 1,000 ended holds of each lock, 100,000 in total, for at least a week unless its state is nearly full.")]
+keeps at most the newest 1,000 ended holds of each lock, and 100,000 in total. Within these limits it keeps them for a week,
+unless its state is nearly full.")]
     History(history::HistoryArgs),
     /// Ask the holders of a lock to release it, without ending their grants (for administrators)
     #[command(after_help = "Example:
@@ -163,9 +164,10 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
                 &["PLACE", "GRANT", "SESSION", "STATE", "MODE", "OWNER", "SINCE", "WAITS FOR", "ESTIMATE"],
                 &["position", "number", "session", "state", "mode", "owner", "since", "waits_for.number", "estimate"],
             );
-            match list(api, &long_poll.apply(request), page, requested, &fields).await? {
-                0 if !args.remote.connect.quiet => output::note(&format!("nobody holds {name} or waits for it")),
-                _ => {}
+            let listed = list(api, &long_poll.apply(request), page, requested, &fields).await?;
+            let note = listed.note_if_empty(&format!("nobody holds {name} or waits for it"));
+            if let Some(note) = note.filter(|_| !args.remote.connect.quiet) {
+                output::note(&note);
             }
             Ok(())
         }
@@ -214,4 +216,5 @@ async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, remote: &RemoteA
         format::write(&table.take(OutputFormat::resolve(requested)))
     })
     .await
+    .map(drop)
 }

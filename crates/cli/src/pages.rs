@@ -19,14 +19,15 @@ pub(crate) struct PageArgs {
     pub(crate) cursor: Option<String>,
 }
 
-/// Requests the selected page, or all pages one after the other, and shows each.
+/// Requests the selected page, or all pages one after the other, and shows each. Returns where the next page begins, if the
+/// last one that was shown has one.
 pub(crate) async fn follow(
     api: &Api,
     request: &ApiRequest,
     page: &PageArgs,
     requested: Option<OutputFormat>,
     mut show: impl FnMut(&ApiReply) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+) -> Result<Option<String>, Failure> {
     // With `-o json` the output is exactly one body.
     let is_one = page.limit.is_some() || requested == Some(OutputFormat::Json);
     let limit = page.limit.or((!is_one).then_some(PAGE_MAX));
@@ -39,22 +40,42 @@ pub(crate) async fn follow(
         let body: Value = reply.read()?;
         cursor = body["next_cursor"].as_str().map(str::to_owned);
         if cursor.is_none() || is_one {
-            return Ok(());
+            return Ok(cursor);
         }
     }
 }
 
-/// Prints the items of a list, and returns their number.
+/// What `list` has printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listed {
+    /// The number of items.
+    pub(crate) count: usize,
+    /// Where the next page begins; `None` after the last one.
+    pub(crate) next_cursor: Option<String>,
+}
+
+impl Listed {
+    /// What to say if the list is empty. An empty page need not be the last.
+    pub(crate) fn note_if_empty(&self, nothing: &str) -> Option<String> {
+        match (self.count, &self.next_cursor) {
+            (0, None) => Some(nothing.to_owned()),
+            (0, Some(cursor)) => Some(format!("nothing on this page matches: go on with --cursor {cursor}")),
+            _ => None,
+        }
+    }
+}
+
+/// Prints the items of a list.
 pub(crate) async fn list(
     api: &Api,
     request: &ApiRequest,
     page: &PageArgs,
     requested: Option<OutputFormat>,
     fields: &PageFields,
-) -> Result<usize, Failure> {
+) -> Result<Listed, Failure> {
     let mut table = Table::new(fields.0);
     let mut count = 0;
-    follow(api, request, page, requested, |reply| {
+    let next_cursor = follow(api, request, page, requested, |reply| {
         let body: Value = reply.read()?;
         count += body["items"].as_array().map_or(0, Vec::len);
         if requested == Some(OutputFormat::Json) {
@@ -73,7 +94,7 @@ pub(crate) async fn list(
         }
     })
     .await?;
-    Ok(count)
+    Ok(Listed { count, next_cursor })
 }
 
 /// The headings, and the field of each column; a dot separates a field of a nested object.
@@ -97,4 +118,18 @@ pub(crate) fn show_one(reply: &ApiReply, requested: Option<OutputFormat>, fields
     let mut table = Table::new(fields.0);
     fields.add(&mut table, &reply.read()?);
     format::write(&table.take(OutputFormat::resolve(requested)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_page_before_others_says_where_to_go_on() {
+        let note =
+            |count, cursor: Option<&str>| Listed { count, next_cursor: cursor.map(str::to_owned) }.note_if_empty("nothing");
+        assert_eq!(note(0, None).as_deref(), Some("nothing"));
+        assert_eq!(note(0, Some("61")).as_deref(), Some("nothing on this page matches: go on with --cursor 61"));
+        assert_eq!((note(1, None), note(1, Some("61"))), (None, None));
+    }
 }

@@ -156,6 +156,7 @@ async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, requested: Optio
         format::write(&table.take(OutputFormat::resolve(requested)))
     })
     .await
+    .map(drop)
 }
 
 /// Renews one session by its own call, which returns its expiry, or several sessions by one call.

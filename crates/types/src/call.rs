@@ -51,7 +51,7 @@ pub use lock::{
 };
 pub use membership::{CreateJoinToken, ListJoinTokens, SetMember, SetSettings, ShowSettings};
 pub use node::{CreateNode, DeleteNode, GetNode, PutNode};
-pub use overview::{SeriesStep, ShowOverviewSeries, ShowWaits};
+pub use overview::{SeriesStep, ShowOverview, ShowOverviewSeries, ShowWaits};
 pub use read::Consistency;
 pub use session::{CloseSession, KeepAliveMany, ListSessions, OpenSession, ShowSession};
 pub use tenant::{OpenCount, PrefixText, PutTenant, RequestRate};

@@ -1,6 +1,7 @@
 //! `fairhold locks history`: who held a lock, or which locks were held, and how each hold ended.
 
 use crate::{
+    cluster::older_program,
     moment, output,
     pages::{PageArgs, PageFields, list},
     remote::{Api, ApiRequest, Failure, ReadArgs, RemoteArgs, request::encode},
@@ -61,9 +62,14 @@ pub(super) async fn run(api: &Api, args: &HistoryArgs, remote: &RemoteArgs) -> R
         ),
     };
     let request = args.read.apply(request.parameter("at", args.at.as_ref()));
-    match list(api, &request, &args.page, remote.output, &fields).await? {
-        0 if !remote.connect.quiet => output::note(&empty),
-        _ => {}
+    let listed = list(api, &request, &args.page, remote.output, &fields).await;
+    let explained = listed.map_err(|failure| match args.name {
+        // Every program knows this call.
+        Some(_) => failure,
+        None => older_program::explain(failure, "the history of all locks"),
+    });
+    if let Some(note) = explained?.note_if_empty(&empty).filter(|_| !remote.connect.quiet) {
+        output::note(&note);
     }
     Ok(())
 }

@@ -85,13 +85,14 @@ async fn get<T: DeserializeOwned>(client: &Client, url: String) -> Result<T, Una
 /// What a node answers instead, such as one that waits until its cluster admits it.
 fn unexpected(status: StatusCode, body: &[u8]) -> Unanswered {
     let problem: Value = serde_json::from_slice(body).unwrap_or_default();
-    let has_code = |code: Code| problem["code"] == code.as_str();
-    match problem["detail"].as_str() {
-        Some(detail) if has_code(Code::Denied) => Unanswered::Denied(detail.to_owned()),
-        Some(detail) if has_code(Code::Unauthenticated) => Unanswered::Unauthenticated(detail.to_owned()),
-        Some(detail) if status == StatusCode::SERVICE_UNAVAILABLE => Unanswered::CannotServe(detail.to_owned()),
-        Some(detail) => Unanswered::Unreachable(format!("it answers with status {status}: {detail}")),
-        None => Unanswered::Unreachable(format!("it answers with status {status}, but not like a fairhold node")),
+    // A proxy has none of these codes.
+    let code = Code::ALL.iter().copied().find(|known| problem["code"] == known.as_str());
+    match (problem["detail"].as_str(), code) {
+        (Some(detail), Some(Code::Denied)) => Unanswered::Denied(detail.to_owned()),
+        (Some(detail), Some(Code::Unauthenticated)) => Unanswered::Unauthenticated(detail.to_owned()),
+        (Some(detail), Some(_)) if status == StatusCode::SERVICE_UNAVAILABLE => Unanswered::CannotServe(detail.to_owned()),
+        (Some(detail), _) => Unanswered::Unreachable(format!("it answers with status {status}: {detail}")),
+        (None, _) => Unanswered::Unreachable(format!("it answers with status {status}, but not like a fairhold node")),
     }
 }
 
@@ -125,6 +126,9 @@ mod tests {
         assert_eq!(unknown, Unanswered::Unauthenticated("the credential is not valid".to_owned()));
         let waiting = answer(503, r#"{"code":"no_quorum","detail":"the disk is full"}"#);
         assert_eq!(waiting, Unanswered::CannotServe("the disk is full".to_owned()));
+        let proxy = answer(503, r#"{"code":"upstream_down","detail":"no backend"}"#);
+        let why = "it answers with status 503 Service Unavailable: no backend".to_owned();
+        assert_eq!(proxy, Unanswered::Unreachable(why));
         let absent = answer(404, r#"{"code":"not_found","detail":"there is nothing here"}"#);
         let why = "it answers with status 404 Not Found: there is nothing here".to_owned();
         assert_eq!(absent, Unanswered::Unreachable(why));

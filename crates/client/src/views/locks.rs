@@ -149,7 +149,8 @@ impl Locks {
     }
 
     /// Reads who held which lock: set a moment or a window, and filters, then `.await` it. The holds come by the names of
-    /// their locks, each lock newest first. The cluster keeps the newest 1,000 ended holds of each lock.
+    /// their locks, each lock newest first. The cluster keeps at most the newest 1,000 ended holds of each
+    /// lock, and 100,000 in total.
     pub fn histories(&self) -> Histories {
         Histories::new(self.client.clone(), self.options)
     }

@@ -197,7 +197,8 @@ pub(crate) async fn live() -> Response {
 pub(crate) enum ReadyDetails {
     /// All: the port has admitted the caller.
     All,
-    /// The port authenticates nobody. So while rights are enforced, it shows only what `/readyz` shows too.
+    /// The port authenticates nobody. So while rights are enforced, it adds to `/readyz` only whether the server is shutting
+    /// down, and its revision: earlier programs read no answer without it.
     OnlyIfUnenforced,
 }
 

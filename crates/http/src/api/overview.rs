@@ -41,7 +41,7 @@ pub(crate) async fn overview<RT: AsyncRuntime>(
     request: Request,
 ) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let call::Empty {} = received.query()?;
+    let call::ShowOverview { series: _ } = received.query()?;
     let view = node.overview(received.timeout).await.map_err(of_read)?;
     let cluster = cluster::body(&node, info);
     let now = view.at;
@@ -220,6 +220,16 @@ fn awaited_hold(held: &AwaitedLock, now: WallMillis) -> dto::AwaitedHold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edge::params;
+
+    #[test]
+    fn the_flag_of_dashboards_of_earlier_programs_is_no_error() {
+        for query in ["series", "series=true", "series=false"] {
+            let parsed = params::parse::<call::ShowOverview>(Some(query), &[]);
+            assert!(parsed.is_ok(), "{query} is refused: {parsed:?}");
+        }
+        assert!(params::parse::<call::ShowOverview>(Some("step=1s"), &[]).is_err());
+    }
 
     #[test]
     fn a_place_in_a_series_is_read_back_from_its_cursor() {

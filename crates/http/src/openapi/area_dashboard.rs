@@ -49,6 +49,7 @@ fn overview(api: &mut Describer) -> Operation<'_> {
              answer for a second. The lists leave out what the caller may not see; the totals count everything. Each list has \
              ten entries at most.",
         )
+        .query::<call::ShowOverview>()
         .timeout()
         .json::<dto::Overview>("The overview.", example)
         .codes(&[Code::BadRequest, Code::WrongCluster, Code::Overloaded, Code::Unauthenticated, Code::Denied])

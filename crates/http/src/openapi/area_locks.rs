@@ -72,9 +72,10 @@ fn history(api: &mut Describer) -> Operation<'_> {
     api.call(Read, "/v1/locks/{name}/history", "getHistory", TAG, summary)
         .about(
             "Newest first; the current holders come before all others. The history outlives restarts and the lock itself: the \
-             cluster keeps the newest 1,000 entries of each lock, 100,000 in total, for at least a week. Times come from the \
-             servers that received the requests; revisions are exact. A grant that changed its mode has an entry for each mode. \
-             A hold that ends between two pages may be on both.",
+             cluster keeps at most the newest 1,000 entries of each lock, and 100,000 in total. Within these limits it keeps \
+             them for a week, unless its state is nearly full. Times come from the servers that received the requests; revisions \
+             are exact. A grant that changed its mode has an entry for each mode. A hold that ends between two pages may be on \
+             both.",
         )
         .in_path("name", NAME, lock_name())
         .query::<call::History>()
@@ -96,8 +97,8 @@ fn histories(api: &mut Describer) -> Operation<'_> {
             "Pass `at`, or `from` and `to`: a hold that begins at `to`, or ends at `from`, is outside of the window. Holds \
              that still last are included. The locks come in the order of their names, each with its holds as in its own \
              history. The answer has only locks that the caller may see. Its knowledge ends where the histories end: see \
-             `kept_per_lock` and `oldest`. A page examines 20,000 locks and holds at most, so it may be short or even empty \
-             without being the last: the last page has no `next_cursor`.",
+             `kept_per_lock` and `oldest`. A page examines 20,000 locks and holds at most, and those that the caller may not see \
+             do not count. So it may be short or even empty without being the last: the last page has no `next_cursor`.",
         )
         .query::<call::ListHistories>()
         .page::<dto::LockHistories>("A page.", example)

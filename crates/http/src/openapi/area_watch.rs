@@ -40,7 +40,7 @@ fn events(api: &mut Describer) -> Operation<'_> {
         .about(&format!(
             "The server lists the events that it keeps for watches, of nodes, locks, sessions and the cluster. All filters apply \
              together. Pass the `revision` of an answer as `after` to get what happened since. The list has only events that \
-             you may watch. One request examines {PAGE_SCANNED_MAX} events at most.",
+             you may watch. One request examines no further revision after {PAGE_SCANNED_MAX} events.",
         ))
         .query::<call::ListEvents>()
         .page::<RecentEvents>("A page.", example)

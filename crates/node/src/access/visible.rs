@@ -38,8 +38,25 @@ impl Visible {
         match change.subject() {
             Subject::Node(path) => self.has_node(path),
             Subject::Lock(lock) | Subject::Grant(lock, _) | Subject::Leader(lock) => self.has_lock(lock),
-            Subject::Session(_) | Subject::Cluster => self.allows(|| Need::unnamed(Verb::Status)),
+            Subject::Session(_) | Subject::Cluster => self.has_status(),
         }
+    }
+
+    /// Whether it may show any change.
+    pub(crate) fn has_some_changes(&self) -> bool {
+        match self {
+            Visible::Everything => true,
+            Visible::Covered(rights) => [Verb::Read, Verb::Inspect, Verb::Status].into_iter().any(|verb| rights.has(verb)),
+        }
+    }
+
+    /// Whether it shows all changes.
+    pub(crate) fn has_all_changes(&self) -> bool {
+        self.has_status() && self.has_all_locks() && self.has_all_nodes()
+    }
+
+    fn has_status(&self) -> bool {
+        self.allows(|| Need::unnamed(Verb::Status))
     }
 
     /// Whether it shows all locks.

@@ -27,18 +27,29 @@ impl WalkSlots {
         WalkSlots(Arc::new(Semaphore::new(WALKS_MAX)))
     }
 
+    /// Waits for a slot.
+    pub(crate) async fn slot(&self) -> WalkSlot {
+        // The semaphore is never closed.
+        WalkSlot { _permit: Arc::clone(&self.0).acquire_owned().await.ok() }
+    }
+
     /// Waits for a slot, and then copies the state.
     pub(crate) async fn begin(&self, copy: impl FnOnce() -> State) -> Walk {
-        // The semaphore is never closed.
-        let slot = Arc::clone(&self.0).acquire_owned().await.ok();
+        let slot = self.slot().await;
         Walk { state: copy(), _slot: slot }
     }
+}
+
+/// A slot that is taken until it is dropped.
+#[derive(Debug)]
+pub(crate) struct WalkSlot {
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// A copy of the state for a long walk, and its slot.
 pub(crate) struct Walk {
     pub(crate) state: State,
-    _slot: Option<OwnedSemaphorePermit>,
+    _slot: WalkSlot,
 }
 
 /// Calls `step` with a number of entries until it returns `true`, and yields in between.

@@ -19,12 +19,13 @@ use std::sync::Arc;
 /// Revisions that are read from the ring at a time.
 const REVISIONS_AT_ONCE: usize = 256;
 
-/// A position among the events: before it are all earlier revisions, and this many events of its own.
+/// A position among the events that a caller may see: before it are all earlier revisions, and this many of those events of
+/// its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventPosition {
     /// The revision.
     pub revision: Revision,
-    /// How many of its events are before the position.
+    /// How many of its events that the caller may see are before the position.
     pub index: usize,
 }
 
@@ -85,19 +86,27 @@ impl EventQuery {
 }
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// A page of the events that this node keeps and the caller may see. The node examines `PAGE_SCANNED_MAX` events at
-    /// most. `after` may not be later than the revision of the cluster.
+    /// A page of the events that this node keeps and the caller may see. The node examines no further revision after
+    /// `PAGE_SCANNED_MAX` events. `after` may not be later than the revision of the cluster.
     pub async fn events(&self, query: &EventQuery, read: ReadOptions) -> Result<EventPage, CallError> {
         let deadline = RT::Instant::now() + read.timeout;
         self.freshen_by(read.freshness, deadline).await?;
         if let Some(after) = query.after {
             self.reach(after.next(), deadline).await?;
         }
+        let visible = self.visible()?;
+        // To decide the rights on each event is as much work as a walk. A caller who sees no event needs none.
+        let needs_slot = visible.has_some_changes() && !visible.has_all_changes();
+        let _slot = if needs_slot { Some(self.walk_slot(deadline).await?) } else { None };
         // The ring has the events of this revision, and the access data is never older than it.
         let revision = self.revision();
         let visible = self.visible()?;
         let ring = &self.0.hub.dispatcher.ring;
-        query.check_kept(ring.first().1)?;
+        let oldest = ring.first().1;
+        query.check_kept(oldest)?;
+        if !visible.has_some_changes() {
+            return Ok(EventPage { items: Vec::new(), next: None, skipped: query.after.map(|_| 0), oldest, revision });
+        }
         let mut scan = EventScan::new(ring, query, &visible, revision);
         walk_in_turns(|count| scan.visit(count)).await;
         Ok(scan.into_page()?)
@@ -112,7 +121,7 @@ struct EventScan<'a> {
     revision: Revision,
     /// All events from here on are examined.
     at: EventPosition,
-    /// The revision at that position.
+    /// What the caller may see of the revision at that position.
     current: Arc<Changes>,
     /// The revisions before it, in order.
     earlier: Vec<Arc<Changes>>,
@@ -121,6 +130,7 @@ struct EventScan<'a> {
     shown: EventPosition,
     /// Selected events after the page was full.
     skipped: u64,
+    /// The events of the revisions that were read.
     examined: usize,
     /// Everything that the query selects is examined.
     is_complete: bool,
@@ -152,37 +162,33 @@ impl<'a> EventScan<'a> {
 
     /// Examines some events, and returns whether it is done.
     fn visit(&mut self, count: usize) -> bool {
-        for _ in 0..count {
+        let mut left = count;
+        while left > 0 {
             // With `after`, the rest of the range is counted.
             let has_enough = self.skipped > 0 && self.query.after.is_none();
-            if has_enough || self.examined == PAGE_SCANNED_MAX {
+            // The page ends between two revisions, so that its end names no event that the caller may not see.
+            let is_at_limit = self.examined >= PAGE_SCANNED_MAX && self.at.index == 0;
+            if has_enough || is_at_limit {
                 return true;
             }
-            if !self.step() {
+            let Some(cost) = self.step() else {
                 self.is_complete = true;
                 return true;
-            }
+            };
+            left = left.saturating_sub(cost);
         }
         false
     }
 
-    /// Examines the next event; `false` if there is none.
-    fn step(&mut self) -> bool {
-        while self.at.index == 0 {
-            if self.earlier.is_empty() {
-                (self.earlier, self.oldest) = self.ring.before(self.at.revision, REVISIONS_AT_ONCE);
-            }
-            let floor = self.query.after.unwrap_or_default();
-            let Some(changes) = self.earlier.pop().filter(|changes| changes.revision > floor) else { return false };
-            let begin = self.query.before.filter(|before| before.revision == changes.revision);
-            let index = begin.map_or(changes.list.len(), |before| before.index.min(changes.list.len()));
-            self.at = EventPosition { revision: changes.revision, index };
-            self.current = changes;
+    /// Examines the next event, or reads the revision before; returns how many events it has looked at, at least 1. `None`
+    /// if there is nothing more.
+    fn step(&mut self) -> Option<usize> {
+        if self.at.index == 0 {
+            return self.read_revision();
         }
         self.at.index -= 1;
-        self.examined += 1;
         let change = &self.current.list[self.at.index];
-        if self.query.selects(change) && self.visible.has_change(change) {
+        if self.query.selects(change) {
             if self.items.len() < self.query.limit {
                 self.items.push((self.at.revision, change.clone()));
                 self.shown = self.at;
@@ -190,7 +196,32 @@ impl<'a> EventScan<'a> {
                 self.skipped += 1;
             }
         }
-        true
+        Some(1)
+    }
+
+    fn read_revision(&mut self) -> Option<usize> {
+        if self.earlier.is_empty() {
+            (self.earlier, self.oldest) = self.ring.before(self.at.revision, REVISIONS_AT_ONCE);
+        }
+        let floor = self.query.after.unwrap_or_default();
+        let changes = self.earlier.pop().filter(|changes| changes.revision > floor)?;
+        let count = changes.list.len();
+        self.examined += count;
+        let changes = self.visible_part(changes);
+        let begin = self.query.before.filter(|before| before.revision == changes.revision);
+        let index = begin.map_or(changes.list.len(), |before| before.index.min(changes.list.len()));
+        self.at = EventPosition { revision: changes.revision, index };
+        self.current = changes;
+        Some(count.max(1))
+    }
+
+    /// Positions count only what the caller may see.
+    fn visible_part(&self, changes: Arc<Changes>) -> Arc<Changes> {
+        if self.visible.has_all_changes() {
+            return changes;
+        }
+        let list = changes.list.iter().filter(|change| self.visible.has_change(change)).cloned().collect();
+        Arc::new(Changes { revision: changes.revision, list })
     }
 
     fn into_page(self) -> Result<EventPage, Compacted> {

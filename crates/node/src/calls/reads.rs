@@ -7,7 +7,7 @@ use crate::{
         At, CallError, Freshness, GrantLookup, LockInfo, NodeView, OwnedAfter, PageQuery, QueueView, ReadOptions, SessionRef,
         SessionView,
     },
-    base::walks::{Walk, count_in_turns, find_in_turns, walk_in_turns},
+    base::walks::{Walk, WalkSlot, count_in_turns, find_in_turns, walk_in_turns},
     node::Node,
     views,
 };
@@ -35,6 +35,12 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.freshen_by(read.freshness, deadline).await?;
         let walk = RT::timeout_at(deadline, self.0.walks.begin(|| self.0.replica.state())).await;
         walk.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
+    }
+
+    /// A slot for work that costs as much as a walk, but reads no copy of the state.
+    pub(crate) async fn walk_slot(&self, deadline: RT::Instant) -> Result<WalkSlot, CallError> {
+        let slot = RT::timeout_at(deadline, self.0.walks.slot()).await;
+        slot.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
     }
 
     /// A lock with a page of its holders. A lock that was never used has none.

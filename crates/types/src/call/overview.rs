@@ -28,6 +28,16 @@ impl SeriesStep {
     }
 }
 
+/// `GET /v1/overview`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ShowOverview {
+    /// Ignored. Dashboards of earlier programs send it; the series has a call of its own.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub series: bool,
+}
+
 /// `GET /v1/overview/series`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

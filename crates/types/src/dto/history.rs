@@ -59,8 +59,8 @@ pub struct LockHistories {
     pub next_cursor: Option<String>,
     /// How many ended holds the cluster keeps for each lock. The oldest is dropped first.
     pub kept_per_lock: u64,
-    /// When the oldest kept hold of all locks ended: holds that ended earlier may be missing. Left out if no hold has
-    /// ended, or if the caller may not see all locks.
+    /// When the oldest kept hold of all locks ended: holds that ended earlier may be missing. A lock with `kept_per_lock`
+    /// ended holds may have lost later ones too. Left out if no hold has ended, or if the caller may not see all locks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest: Option<String>,
 }

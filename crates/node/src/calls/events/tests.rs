@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::feed::change::ChangedContender;
+use fairhold_access::{Attributes, Principal, Rights, RoleName, Rule};
 use fairhold_types::{FencingToken, GrantNumber, Path, watch::SessionEnd};
 
 fn created(path: &str) -> Change {
@@ -28,8 +29,12 @@ fn filled(revisions: std::ops::RangeInclusive<u64>, bytes_max: u64) -> Ring {
 }
 
 fn page_at(ring: &Ring, query: &EventQuery, revision: u64) -> Result<EventPage, Compacted> {
+    page_for(&Visible::Everything, ring, query, revision)
+}
+
+fn page_for(visible: &Visible, ring: &Ring, query: &EventQuery, revision: u64) -> Result<EventPage, Compacted> {
     query.check_kept(ring.first().1)?;
-    let mut scan = EventScan::new(ring, query, &Visible::Everything, Revision(revision));
+    let mut scan = EventScan::new(ring, query, visible, Revision(revision));
     while !scan.visit(1) {}
     scan.into_page()
 }
@@ -111,6 +116,44 @@ fn a_call_examines_a_limited_number_of_events_and_the_next_one_continues() {
     assert_eq!(page.next, Some(EventPosition { revision: Revision(2), index: 0 }));
     let page = page_at(&ring, &EventQuery { before: page.next, ..query }, 2).unwrap();
     assert_eq!((page.items.len(), page.skipped, page.next), (1, Some(0), None));
+}
+
+/// What a caller with one rule sees.
+fn covered(rule: &str) -> Visible {
+    let (principal, rules) = (Principal::anonymous(), [Rule::parse(rule).unwrap()]);
+    let (attributes, role) = (Attributes::of(&principal, []), RoleName::parse("few").unwrap());
+    let rights = Rights::compile(&principal, &attributes, |_| vec![role.clone()], |_| Some(rules.as_slice()));
+    Visible::Covered(Arc::new(rights))
+}
+
+#[test]
+fn a_cursor_counts_only_what_the_caller_may_see() {
+    let ring = Ring::new(u64::MAX);
+    let list = ["/hidden/1", "/app/1", "/hidden/2", "/app/2", "/hidden/3"].map(created);
+    ring.push(Changes { revision: Revision(1), list: list.into() });
+    let (visible, mut query) = (covered("read nodes:app/**"), limited(1));
+    let first = page_for(&visible, &ring, &query, 1).unwrap();
+    assert_eq!(first.items, [(Revision(1), created("/app/2"))]);
+    assert_eq!(first.next, Some(EventPosition { revision: Revision(1), index: 1 }));
+    query.before = first.next;
+    let last = page_for(&visible, &ring, &query, 1).unwrap();
+    assert_eq!((last.items, last.next), (vec![(Revision(1), created("/app/1"))], None));
+}
+
+#[test]
+fn a_page_at_the_limit_ends_between_two_revisions() {
+    let ring = Ring::new(u64::MAX);
+    ring.push(Changes { revision: Revision(1), list: [created("/app/1")].into() });
+    for revision in [2, 3] {
+        let list: Box<[Change]> = (0..PAGE_SCANNED_MAX - 1).map(|index| created(&format!("/hidden/{index}"))).collect();
+        ring.push(Changes { revision: Revision(revision), list });
+    }
+    let (visible, mut query) = (covered("read nodes:app/**"), limited(1));
+    let first = page_for(&visible, &ring, &query, 3).unwrap();
+    assert_eq!((first.items.len(), first.next), (0, Some(EventPosition { revision: Revision(2), index: 0 })));
+    query.before = first.next;
+    let last = page_for(&visible, &ring, &query, 3).unwrap();
+    assert_eq!((last.items, last.next), (vec![(Revision(1), created("/app/1"))], None));
 }
 
 #[test]
