@@ -163,6 +163,26 @@ fn elections_are_listed_page_by_page_with_their_leaders() {
 }
 
 #[test]
+fn a_page_of_elections_ends_early_if_their_values_are_long() {
+    run_parallel(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let value = "x".repeat(4_096);
+        let all: Vec<String> = (0..66).map(|number| format!("e{number:02}")).collect();
+        for name in &all {
+            let stand = Call::post(&format!("/v1/elections/{name}")).json(&json!({ "value": value, "ttl": "10m" }));
+            client.send(&stand).await.expect_status(200);
+        }
+        let (first, cursor) = listed(&client, "?limit=1000").await;
+        assert_eq!(first, all[..64], "256 KiB of values");
+        let (rest, last) = listed(&client, &format!("?limit=1000&cursor={}", cursor.expect("more"))).await;
+        assert_eq!((rest, last), (all[64..].to_vec(), None));
+        let (exact, cursor) = listed(&client, "?limit=64").await;
+        assert_eq!((exact.len(), cursor.is_some()), (64, true));
+    });
+}
+
+#[test]
 fn a_list_of_elections_has_only_those_that_the_caller_may_inspect() {
     run_parallel(SHORT, async {
         let guarded = Guarded::start().await;

@@ -24,6 +24,9 @@ use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Revision, Ses
 use openraft_rt::AsyncRuntime;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+/// A page of elections ends when its values have this many bytes.
+const PAGE_VALUE_BYTES: usize = 256 * 1024;
+
 /// The public view of the leader of an election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderView {
@@ -253,12 +256,16 @@ fn leader_view(state: &State, election: &LockName) -> Option<LeaderView> {
 
 fn page_of(state: &State, listing: LockListing<'_>) -> ElectionPage {
     let (names, next) = listing.into_names();
-    let view = |name: &LockName| ElectionView {
-        election: name.clone(),
-        leader: leader_view(state, name),
-        waiting: state.lock_summary(name).waiting,
-    };
-    ElectionPage { items: names.into_iter().map(view).collect(), next }
+    let (mut items, mut value_bytes) = (Vec::with_capacity(names.len()), 0);
+    for (index, name) in names.iter().enumerate() {
+        let leader = leader_view(state, name);
+        value_bytes += leader.as_ref().map_or(0, |leader| leader.value.len());
+        items.push(ElectionView { election: LockName::clone(name), leader, waiting: state.lock_summary(name).waiting });
+        if value_bytes >= PAGE_VALUE_BYTES && index + 1 < names.len() {
+            return ElectionPage { items, next: Some(LockKey { rank: 0, name: LockName::clone(name) }) };
+        }
+    }
+    ElectionPage { items, next }
 }
 
 /// The event for the changes of one revision. If a new leader replaces the old one, the event is `Elected`.
