@@ -4,6 +4,7 @@ use crate::{
     batches::take_often,
     client::{Call, new_key},
     harness::{Cluster, LONG, SHORT, free_port, report, run_exclusive, run_parallel, write_secret},
+    lock_command::answering,
     queue::wait_for_contenders,
     terminal::Terminal,
 };
@@ -247,6 +248,17 @@ fn the_help_of_lock_explains_itself_to_users_of_flock() {
             assert!(help.contains(word), "{word} is not in\n{help}");
         }
         assert!(help.lines().all(|line| line.chars().count() <= 130), "{help}");
+    });
+}
+
+#[test]
+fn a_list_that_an_older_node_does_not_know_names_the_reason() {
+    run_parallel(SHORT, async {
+        let older = answering("404 Not Found", r#"{"code":"not_found","detail":"there is nothing here"}"#).await;
+        for arguments in [["elections", "ls"], ["locks", "history"]] {
+            let output = run(&[&arguments[..], &["-e", &older]].concat()).await;
+            assert!(output_of(&output, 1).contains("name an upgraded node with -e URL"), "{output:?}");
+        }
     });
 }
 

@@ -103,22 +103,22 @@ fn each_way_to_end_has_its_exit_code() {
         let begun = Instant::now();
         assert_code(&run(&nobody, &["codes", "--timeout", "1s", "--", "true"]).await, 69, "no endpoint answered");
         assert!(begun.elapsed() < SOON, "it took {:?}", begun.elapsed());
-        assert_code(&run(&denying().await, &["codes", "--", "true"]).await, 77, "not for you");
+        let denying = answering("403 Forbidden", r#"{"code":"denied","detail":"not for you"}"#).await;
+        assert_code(&run(&denying, &["codes", "--", "true"]).await, 77, "not for you");
     });
 }
 
-/// A server that denies every request.
-async fn denying() -> String {
+/// A server that gives every request this status and this body.
+pub(crate) async fn answering(status: &'static str, body: &'static str) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("its address"));
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
                 let mut request = [0; 4096];
-                let body = r#"{"code":"denied","detail":"not for you"}"#;
-                let head = "HTTP/1.1 403 Forbidden\r\nfairhold-cluster: 00000000000000000000000000000007\r\nconnection: close";
+                let head = "fairhold-cluster: 00000000000000000000000000000007\r\nconnection: close";
                 if stream.read(&mut request).await.is_ok() {
-                    let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+                    let answer = format!("HTTP/1.1 {status}\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
                     stream.write_all(answer.as_bytes()).await.ok();
                 }
             });

@@ -2,12 +2,20 @@
 
 use crate::{
     client::Call,
-    harness::{Cluster, SHORT, eventually, pass_time, run_exclusive},
+    harness::{Cluster, SHORT, eventually, pass_time, run_exclusive, run_parallel, signal_pid},
     lock_command::{assert_code, fairhold},
     pace::assert_within,
 };
-use std::time::{Duration, Instant};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use rustix::process::Signal;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+};
 
 const TIMEOUT: &str = "1s";
 
@@ -129,5 +137,49 @@ fn a_wait_that_ends_without_a_majority_is_no_conflict() {
         assert_code(&waits, 69, "");
         let text = String::from_utf8_lossy(&waits.stderr);
         assert!(!text.contains("did not become free"), "{text}");
+    });
+}
+
+/// A server that lives, but answers nothing else. Returns its address, and what hears of a read of a lock.
+async fn mute() -> (String, Arc<Notify>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("its address"));
+    let is_read = Arc::new(Notify::new());
+    let told = Arc::clone(&is_read);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(hear(stream, Arc::clone(&told)));
+        }
+    });
+    (url, is_read)
+}
+
+async fn hear(stream: TcpStream, is_read: Arc<Notify>) {
+    let (mut stream, mut head) = (BufReader::new(stream), String::new());
+    while !head.ends_with("\r\n\r\n") {
+        // The client may have gone.
+        let Ok(1..) = stream.read_line(&mut head).await else { return };
+    }
+    if head.starts_with("GET /livez ") {
+        let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 3\r\n\r\nok\n";
+        stream.write_all(answer).await.ok();
+        return;
+    }
+    if head.starts_with("GET /v1/locks/") {
+        is_read.notify_one();
+    }
+    // Until the client has gone, which may reset the connection.
+    stream.read_to_end(&mut Vec::new()).await.ok();
+}
+
+#[test]
+fn a_signal_ends_a_command_that_checks_whether_the_cluster_can_serve() {
+    run_parallel(SHORT, async {
+        let (url, is_read) = mute().await;
+        let waits = fairhold(&url, &["quay", "--quiet", "--wait", "300ms", "--", "true"]).spawn().expect("it starts");
+        is_read.notified().await;
+        signal_pid(waits.id().expect("it runs"), Signal::INT);
+        let output = waits.wait_with_output().await.expect("it ends");
+        assert_code(&output, 130, "");
     });
 }

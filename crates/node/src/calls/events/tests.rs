@@ -127,6 +127,18 @@ fn covered(rule: &str) -> Visible {
 }
 
 #[test]
+fn a_caller_sees_no_event_some_or_all() {
+    let seen = |visible: Visible| (visible.has_some_changes(), visible.has_all_changes());
+    assert_eq!(seen(Visible::Everything), (true, true));
+    assert_eq!(seen(Visible::Covered(Arc::default())), (false, false));
+    for (rule, some) in
+        [("read nodes:app/**", true), ("inspect locks:deploy/**", true), ("status cluster", true), ("acquire locks:**", false)]
+    {
+        assert_eq!(seen(covered(rule)), (some, false), "{rule}");
+    }
+}
+
+#[test]
 fn a_cursor_counts_only_what_the_caller_may_see() {
     let ring = Ring::new(u64::MAX);
     let list = ["/hidden/1", "/app/1", "/hidden/2", "/app/2", "/hidden/3"].map(created);
