@@ -1,6 +1,6 @@
 // The list of locks, a page at a time.
 
-import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count } from "../format.js";
 import { Curl, Heading, Line, LockLink, Pages, Panel, Since, State, Table, Typed, usePoll, Waiting } from "../parts.js";
@@ -42,13 +42,22 @@ export function Locks() {
 function Search({ text, go, state, order }) {
   const [typed, setTyped] = useState(text);
   const timer = useRef(0);
-  useEffect(() => setTyped(text), [text]);
+  // What the address says counts, unless it is what was typed a moment ago: more may have been typed since.
+  const sent = useRef(text);
+  useLayoutEffect(() => {
+    if (text === sent.current) return;
+    sent.current = text;
+    setTyped(text);
+  }, [text]);
   useEffect(() => () => clearTimeout(timer.current), []);
   const change = (/** @type {any} */ event) => {
     const { value } = event.currentTarget;
     setTyped(value);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => go({ match: value }), 250);
+    timer.current = setTimeout(() => {
+      sent.current = value;
+      go({ match: value });
+    }, 250);
   };
   const states = [["", "all"], ["held", "held"], ["queued", "with waiters"], ["cooling", "cooling"], ["idle", "idle"]];
   return html`<form class="controls" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
