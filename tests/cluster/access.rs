@@ -263,7 +263,7 @@ fn a_revoked_token_ends_its_streams_and_renews_nothing() {
             (answer.json["allowed"] == false).then(|| answer.string("because").to_owned())
         })
         .await;
-        assert_eq!(because, "the user ci is disabled: fairhold users enable ci");
+        assert_eq!(because, "the user ci is disabled; to enable it: fairhold users enable ci");
         root.acquire("deploy%2Fa", "ttl=60s").await.expect_status(200);
     });
 }

@@ -91,12 +91,12 @@ enum LocksCommand {
     #[command(after_help = "Examples:
   fairhold locks history deploy
   fairhold locks history deploy --at 2026-11-21T14:03:27Z     the holders at that time
-  fairhold locks history --at 03:12                           who held which lock at that time
+  fairhold locks history --at 03:12                           the holders of all locks at that time
   fairhold locks history --from '1h ago' --ended expired      the holds of the last hour that expired
 
-The holds of one lock come newest first. Those of all locks come by the names of the locks, each lock newest first. The cluster
-keeps at most the newest 1,000 ended holds of each lock, and 100,000 in total. Within these limits it keeps them for a week,
-unless its state is nearly full.")]
+The history of one lock has the newest hold first. The history of all locks is in the order of their names, with the newest hold
+of each lock first. The cluster keeps at most the newest 1,000 ended holds of each lock, and 100,000 in total. Within these
+limits it keeps them for a week, unless its state is nearly full.")]
     History(history::HistoryArgs),
     /// Ask the holders of a lock to release it, without ending their grants (for administrators)
     #[command(after_help = "Example:

@@ -19,8 +19,8 @@ pub(crate) struct PageArgs {
     pub(crate) cursor: Option<String>,
 }
 
-/// Requests the selected page, or all pages one after the other, and shows each. Returns where the next page begins, if the
-/// last one that was shown has one.
+/// Requests the selected page, or all pages one after the other, and shows each. Returns the cursor of the next page, if the
+/// last page that was shown has one.
 pub(crate) async fn follow(
     api: &Api,
     request: &ApiRequest,
@@ -59,7 +59,7 @@ impl Listed {
     pub(crate) fn note_if_empty(&self, nothing: &str) -> Option<String> {
         match (self.count, &self.next_cursor) {
             (0, None) => Some(nothing.to_owned()),
-            (0, Some(cursor)) => Some(format!("nothing on this page matches: go on with --cursor {cursor}")),
+            (0, Some(cursor)) => Some(format!("nothing on this page matches: continue with --cursor {cursor}")),
             _ => None,
         }
     }
@@ -125,11 +125,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_page_before_others_says_where_to_go_on() {
+    fn an_empty_page_before_others_says_where_to_continue() {
         let note =
             |count, cursor: Option<&str>| Listed { count, next_cursor: cursor.map(str::to_owned) }.note_if_empty("nothing");
         assert_eq!(note(0, None).as_deref(), Some("nothing"));
-        assert_eq!(note(0, Some("61")).as_deref(), Some("nothing on this page matches: go on with --cursor 61"));
+        assert_eq!(note(0, Some("61")).as_deref(), Some("nothing on this page matches: continue with --cursor 61"));
         assert_eq!((note(1, None), note(1, Some("61"))), (None, None));
     }
 }

@@ -5,9 +5,9 @@ use fairhold_types::{
     time::WallMillis,
 };
 
-/// How the reason of a node ends that waits for space on its disk.
+/// The end of the reason that a node gives while it waits for space on its disk.
 pub const WAITS_FOR_SPACE: &str = "it starts automatically when there is enough space";
-/// A part of the reason of a restored node that waits for the other nodes of its list.
+/// A part of the reason that a restored node gives while it waits for the other nodes of its list.
 pub const WAITS_FOR_NODES: &str =
     "its cluster begins when all nodes of its list have started with empty data directories: waiting for";
 
@@ -22,16 +22,16 @@ pub struct ProbedEndpoint {
     pub answer: Result<ProbedNode, Unanswered>,
 }
 
-/// Why a probe has no answer of a node, in words.
+/// Why a probe has no answer from a node, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unanswered {
-    /// The node cannot be reached, or does not answer as a node does.
+    /// The node cannot be reached, or does not answer like a node.
     Unreachable(String),
-    /// The node says that it takes no part in its cluster yet.
+    /// The node says that it does not take part in its cluster yet.
     CannotServe(String),
     /// The node refuses the credential that the probe shows, or asks for one.
     Unauthenticated(String),
-    /// The node refuses the probe, because its credential lacks a right.
+    /// The node refuses the probe, because the credential lacks a right.
     Denied(String),
 }
 

@@ -79,13 +79,13 @@ fn reachable(seen: &ClusterProbe, endpoint: &ProbedEndpoint) -> Finding {
         Err(Unanswered::CannotServe(why)) => cannot_serve::cannot_serve(&who, is_stranger, why),
         Err(Unanswered::Denied(why)) => fail(
             CHECK,
-            format!("{url} answers, but your credential may not look at the cluster: {why}"),
+            format!("{url} answers, but your credential does not allow you to see the cluster: {why}"),
             "ask an administrator for a role with `status` on cluster, such as viewer, or pass another token: \
              --auth-token-file FILE",
         ),
         Err(Unanswered::Unauthenticated(why)) => fail(
             CHECK,
-            format!("{url} answers, but does not know you: {why}"),
+            format!("{url} answers, but cannot authenticate you: {why}"),
             "pass the file with a valid token: --auth-token-file FILE",
         ),
         Err(Unanswered::Unreachable(error)) => {

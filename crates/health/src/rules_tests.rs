@@ -133,7 +133,7 @@ fn a_node_that_says_why_it_cannot_serve_gets_the_step_for_that() {
     for (why, step) in [
         (full, "free space on the disk"),
         (restored, "start the nodes that it waits for"),
-        ("the cluster has not admitted this node yet".to_owned(), "remove the cause that it names"),
+        ("the cluster has not admitted this node yet".to_owned(), "fix the cause that it names"),
     ] {
         let answer = || Err(Unanswered::CannotServe(why.clone()));
         let mut seen = three();
@@ -154,7 +154,7 @@ fn a_node_that_refuses_the_look_is_not_called_unreachable() {
     let denied = Unanswered::Denied(lacking.to_owned());
     let unknown = Unanswered::Unauthenticated("the credential is not valid in this cluster".to_owned());
     for (refusal, text) in [
-        (denied, format!("may not look at the cluster: {lacking} -> ask an administrator for a role with `status` on cluster")),
+        (denied, format!("allow you to see the cluster: {lacking} -> ask an administrator for a role with `status` on cluster")),
         (unknown, "not valid in this cluster -> pass the file with a valid token: --auth-token-file FILE".to_owned()),
     ] {
         let endpoint = ProbedEndpoint { url: "http://n1:7171".to_owned(), given: true, answer: Err(refusal) };

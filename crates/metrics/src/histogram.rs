@@ -52,7 +52,7 @@ pub struct BucketCounts {
 
 impl BucketCounts {
     /// The 99th percentile of the observations since `before`, rounded up to the bound of its bucket; `None` if there were
-    /// none. If it is larger than all bounds, the largest bound. `before` must be of the same histogram.
+    /// none. It is at most the largest bound. `before` must come from the same histogram.
     #[must_use]
     pub fn p99_since(&self, before: &BucketCounts) -> Option<Duration> {
         let counts = self.counts.iter().zip(&before.counts);

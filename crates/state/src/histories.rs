@@ -23,7 +23,7 @@ use std::{fmt, iter, ops::Bound};
 pub struct HistoriesQuery {
     /// The prefix of the names; it need not be a valid name.
     pub prefix: String,
-    /// Only holds at this time.
+    /// Only holds of this time.
     pub when: Option<HoldPeriod>,
     /// Only holds of this owner.
     pub owner: Option<String>,
@@ -35,16 +35,16 @@ pub struct HistoriesQuery {
     pub limit: usize,
 }
 
-/// When a hold must have been.
+/// The time of the holds that a query selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldPeriod {
     /// At this point.
     At(When),
     /// At some point of a window: it ends after `from` and begins before `to`.
     Overlapping {
-        /// The beginning of the window; `None`: of all times.
+        /// The beginning of the window; `None`: it has none.
         from: Option<When>,
-        /// The end of the window; `None`: of all times.
+        /// The end of the window; `None`: it has none.
         to: Option<When>,
     },
 }
@@ -143,7 +143,7 @@ impl fmt::Debug for HistoriesListing<'_> {
 }
 
 impl<'a> HistoriesListing<'a> {
-    /// The same page of only these locks. It says nothing of the others: they have no key, and do not count.
+    /// The same page of only these locks. It tells nothing about the others: no key has their names, and they do not count.
     #[must_use]
     pub fn only(self, visible: &'a (dyn Fn(&LockName) -> bool + Sync)) -> HistoriesListing<'a> {
         HistoriesListing { visible: Some(visible), ..self }
@@ -239,7 +239,7 @@ impl State {
         self.holders_before(lock, end).map(Hold::Current).chain(past.map(|(_, past)| Hold::Past(past)))
     }
 
-    /// When the oldest hold ended that is kept.
+    /// When the oldest kept hold ended.
     fn oldest_hold_ended(&self) -> Option<WallMillis> {
         let (_, lock) = self.tree.locks.oldest.get_min()?;
         self.tree.locks.get(lock.as_str())?.history.front().map(|past| past.ending.to.at)

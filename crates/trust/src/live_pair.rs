@@ -45,7 +45,7 @@ impl LivePair {
         self.rejections.lock().error()
     }
 
-    /// Waits until another pair is in use than at the end of the last wait. Only one task may wait.
+    /// Waits until the pair has been replaced since the last wait. Only one task may wait.
     pub async fn replaced(&self) {
         self.replaced.notified().await;
     }

@@ -338,18 +338,18 @@ impl From<Problem> for Failure {
     }
 }
 
-/// A page of the events that the server keeps, the newest first.
+/// A page of the events that the server keeps, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct RecentEvents {
     /// The events, each as a watch reports it. The last event of a revision comes first.
     pub items: Vec<WatchLine>,
-    /// Where the next page begins; `null` on the last one. A page may have fewer events than the limit although another
+    /// Where the next page begins; `null` on the last one. A page may have fewer events than the limit even if another
     /// one follows.
     pub next_cursor: Option<String>,
-    /// How many further events after `after` fit: the following pages have them. Missing without `after`, and if the
-    /// server has not examined all of them.
+    /// The number of further events after `after` that match: the following pages have them. Missing without `after`, or if
+    /// the server has not examined all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<u64>,
     /// The server keeps all events from this revision on.

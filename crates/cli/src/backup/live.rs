@@ -27,7 +27,7 @@ const AGAIN: &str = "run the command again; if it breaks again, pass another nod
 /// Reads a file that is being written, up to where it is written, and ends when the writer does.
 struct Behind {
     file: File,
-    /// Each message is how many bytes are written.
+    /// Each message is the number of bytes written so far.
     progress: mpsc::Receiver<u64>,
     written: u64,
     read: u64,
@@ -81,7 +81,7 @@ async fn save(stream: &mut BackupStream, args: &SaveArgs) -> Result<String, Fail
         |path: &Path, error: io::Error| Failure::Local(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
     let partial_path = partial_of(path);
     let mut partial = PartialBackup::create(partial_path.clone()).map_err(|error| named(&partial_path, error))?;
-    // The check takes longer than the stream. It follows in the file, so that the node need not wait for it.
+    // The check takes longer than the stream. It reads from the file, so that the node does not wait for it.
     let file = File::open(&partial_path).map_err(|error| named(&partial_path, error))?;
     let (report, progress) = mpsc::channel();
     let checking = tokio::task::spawn_blocking(|| check(Behind { file, progress, written: 0, read: 0 }));
@@ -96,7 +96,7 @@ async fn save(stream: &mut BackupStream, args: &SaveArgs) -> Result<String, Fail
     }
     drop(report);
     let (header, summary) = checking.await.map_err(io::Error::other)?.map_err(|error| unverified(&error))?;
-    // The disk has what was checked.
+    // Whether the disk has what was checked.
     let bytes = partial.verify_seal().map_err(|error| named(&partial_path, error))?;
     if bytes != summary.bytes {
         let why = format!("it has {bytes} bytes instead of {}", summary.bytes);

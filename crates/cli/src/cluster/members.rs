@@ -193,7 +193,7 @@ pub(super) async fn remove(api: &Api, id: NodeId, args: &RemoteArgs) -> Result<(
 /// What to say if the members that are left survive no failure.
 fn too_few(left: &MembersView) -> Option<&'static str> {
     let voters = left.members.iter().filter(|member| member.role != "learner").count();
-    (left.from_leader && voters == 2).then_some("2 voters remain, which survive no failure: to add one, fairhold cluster invite")
+    (left.from_leader && voters == 2).then_some("2 voters remain: they survive no failure. To add one: fairhold cluster invite")
 }
 
 /// Makes a learner a voter, or a voter a learner.

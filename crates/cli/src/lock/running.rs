@@ -268,7 +268,7 @@ impl<'a> RunningCommand<'a> {
         }
     }
 
-    /// What the cluster says about the credential, if it renews nothing because of it.
+    /// Why the cluster refuses the credential, if it renews nothing for that reason.
     fn refused_credential(&self) -> Option<String> {
         let refusal = self.client.contact().refusal?;
         (refusal.code == Some(Code::Unauthenticated)).then_some(refusal.detail)

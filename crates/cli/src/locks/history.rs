@@ -1,4 +1,4 @@
-//! `fairhold locks history`: who held a lock, or which locks were held, and how each hold ended.
+//! `fairhold locks history`: shows the holders of one lock or of all locks, and how each hold ended.
 
 use crate::{
     cluster::older_program,
@@ -15,10 +15,10 @@ pub(super) struct HistoryArgs {
     /// Show only the holders at this revision or time (UTC): 14:03, 2026-11-21T14:03:27Z, '10m ago'
     #[arg(long, value_name = "TIME|REVISION", value_parser = moment::parse)]
     at: Option<String>,
-    /// Without NAME, show only holds that last beyond this revision or time
+    /// Without NAME, show only holds that ended after this revision or time, or have not ended
     #[arg(long, value_name = "TIME|REVISION", value_parser = moment::parse, conflicts_with_all = ["at", "name"])]
     from: Option<String>,
-    /// Without NAME, show only holds that begin before this revision or time
+    /// Without NAME, show only holds that began before this revision or time
     #[arg(long, value_name = "TIME|REVISION", value_parser = moment::parse, conflicts_with_all = ["at", "name"])]
     to: Option<String>,
     /// Without NAME, show only holds of this owner
@@ -58,7 +58,7 @@ pub(super) async fn run(api: &Api, args: &HistoryArgs, remote: &RemoteArgs) -> R
                 &["LOCK", "GRANT", "SESSION", "OWNER", "MODE", "TOKEN", "FROM", "TO", "HELD FOR", "ENDED", "BY", "REASON"],
                 &["lock", "number", "session", "owner", "mode", "token", "from", "to", "held_for", "ended", "by", "reason"],
             ),
-            "no hold that matches is in the histories".to_owned(),
+            "no hold matches".to_owned(),
         ),
     };
     let request = args.read.apply(request.parameter("at", args.at.as_ref()));

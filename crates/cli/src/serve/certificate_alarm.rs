@@ -19,7 +19,7 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// How often a node looks at the ends of its certificates. It looks at a new one at once.
+/// How often a node checks when its certificates end. It checks a new one at once.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// How long before its end a certificate is to be renewed, in milliseconds.
 const SOON: u64 = 30 * DAY;
@@ -59,7 +59,7 @@ impl OwnCertificates {
         self.0.iter().map(status).collect()
     }
 
-    /// Waits until one of them is replaced. Without certificates, it waits for ever.
+    /// Waits until one of them is replaced. Without certificates, it waits forever.
     async fn replaced(&self) {
         let replaced: Vec<_> = self.0.iter().map(|(_, pair)| Box::pin(pair.replaced())).collect();
         if replaced.is_empty() { pending().await } else { drop(select_all(replaced).await) }
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_looked_at_when_it_is_replaced() {
+    fn a_certificate_is_checked_when_it_is_replaced() {
         let (folder, authority) = (tempfile::tempdir().unwrap(), TestAuthority::new());
         let issue = |days| write(folder.path(), &authority.issue(&Wanted { days, ..Wanted::node_2() }), authority.cert());
         let pair = LivePair::load(issue((-90, 5)), PairUse::ClientPort).unwrap();

@@ -63,7 +63,7 @@ fn failed(error: FormationError) -> ServeError {
 fn reason(missing: &[NodeId]) -> String {
     let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
     format!(
-        "this node has a restored state, and {WAITS_FOR_NODES} {}. The log of this node has the newest list",
+        "this node has a restored state, and {WAITS_FOR_NODES} {}. The log of this node has the latest list",
         missing.join(", ")
     )
 }

@@ -7,10 +7,10 @@ use openraft_rt_tokio::TokioRuntime;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often it samples: a row of the series of seconds.
+/// How often it samples: once for each row of the series of seconds.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// Samples until it is dropped. It waits for nothing else, so only a process without time for it is late.
+/// Samples until it is dropped. It waits for nothing else, so it is late only if the process gets no processor time.
 pub(super) async fn run(node: Node<TokioRuntime>, syncs: Histogram, http: HttpMetrics) {
     let mut ticks = interval(SAMPLE_EVERY);
     // No row is shorter than a second, and none makes up for a missed one.

@@ -36,17 +36,17 @@ impl Histories {
         self.query.iter().fold("/v1/history".to_owned(), |path, pair| with_query(&path, pair))
     }
 
-    /// Only the holders at this revision or time (`2026-11-21T14:03:27Z`). Not together with `from` or `to`.
+    /// Only the holders at this revision or time (`2026-11-21T14:03:27Z`). You cannot combine it with `from` or `to`.
     pub fn at(self, moment: &str) -> Histories {
         self.with("at", moment)
     }
 
-    /// Only holds that last beyond this revision or time.
+    /// Only holds that ended after this revision or time, or have not ended.
     pub fn from(self, moment: &str) -> Histories {
         self.with("from", moment)
     }
 
-    /// Only holds that begin before this revision or time.
+    /// Only holds that began before this revision or time.
     pub fn to(self, moment: &str) -> Histories {
         self.with("to", moment)
     }
@@ -66,8 +66,8 @@ impl Histories {
         self.with("ended", how)
     }
 
-    /// Reads one page of at most `limit` holds (1 to 1,000), and where the kept histories end. `cursor` continues after an
-    /// earlier page. A page can be short or empty without being the last.
+    /// Reads one page of at most `limit` holds (1 to 1,000), and how far back the kept histories go. `cursor` continues after
+    /// an earlier page. A page can be short or empty without being the last.
     ///
     /// # Errors
     /// [`Error::Refused`] if a moment or a filter is not valid; [`Error::Unavailable`] if no answer came within the

@@ -32,7 +32,7 @@ use std::time::Duration;
 /// let queue = locks.queue("deploy").await?; //                     all contenders; or queue_page(…)
 /// let newer = locks.next_queue("deploy", Some(queue.revision), Duration::from_secs(60)).await?; //   the next change
 /// let past = locks.history("deploy", None).await?; //              past holders, and how they ended
-/// let then = locks.histories().at("2026-11-21T14:03:27Z").owner("ci-7").await?; //   all that ci-7 held then
+/// let then = locks.histories().at("2026-11-21T14:03:27Z").owner("ci-7").await?; //   everything that ci-7 held then
 /// let current = locks.check_fence("deploy", 42, None).await?; //   whether a holder has this token now
 /// locks.revoke("deploy", "an upgrade").await?; //                  administrators: ask the holders to release it,
 /// locks.take_away("deploy", "ci-7 hangs").await?; //               take it from the holders,
@@ -148,8 +148,8 @@ impl Locks {
         self.client.pages(&format!("{}{at}", url(name, "/history")?), self.options).await
     }
 
-    /// Reads who held which lock: set a moment or a window, and filters, then `.await` it. The holds come by the names of
-    /// their locks, each lock newest first. The cluster keeps at most the newest 1,000 ended holds of each
+    /// Reads the holders of all locks: set a moment or a window, and filters, then `.await` it. The holds are in the order of
+    /// their locks' names, those of one lock newest first. The cluster keeps at most the newest 1,000 ended holds of each
     /// lock, and 100,000 in total.
     pub fn histories(&self) -> Histories {
         Histories::new(self.client.clone(), self.options)

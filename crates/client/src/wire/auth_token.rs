@@ -118,7 +118,7 @@ impl AuthToken {
         let shown = self.0.as_ref()?;
         let file = shown.file.as_ref()?;
         let replacement = || Some(shown.header.borrow().clone()).filter(|header| header != refused);
-        // Another request may have had the file read.
+        // Another request may have read the file already.
         if let Some(header) = replacement() {
             return Some(header);
         }

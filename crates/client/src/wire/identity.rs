@@ -54,7 +54,7 @@ pub struct Contact {
     pub failure: Option<String>,
     /// Why a node refused the newest call that changes something, such as an acquire or a renewal, if none has succeeded
     /// since. The client tries such a call again until the caller's time is up. If the node refused the credential
-    /// ([`Code::Unauthenticated`]), that is true only of renewals. Reads do not count: some succeed without a majority.
+    /// ([`Code::Unauthenticated`]), it tries only renewals again. Reads do not count: some succeed without a majority.
     pub refusal: Option<LastRefusal>,
 }
 

@@ -27,7 +27,7 @@ const CAUSES: [(&str, &str); 16] = [
     ("CaUsedAsEndEntity", "the certificate of the server is that of an authority; issue one for the server"),
     (
         "EndEntityUsedAsCa",
-        "the certificate of the server is signed with one that is not of an authority; issue one from the authority",
+        "the certificate of the server is signed by one that is not an authority's; issue a new one from the authority",
     ),
     ("InvalidContentType", "the server does not speak TLS at this port; use an http:// URL"),
     ("CertificateRequired", "the server requires a client certificate; pass one with its key (--cert, --key)"),

@@ -138,7 +138,7 @@ pub(crate) async fn check<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     };
     let by_rules = with_need(params.verb.as_str(), params.on.as_str(), decided)?;
     let (allowed, because) = match disabled(&node.access(), &principal) {
-        Some(user) => (false, format!("the user {user} is disabled: fairhold users enable {user}")),
+        Some(user) => (false, format!("the user {user} is disabled; to enable it: fairhold users enable {user}")),
         None => by_rules,
     };
     answer::json(StatusCode::OK, node.revision(), &dto::AccessCheck { allowed, because })

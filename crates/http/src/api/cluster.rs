@@ -198,7 +198,7 @@ pub(crate) enum ReadyDetails {
     /// All: the port has admitted the caller.
     All,
     /// The port authenticates nobody. So while rights are enforced, it adds to `/readyz` only whether the server is shutting
-    /// down, and its revision: earlier programs read no answer without it.
+    /// down, and its revision, because earlier programs cannot read an answer without it.
     OnlyIfUnenforced,
 }
 

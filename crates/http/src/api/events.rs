@@ -1,4 +1,4 @@
-//! `GET /v1/events`: the events that watches can start from, as pages, the newest first.
+//! `GET /v1/events`: pages of the events that the node keeps for watches, newest first.
 
 use crate::{
     api::watch::of_change, edge::answer, edge::error::of_read, edge::names::refuse_reserved, edge::paging,

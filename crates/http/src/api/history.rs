@@ -1,5 +1,5 @@
 //! `GET /v1/locks/{name}/history`: the holders of a lock, newest first, as pages of JSON or as lines for export.
-//! `GET /v1/history`: the holders of all locks, by the names of the locks.
+//! `GET /v1/history`: the holders of all locks, in the order of the locks' names.
 
 use crate::{
     edge::answer::{self, span},
@@ -80,7 +80,7 @@ pub(crate) async fn all<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     paging::link_next(response, received.uri(), page.next_cursor.as_deref())
 }
 
-/// When the holds of an answer must have been. A window of two times, or of two revisions, must not be empty.
+/// The moment or window of the holds of an answer. A window of two times, or of two revisions, must not be empty.
 fn period(
     at: Option<call::MomentText>,
     from: Option<call::MomentText>,
@@ -108,7 +108,7 @@ fn moment(name: &str, moment: Option<call::MomentText>) -> Result<Option<When>, 
     let revision = digits(text).map(|revision| When::Revision(Revision(revision)));
     match revision.or_else(|| WallMillis::from_rfc3339(text).map(When::At)) {
         Some(when) => Ok(Some(when)),
-        None => Err(expected(name, "a revision, or a time like 2026-11-21T14:03:27Z (the + of a zone is written %2B)")),
+        None => Err(expected(name, "a revision, or a time like 2026-11-21T14:03:27Z (write the + of a time zone as %2B)")),
     }
 }
 

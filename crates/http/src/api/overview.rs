@@ -94,16 +94,16 @@ pub(crate) async fn series<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     answer::json(StatusCode::OK, node.revision(), &body)
 }
 
-/// A place in a series as text.
+/// A position in a series as text.
 fn series_cursor(key: SeriesKey) -> String {
     format!("{}-{:016x}-{}", key.step.as_str(), key.series, key.number)
 }
 
-/// The place of a cursor.
+/// The position of a cursor in a series.
 fn series_key(given: Option<call::SeriesCursor>) -> Result<Option<SeriesKey>, Problem> {
     let Some(text) = given.as_ref().map(call::SeriesCursor::as_str) else { return Ok(None) };
     let key = read_series_cursor(text);
-    key.map(Some).ok_or_else(|| expected("after", "the next of an earlier answer of this call, or nothing for all rows"))
+    key.map(Some).ok_or_else(|| expected("after", "the next of an earlier answer of this call; to get all rows, leave it out"))
 }
 
 fn read_series_cursor(text: &str) -> Option<SeriesKey> {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_in_a_series_is_read_back_from_its_cursor() {
+    fn a_position_in_a_series_is_read_back_from_its_cursor() {
         for key in [
             SeriesKey { step: SeriesStep::Second, series: u64::MAX, number: 605 },
             SeriesKey { step: SeriesStep::Minute, series: 0, number: 0 },

@@ -86,7 +86,7 @@ impl Admin {
         } else {
             Err(Problem::new(
                 Code::Denied,
-                "the token is not this server's administrator token: copy the file of the server's --admin-token-file",
+                "the token is not this server's administrator token: pass the token of the server's --admin-token-file",
             ))
         }
     }

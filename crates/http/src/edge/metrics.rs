@@ -155,7 +155,7 @@ impl HttpMetrics {
         }
     }
 
-    /// How many requests had an answer of the class 5xx.
+    /// The number of requests with an answer of the class 5xx.
     #[must_use]
     pub fn server_errors(&self) -> u64 {
         self.0.server_errors.get()

@@ -63,10 +63,11 @@ fn series(api: &mut Describer) -> Operation<'_> {
     });
     api.call(Here, "/v1/overview/series", "getOverviewSeries", TAG, "Show the totals of the last minutes or hours, as rows.")
         .about(
-            "Every server answers this from its own memory, even without a quorum, and forgets it when it stops. It keeps 600 \
-             rows of a second and 720 rows of a minute. The figures count all locks, also those that you may not see. `refused`, \
-             `sync_p99_us` and `errors_5xx` are of this server alone, and only a leader measures `commit_p99_us`. If `after` is \
-             not of this server since its last start, you get all rows, and `continues` is `false`.",
+            "Each server answers from its own memory, even without a quorum, and loses the rows when it stops. It keeps 600 \
+             rows of a second and 720 rows of a minute. The figures count all locks, including those that you may not see. \
+             `refused`, `sync_p99_us` and `errors_5xx` are of this server alone, and only a leader measures `commit_p99_us`. If \
+             `after` comes from another server, or from before the last start of this one, you get all rows, and `continues` is \
+             `false`.",
         )
         .query::<call::ShowOverviewSeries>()
         .timeout()

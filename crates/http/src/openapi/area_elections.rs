@@ -29,9 +29,9 @@ fn list(api: &mut Describer) -> Operation<'_> {
     });
     api.call(Read, "/v1/elections", "listElections", TAG, "List elections by name, page by page.")
         .about(
-            "The list has all elections with a leader or a candidate, and unused elections until they are forgotten (10 \
-             minutes). An election without a leader has no `leader`, `value` and `token`. With access rights, the list leaves \
-             out the elections that you may not inspect. A page ends early when its values have 256 KiB.",
+            "The list has all elections with a leader or a candidate, and keeps unused elections for 10 minutes. An election \
+             without a leader has no `leader`, `value` and `token`. With access rights, the list leaves out the elections that \
+             you may not inspect. A page ends early when its values reach 256 KiB.",
         )
         .query::<call::ListElections>()
         .page::<dto::Page<election::ListedElection>>("A page.", json!({ "items": [item], "next_cursor": null }))

@@ -92,13 +92,14 @@ fn histories(api: &mut Describer) -> Operation<'_> {
     let example = json!({
         "items": [item], "next_cursor": null, "kept_per_lock": HISTORY_PER_LOCK_MAX, "oldest": "2025-12-25T03:12:09.000Z",
     });
-    api.call(Read, "/v1/history", "listHistories", TAG, "Show who held which lock at a time, or in a window of time.")
+    api.call(Read, "/v1/history", "listHistories", TAG, "Show the holders of all locks at a time, or in a time window.")
         .about(
-            "Pass `at`, or `from` and `to`: a hold that begins at `to`, or ends at `from`, is outside of the window. Holds \
-             that still last are included. The locks come in the order of their names, each with its holds as in its own \
-             history. The answer has only locks that the caller may see. Its knowledge ends where the histories end: see \
-             `kept_per_lock` and `oldest`. A page examines 20,000 locks and holds at most, and those that the caller may not see \
-             do not count. So it may be short or even empty without being the last: the last page has no `next_cursor`.",
+            "Pass `at`, or a window with `from`, `to` or both. A hold that begins at `to` or ends at `from` is outside the \
+             window. Holds that have not ended are included. The holds are in the order of their locks' names, and those of \
+             one lock are newest first. The answer has only locks that you may see. `kept_per_lock` and `oldest` say how far \
+             back the histories go. For one page, the server examines at most 20,000 locks and holds. Locks that you may not \
+             see, and their holds, do not count. So a page can be short or even empty without being the last: on the last \
+             page, `next_cursor` is `null`.",
         )
         .query::<call::ListHistories>()
         .page::<dto::LockHistories>("A page.", example)

@@ -34,8 +34,8 @@ fn open(api: &mut Describer) -> Operation<'_> {
     api.call(Keyed(Method::POST), "/v1/sessions", "openSession", TAG, "Open a session.")
         .about(
             "Its `id` is a secret: with it, anyone can control the session. Its `number` is public. The `Idempotency-Key` of \
-             this call is as secret as the `id`: a repeated request with it gets the same answer from any caller with a valid \
-             credential.",
+             this call is as secret as the `id`: with the key, any caller with a valid credential can repeat the request, and \
+             gets the same answer.",
         )
         .form::<call::OpenSession>(None, json!({ "ttl": "15s", "name": "worker-3", "meta": {} }))
         .json_as::<dto::OpenedSession>(

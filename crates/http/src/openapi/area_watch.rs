@@ -36,11 +36,12 @@ fn events(api: &mut Describer) -> Operation<'_> {
     let line = |name: &str| lines.iter().find(|(known, _)| known == name).map(|(_, line)| line.clone());
     let items: Vec<Value> = ["granted", "queued"].into_iter().filter_map(line).collect();
     let example = json!({ "items": items, "next_cursor": "58-0", "skipped": 9312, "oldest": 1, "revision": 58 });
-    api.call(Read, "/v1/events", "listEvents", TAG, "List recent events, the newest first.")
+    api.call(Read, "/v1/events", "listEvents", TAG, "List recent events, newest first.")
         .about(&format!(
-            "The server lists the events that it keeps for watches, of nodes, locks, sessions and the cluster. All filters apply \
-             together. Pass the `revision` of an answer as `after` to get what happened since. The list has only events that \
-             you may watch. One request examines no further revision after {PAGE_SCANNED_MAX} events.",
+            "The server lists the events that it keeps for watches: those of nodes, locks, sessions and the cluster. All \
+             filters apply together. Pass the `revision` of an answer as `after` to get what happened since. The list has only \
+             events that you may watch. For one page, the server reads no further revisions once it has examined \
+             {PAGE_SCANNED_MAX} events.",
         ))
         .query::<call::ListEvents>()
         .page::<RecentEvents>("A page.", example)

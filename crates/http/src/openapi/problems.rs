@@ -44,7 +44,7 @@ pub(super) fn example(code: Code) -> Problem {
         Code::BadRequest => expected("wait", "a duration with a unit, like 30s, 250ms or 10m (a bare number means seconds)"),
         Code::Unauthenticated => problem("this call is for administrators: send \"Authorization: Bearer TOKEN\" with the token"),
         Code::Denied => {
-            problem("the token is not this server's administrator token: copy the file of the server's --admin-token-file")
+            problem("the token is not this server's administrator token: pass the token of the server's --admin-token-file")
         }
         Code::WrongCluster => {
             problem("the request is for another cluster; Fairhold-Cluster in this answer names the cluster of this node")

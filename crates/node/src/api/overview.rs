@@ -51,16 +51,16 @@ pub const SERIES_NAMES: [&str; 14] = [
 ];
 
 /// A row of a series: the figures of the time since the row before, in the order of `SERIES_NAMES`. That time is one step
-/// long, or longer if the node was late: then `at` tells it, and no row stands for the seconds that it missed. Counts are of
+/// long, or longer if the node was late: then `at` shows it, and no rows fill the missed seconds. Counts are of
 /// what the node applied in that time, so a node that catches up counts old grants too.
 pub type SeriesRow = [u64; SERIES_NAMES.len()];
 
-/// A place in a series. Rows have numbers from 1.
+/// A position in a series. Rows have numbers from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesKey {
     /// The step of the series.
     pub step: SeriesStep,
-    /// The series: another one since each start of a node.
+    /// The series: each start of a node begins another one.
     pub series: u64,
     /// The number of a row; 0 is before the first one.
     pub number: u64,
@@ -73,8 +73,8 @@ pub struct SeriesView {
     pub rows: Vec<SeriesRow>,
     /// The time of the newest row, if there is any.
     pub to: Option<WallMillis>,
-    /// Whether the rows follow those before the requested place without a gap.
+    /// Whether the rows continue those up to the requested position without a gap.
     pub continues: bool,
-    /// The place after the rows.
+    /// The position after the rows.
     pub next: SeriesKey,
 }

@@ -1,5 +1,5 @@
-//! The totals of the last ten minutes by seconds, and of the last twelve hours by minutes. They are in memory only, and as large
-//! at any load.
+//! The totals of the last ten minutes by seconds, and of the last twelve hours by minutes. They are only in memory, and
+//! their size does not depend on the load.
 
 use crate::api::{SeriesKey, SeriesRow, SeriesView};
 use fairhold_metrics::BucketCounts;
@@ -77,7 +77,7 @@ impl Reading {
 struct Ring {
     rows: VecDeque<SeriesRow>,
     max: usize,
-    /// The number of the newest row, which is also how many there were.
+    /// The number of the newest row, which is also the number of rows so far.
     newest: u64,
     /// The reading at the end of the newest row.
     before: Reading,
@@ -97,7 +97,7 @@ impl Ring {
         self.before = reading;
     }
 
-    /// The rows after that number, and whether they are all that there were.
+    /// The kept rows after that number, and whether these are all rows after it.
     fn after(&self, number: u64) -> (Vec<SeriesRow>, bool) {
         let new = self.newest.saturating_sub(number);
         let kept = self.rows.len();
@@ -137,7 +137,7 @@ impl Series {
         }
     }
 
-    /// The rows after that place. All of them if there is no place, or if it is in another series.
+    /// The rows after that position. All of them if there is no position, or if it is in another series.
     pub(crate) fn read(&self, step: SeriesStep, after: Option<SeriesKey>) -> SeriesView {
         let begun = self.0.lock();
         let Some(rings) = begun.as_ref() else {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_gets_only_newer_rows_and_learns_of_a_gap() {
+    fn a_position_gets_only_newer_rows_and_learns_of_a_gap() {
         let series = filled(7, 1 + SECONDS_MAX as u64 + 5);
         let read = |number| {
             let view = series.read(SeriesStep::Second, key(SeriesStep::Second, 7, number));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_of_another_start_or_another_step_gets_all_rows() {
+    fn a_position_of_another_start_or_another_step_gets_all_rows() {
         let restarted = filled(8, 4);
         for (series, step) in [(7, SeriesStep::Second), (8, SeriesStep::Minute)] {
             let view = restarted.read(SeriesStep::Second, key(step, series, 2));

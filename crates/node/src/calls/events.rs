@@ -1,5 +1,5 @@
-//! Recent events: those that watches can start from, as pages, the newest first. They come from the ring of this node,
-//! so they cost apply nothing.
+//! Pages of recent events, newest first. They come from the ring that this node keeps for watches, so they cost apply
+//! nothing.
 
 use crate::{
     access::Visible,
@@ -19,13 +19,13 @@ use std::sync::Arc;
 /// Revisions that are read from the ring at a time.
 const REVISIONS_AT_ONCE: usize = 256;
 
-/// A position among the events that a caller may see: before it are all earlier revisions, and this many of those events of
-/// its own.
+/// A position among the events that a caller may see. All earlier revisions are before it, and `index` of those events of its
+/// own revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventPosition {
     /// The revision.
     pub revision: Revision,
-    /// How many of its events that the caller may see are before the position.
+    /// The number of events of this revision that are before the position. It counts only those that the caller may see.
     pub index: usize,
 }
 
@@ -86,8 +86,8 @@ impl EventQuery {
 }
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// A page of the events that this node keeps and the caller may see. The node examines no further revision after
-    /// `PAGE_SCANNED_MAX` events. `after` may not be later than the revision of the cluster.
+    /// A page of the events that this node keeps and the caller may see. The node reads no further revisions once it has
+    /// examined `PAGE_SCANNED_MAX` events. `after` may not be later than the revision of the cluster.
     pub async fn events(&self, query: &EventQuery, read: ReadOptions) -> Result<EventPage, CallError> {
         let deadline = RT::Instant::now() + read.timeout;
         self.freshen_by(read.freshness, deadline).await?;
@@ -95,7 +95,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             self.reach(after.next(), deadline).await?;
         }
         let visible = self.visible()?;
-        // To decide the rights on each event is as much work as a walk. A caller who sees no event needs none.
+        // Deciding the rights on each event is as much work as a walk. A caller that may see no event needs no slot.
         let needs_slot = visible.has_some_changes() && !visible.has_all_changes();
         let _slot = if needs_slot { Some(self.walk_slot(deadline).await?) } else { None };
         // The ring has the events of this revision, and the access data is never older than it.

@@ -1,5 +1,5 @@
-//! What a person looks at first: the overview with its series, and who waits for whom. All of them are read from this node
-//! alone, so they need no quorum.
+//! What a person looks at first: the overview, its series, and the tree of waits. All of them come from this node alone, so
+//! they need no quorum.
 
 use crate::{
     access::Visible,
@@ -107,7 +107,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.0.series.add(reading, || RT::thread_rng().random());
     }
 
-    /// The rows of a series after that place, or all.
+    /// The rows of a series after that position, or all.
     pub async fn series(&self, step: SeriesStep, after: Option<SeriesKey>, timeout: Duration) -> Result<SeriesView, CallError> {
         self.freshen(ReadOptions { freshness: Freshness::Local, timeout }).await?;
         Ok(self.0.series.read(step, after))

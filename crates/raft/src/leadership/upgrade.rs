@@ -70,7 +70,7 @@ fn blocker(member: &MemberProgram, is_silent: bool, next: ClusterVersion, older_
         _ if is_silent => Some(format!("node {id} does not answer the leader: start it")),
         None => Some(match older_leader {
             Some(leader) => {
-                format!("the program of node {id} is unknown while node {leader}, which leads, runs an older program")
+                format!("the program of node {id} is unknown while the leader, node {leader}, runs an older program")
             }
             None => format!("node {id} has not introduced itself yet: try again in a second"),
         }),
@@ -182,7 +182,7 @@ mod tests {
         let unknown = MemberProgram { id: 3, program: None, silent: None };
         let reason = |older_leader| blocker(&unknown, false, ClusterVersion(2), older_leader);
         assert!(reason(None).is_some_and(|text| text.ends_with("try again in a second")));
-        let while_older = "the program of node 3 is unknown while node 1, which leads, runs an older program";
+        let while_older = "the program of node 3 is unknown while the leader, node 1, runs an older program";
         assert_eq!(reason(Some(1)).as_deref(), Some(while_older));
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub enum EventType {
     /// A node of the tree was created.
     Created,
-    /// A node of the tree was written, or a session has another timeout.
+    /// A node of the tree was written, or the timeout of a session changed.
     Changed,
     /// A node of the tree was deleted.
     Deleted,
@@ -24,7 +24,7 @@ pub enum EventType {
     Granted,
     /// A grant or a session ended.
     Ended,
-    /// A lock delay starts.
+    /// A lock delay started.
     Cooling,
     /// A lock delay ended.
     Cooled,
@@ -38,13 +38,13 @@ pub enum EventType {
     Vacated,
     /// An administrator changed settings of a lock, a member or the cluster.
     Set,
-    /// An administrator asks a holder to release a lock.
+    /// An administrator asked a holder to release a lock.
     Revoke,
     /// A lock was forgotten.
     Forgotten,
     /// A session was opened.
     Opened,
-    /// A node is about to become a member of the cluster.
+    /// A node began to join the cluster.
     Joining,
     /// A node became a member of the cluster.
     Joined,

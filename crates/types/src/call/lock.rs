@@ -158,15 +158,15 @@ pub struct History {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListHistories {
-    /// Only the holders at this moment: a revision, or an RFC 3339 time. Not with `from` or `to`.
+    /// Only the holders at this moment: a revision, or an RFC 3339 time. You cannot combine it with `from` or `to`.
     #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::MOMENT)))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub at: Option<MomentText>,
-    /// Only holds that last beyond this moment: a revision, or an RFC 3339 time.
+    /// Only holds that ended after this moment, or have not ended: a revision, or an RFC 3339 time.
     #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::MOMENT, "example" = "2026-11-21T14:00:00Z")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub from: Option<MomentText>,
-    /// Only holds that begin before this moment: a revision, or an RFC 3339 time.
+    /// Only holds that began before this moment: a revision, or an RFC 3339 time.
     #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::MOMENT, "example" = "2026-11-21T14:10:00Z")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub to: Option<MomentText>,

@@ -4,7 +4,7 @@ use super::bounds::{OwnerName, PageLimit, PositiveNumber, SeriesCursor, is_defau
 use crate::LockName;
 use serde::{Deserialize, Serialize};
 
-/// The step of a series: how long the time is that a row covers.
+/// The step of a series: the time that each row covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum SeriesStep {
@@ -33,7 +33,7 @@ impl SeriesStep {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ShowOverview {
-    /// Ignored. Dashboards of earlier programs send it; the series has a call of its own.
+    /// Ignored. Older dashboards send it; `GET /v1/overview/series` has the series.
     #[serde(default, skip_serializing_if = "is_default")]
     pub series: bool,
 }
@@ -47,7 +47,7 @@ pub struct ShowOverviewSeries {
     #[cfg_attr(feature = "schema", schemars(extend("default" = "1s")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub step: Option<SeriesStep>,
-    /// Only the rows after this one: the `next` of an earlier answer of the same server with the same step.
+    /// Only the rows after this position: the `next` of an earlier answer of the same server with the same step.
     #[cfg_attr(
         feature = "schema",
         schemars(extend("pattern" = crate::pattern::SERIES_CURSOR, "example" = "1s-5f2b0c6e9d8a4b1f-600"))

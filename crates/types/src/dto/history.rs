@@ -53,14 +53,14 @@ pub struct Holding {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct LockHistories {
-    /// The holds, by the names of their locks. A page can be short or empty without being the last.
+    /// The holds, in the order of their locks' names. A page can be short or empty without being the last.
     pub items: Vec<Holding>,
     /// Where the next page begins; `null` on the last one.
     pub next_cursor: Option<String>,
     /// How many ended holds the cluster keeps for each lock. The oldest is dropped first.
     pub kept_per_lock: u64,
     /// When the oldest kept hold of all locks ended: holds that ended earlier may be missing. A lock with `kept_per_lock`
-    /// ended holds may have lost later ones too. Left out if no hold has ended, or if the caller may not see all locks.
+    /// ended holds may have lost later ones too. Left out if no hold has ended, or if you may not see all locks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest: Option<String>,
 }

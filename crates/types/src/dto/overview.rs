@@ -62,7 +62,7 @@ pub struct OverviewTotals {
     pub lost: u64,
 }
 
-/// The totals of one server over time, as rows of integers. The server keeps them in memory since its start.
+/// The totals of one server over time, as rows of integers. The server keeps them in memory, and loses them when it stops.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -72,15 +72,15 @@ pub struct OverviewSeries {
     /// The time of the newest row that the server has, by its clock; missing if it has none yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// The names of the columns, in the order of the integers of a row. `at` is the end of the row's time, in milliseconds
+    /// The names of the columns, in the order of the integers of a row. `at` is the end of the row's period, in milliseconds
     /// since 1970, by the server's clock. `grants`, `handed_over`, `released`, `expired`, `broken`, `refused` and `errors_5xx`
-    /// count since the row before. `held`, `queued`, `sessions` and `term` are the values at the end. `commit_p99_us` and
-    /// `sync_p99_us` are 99th percentiles since the row before, in microseconds, each rounded up to the bound of its bucket
+    /// count since the previous row. `held`, `queued`, `sessions` and `term` are the values at the end. `commit_p99_us` and
+    /// `sync_p99_us` are 99th percentiles since the previous row, in microseconds, each rounded up to the bound of its bucket
     /// in the metrics, or ten seconds if it is longer; 0 if there was nothing to measure, as for commits at a follower.
     pub names: Vec<String>,
-    /// The rows, the oldest first. A row covers the time since the row before: one step, or longer if the server was late.
+    /// The rows, oldest first. A row covers the time since the previous row: one step, or more if the server was late.
     pub rows: Vec<Vec<u64>>,
-    /// Whether the rows follow those before `after` without a gap. Otherwise they replace what you have.
+    /// Whether the rows continue those up to `after` without a gap. If not, replace your rows with them.
     pub continues: bool,
     /// Pass this as `after` to get only newer rows.
     pub next: String,

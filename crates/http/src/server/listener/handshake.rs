@@ -65,7 +65,7 @@ impl HandshakeFailure {
         }
     }
 
-    /// Whether the client left in the middle, as a program does that has its answer from another node.
+    /// Whether the client left in the middle, for example because another node has answered it.
     fn is_departure(&self) -> bool {
         matches!(self, HandshakeFailure::Fault(fault) if fault.reason == FaultReason::ConnectionLost)
     }
