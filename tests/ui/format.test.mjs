@@ -195,7 +195,7 @@ test("a call that an older program does not know is told from a name that is not
   for (const path of ["v1/events?after=4", "v1/elections", "v1/history?at=x", "v1/overview/series", "v1/nodes/?children=true"]) {
     assert.equal(api.explained(path, gone).code, api.UNKNOWN_CALL, path);
   }
-  assert.equal(api.explained("v1/events?limit=200", gone).message, "This node's program has no GET /v1/events; it is older than this page.");
+  assert.equal(api.explained("v1/events?limit=200", gone).message, "This node's program has no GET /v1/events; it is older than this page. Upgrade the node.");
   for (const path of ["v1/locks/a", "v1/elections/a?consistency=local", "v1/sessions/41", "v1/nodes/a"]) assert.equal(api.explained(path, gone), gone, path);
   const late = new api.Failure(503, "no_leader", "no leader");
   assert.equal(api.explained("v1/events", late), late);

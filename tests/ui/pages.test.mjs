@@ -371,7 +371,7 @@ test("the history shows who held what at a time", async () => {
   await shown(page, "1,000 ended holds of each lock");
   assert.equal(await page.locator("code[aria-label=fairhold]").innerText(), `fairhold locks history --at ${from.replace(".000Z", "Z")} --prefix=past/`);
   await page.getByRole("link", { name: "5 min earlier" }).click();
-  await shown(page, "Nothing that fits was held then.");
+  await shown(page, "No matching lock was held then.");
   await page.goBack();
   await rows.filter({ hasText: "past/b" }).waitFor();
   await page.getByLabel("Owner").fill("before");
@@ -411,7 +411,7 @@ test("a past time is asked about again only while a hold of it lasts", async () 
   const { page, close } = await open(`#/history?at=${new Date(Date.now() - 3600000).toISOString()}`);
   const wake = () => page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
   const asked = [];
-  await shown(page, "Nothing that fits was held then.");
+  await shown(page, "No matching lock was held then.");
   page.on("request", (request) => { if (isHistory(request)) asked.push(request.url()); });
   await wake();
   await page.waitForResponse(/\/v1\/overview$/);

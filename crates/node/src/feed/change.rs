@@ -162,7 +162,7 @@ pub(crate) enum Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// The lock that it is, or is of.
+    /// The lock, if the subject is a lock, a grant or the leader of an election.
     pub(crate) fn lock(self) -> Option<&'a LockName> {
         match self {
             Subject::Lock(lock) | Subject::Grant(lock, _) | Subject::Leader(lock) => Some(lock),

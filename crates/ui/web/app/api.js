@@ -30,7 +30,7 @@ const NAMED = /^v1\/(elections|locks|nodes|sessions)\/[^?]/;
  * @param {string} path @param {Failure} failure */
 export function explained(path, failure) {
   if (failure.status !== 404 || NAMED.test(path)) return failure;
-  return new Failure(404, UNKNOWN_CALL, `This node's program has no GET /${path.split("?")[0]}; it is older than this page.`);
+  return new Failure(404, UNKNOWN_CALL, `This node's program has no GET /${path.split("?")[0]}; it is older than this page. Upgrade the node.`);
 }
 
 /** @param {string} path such as v1/locks */

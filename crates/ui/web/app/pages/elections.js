@@ -1,4 +1,4 @@
-// The elections, a page at a time, and one election: who leads, what it proclaims, and who stands in line.
+// The elections, a page at a time, and one election: its leader, its value, and its candidates.
 
 import { html } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";

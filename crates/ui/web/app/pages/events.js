@@ -1,4 +1,4 @@
-// What happened last, the newest first. The page asks only for what is new.
+// The recent events, newest first. The page asks only for what is new.
 
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
@@ -15,7 +15,7 @@ const TYPES = ["queued", "granted", "ended", "cooling", "cooled", "downgraded", 
 /** The signs of some types, as in the lists of locks. */
 const SIGNS = new Map([["queued", "▸"], ["granted", "■"], ["cooling", "◆"], ["lost", "✕"]]);
 const COLOURS = new Map([["queued", "queued"], ["granted", "held"], ["cooling", "cooling"], ["lost", "lost"]]);
-/** The server no longer keeps what follows, or has not reached it. */
+/** The server no longer keeps what follows, or has not reached it yet. */
 const START_AGAIN = [400, 410];
 
 export function Events() {
@@ -29,7 +29,7 @@ export function Events() {
   const filtered = FIELDS.some((name) => given[name] !== "");
   return html`<${Heading}>Events</>
     <${Filter} given=${given} />
-    <${Panel} title="Recent events" extra=${shown ? html`<span class="muted">${count(shown.items.length)} shown, the newest first</span>` : null}>
+    <${Panel} title="Recent events" extra=${shown ? html`<span class="muted">${count(shown.items.length)} shown, newest first</span>` : null}>
       ${poll.error?.status === 400 ? html`<p class="note lost">${visible(poll.error.message)}</p>` : null}
       ${missed === 0 ? null : html`<p class="note queued">▲ ${missed === null ? "Some events are" : missed === 1 ? "1 event is" : `${count(missed)} events are`} left out: more happened at once than this page shows.</p>`}
       ${shown ? html`<${Rows} items=${shown.items} filtered=${filtered} />` : html`<${Waiting} poll=${poll} />`}
@@ -39,7 +39,7 @@ export function Events() {
 }
 
 /**
- * Asks for what is new since the answer before, and adds it to that. With another credential it starts again: that one
+ * Asks for what is new since the previous answer, and adds it. With another credential it starts again, because that one
  * may see less.
  * @param {{ current: any }} known @param {string} path @param {import("../api.js").Options} [options]
  */
@@ -111,7 +111,7 @@ function Rows({ items, filtered }) {
     { head: "What", cell: (/** @type {any} */ row) => html`<${Subject} event=${row} />` },
     { head: "Details", wide: true, cell: (/** @type {any} */ row) => html`<${Details} event=${row} />` },
   ];
-  const empty = filtered ? "No recent event fits." : html`This node keeps no events yet. To cause some: <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />`;
+  const empty = filtered ? "No recent event matches." : html`This node keeps no events yet. To cause some: <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />`;
   return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => row.key} label="Events" empty=${empty} />`;
 }
 

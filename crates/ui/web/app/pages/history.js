@@ -1,4 +1,4 @@
-// Who held which lock at a time.
+// The holders of all locks at a time.
 
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
@@ -13,7 +13,7 @@ const STEP = 5 * 60 * 1000;
 const FILTERS = ["owner", "prefix"];
 /** How far the page's estimate of the server's time may be behind. */
 const CLOCK_SLACK = 2000;
-/** How long ago a time is for which a node that follows its leader has everything. */
+/** A node that follows its leader has everything up to this long ago. */
 const SETTLED_AFTER = 10000;
 
 export function History() {
@@ -24,7 +24,7 @@ export function History() {
   const at = parseTime(asked);
   const server = serverNow();
   const present = server ?? (failure.value === null ? null : Date.now());
-  // Without a time, it is the present one: from then on, the address has it.
+  // Without a time in the address, the page shows the present, and puts it into the address.
   const isDue = asked === "" && present !== null;
   useEffect(() => {
     if (isDue) location.replace(link("history", null, { at: timeText(present - (present % 1000)), ...given }));
@@ -32,7 +32,7 @@ export function History() {
   const isFuture = at !== null && server !== null && at > server + CLOCK_SLACK;
   const path = at === null || present === null || isFuture ? null
     : withQuery("v1/history", { at: timeText(at), ...given, consistency: "local", limit: ROWS, cursor });
-  // What has ended does not change any more. A node without a leader may not know it yet.
+  // A hold that has ended no longer changes. A node without a leader may not know of its end yet.
   const isFinal = (/** @type {any} */ body) => Number(at) + SETTLED_AFTER < (serverNow() ?? 0) && (look.value === null || look.value.leader)
     && body.items.every((/** @type {any} */ row) => row.to);
   const poll = usePoll(path, 10000, call, isFinal);
@@ -51,7 +51,7 @@ function command(at, given) {
   return `fairhold locks history --at ${timeText(at)}${filters.join("")}`;
 }
 
-/** @param {{ at: number | null, given: Record<string, string>, isLast: boolean }} props isLast: there is no later step than to now */
+/** @param {{ at: number | null, given: Record<string, string>, isLast: boolean }} props isLast: the only later step is to now */
 function Filter({ at, given, isLast }) {
   const { utc } = settings.value;
   const shown = { at: at === null ? "" : fieldOf(at, utc), ...given };
@@ -61,7 +61,7 @@ function Filter({ at, given, isLast }) {
   const go = (/** @type {Event} */ event) => {
     event.preventDefault();
     const chosen = fromField(typed.at, utc);
-    // A field that nobody changed has no milliseconds, but the address may.
+    // An unchanged field has no milliseconds, but the address may have some.
     const time = typed.at === shown.at ? at : chosen;
     if (time !== null) location.hash = link("history", null, { ...typed, at: timeText(time) });
   };
@@ -97,15 +97,15 @@ function Rows({ items, rest, first }) {
     { head: "Held", figure: true, cell: (/** @type {any} */ row) => (row.to ? span(parseSpan(row.held_for)) : html`<${Since} at=${row.from} />`) },
     { head: "Ended", cell: (/** @type {any} */ row) => html`<${Ended} row=${row} />` },
   ];
-  const empty = rest ? "None on this page. Others may be on the next one." : first ? "Nothing that fits was held then." : "There are no more.";
+  const empty = rest ? "No match on this page. There may be some on the next one." : first ? "No matching lock was held then." : "There are no more.";
   return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => `${row.number}-${row.from_revision}-${row.lock}`} label="Held then" empty=${empty} />`;
 }
 
-/** Where the knowledge ends. @param {{ body: any, at: number }} props */
+/** How far back the history goes. @param {{ body: any, at: number }} props */
 function Known({ body, at }) {
   const isOlder = body.oldest !== undefined && at < Date.parse(body.oldest);
-  return html`${isOlder ? html`<p class="note queued">▲ This is before the end of the oldest hold that is kept. Holds that ended earlier may be missing.</p>` : null}
-    <p class="note">The cluster keeps the newest ${count(body.kept_per_lock)} ended holds of each lock and the newest 100,000 in total: within these limits,
-      for a week unless its state is nearly full. ${body.oldest === undefined ? null : html`The oldest one that is kept ended <${Time} at=${body.oldest} />.`}
-      The holds of a busy lock may be gone sooner: if more than ${count(body.kept_per_lock)} of them have ended since this time, those of this time are missing.</p>`;
+  return html`${isOlder ? html`<p class="note queued">▲ This time is before the end of the oldest kept hold. Holds that ended earlier may be missing.</p>` : null}
+    <p class="note">The cluster keeps the newest ${count(body.kept_per_lock)} ended holds of each lock and the newest 100,000 in total. Within these limits,
+      it keeps them for a week, unless its state is nearly full. ${body.oldest === undefined ? null : html`The oldest kept one ended <${Time} at=${body.oldest} />.`}
+      If more than ${count(body.kept_per_lock)} holds of a lock have ended since this time, the older ones of that lock are missing.</p>`;
 }

@@ -81,7 +81,7 @@ function Rows({ items, rest }) {
     { head: "Longest wait", figure: true, cell: (/** @type {any} */ row) => (row.waiting_since ? html`<${Since} at=${row.waiting_since} />` : "—") },
     { head: "Hand-overs", figure: true, cell: (/** @type {any} */ row) => count(row.hand_overs) },
   ];
-  const empty = rest ? "None on this page. Others may be on the next one." : html`No lock fits. Locks appear when somebody takes them:
+  const empty = rest ? "No match on this page. There may be some on the next one." : html`No lock matches. Locks appear when somebody takes them:
     <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />`;
   return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => row.lock} label="Locks" empty=${empty} />`;
 }

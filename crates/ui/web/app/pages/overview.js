@@ -7,9 +7,9 @@ import { Heading, Line, LockLink, Panel, Since, Spark, Table, Time, Typed, usePo
 import { column, elections, joined, NO_ROWS, rate, sum } from "../series.js";
 import { failure, look } from "../state.js";
 
-/** How many seconds a figure is about that would otherwise jump. */
+/** The number of seconds over which a figure is taken, so that it does not jump. */
 const RECENT = 10;
-/** Kept while other pages are shown: then the server adds only what is newer. */
+/** Kept while other pages are shown, so that the server sends only what is newer. */
 const kept = signal(NO_ROWS);
 
 export function Overview() {
