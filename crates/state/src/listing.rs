@@ -97,7 +97,7 @@ pub struct LockEntry {
 }
 
 /// A page of locks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LockPage {
     /// The locks, in order. A page can be short or empty without being the last.
     pub items: Vec<LockEntry>,
