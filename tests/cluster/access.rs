@@ -264,6 +264,12 @@ fn a_revoked_token_ends_its_streams_and_renews_nothing() {
         })
         .await;
         assert_eq!(because, "the user ci is disabled; to enable it: fairhold users enable ci");
+        root.send(Call::put("/v1/access/users/ci", "").json(&json!({ "disabled": false }))).await.expect_status(200);
+        eventually("the node knows that the user is enabled again", ENDS_WITHIN, || async {
+            let answer = root.send(check.clone()).await.expect_status(200);
+            (answer.json["allowed"] == true).then_some(())
+        })
+        .await;
         root.acquire("deploy%2Fa", "ttl=60s").await.expect_status(200);
     });
 }
@@ -366,5 +372,11 @@ fn the_status_port_shows_no_details_while_rights_are_enforced() {
         assert_eq!(brief.json, shown);
         let plain = status.send(&Call::get("/readyz")).await.expect_status(200);
         assert_eq!(plain.text, "ok\n");
+        guarded.file().send(Call::post("/v1/access/disable")).await.expect_status(200);
+        eventually("the status port shows the details again", SHORT, || async {
+            let answer = status.send(&verbose).await.expect_status(200);
+            answer.json["host"]["time"].is_string().then_some(())
+        })
+        .await;
     });
 }

@@ -83,6 +83,27 @@ fn bad_parameters() -> Vec<Case> {
     ]
 }
 
+fn bad_queries_of_lists() -> Vec<Case> {
+    let bad = |path: &str, word: &'static str| (raw("GET", &format!("/v1/{path}")), 400, "bad_request", word);
+    let long = "p".repeat(513);
+    vec![
+        bad("events?lock=2-lock-0000000000", "reserved"),
+        bad("events?lock=a%00b", "lock"),
+        bad("events?limit=0", "limit"),
+        bad("elections?limit=0", "limit"),
+        bad("history?limit=0", "limit"),
+        bad(&format!("events?prefix={long}"), "prefix"),
+        bad(&format!("elections?prefix={long}"), "prefix"),
+        bad(&format!("history?prefix={long}"), "prefix"),
+        bad("history?owner=a%00b", "owner"),
+        // The cursors of other lists.
+        bad("events?cursor=6e303a61", "cursor"),
+        bad("elections?cursor=57-1", "cursor"),
+        bad("history?cursor=6e303a61", "cursor"),
+        bad("overview/series?after=57-1", "the next of an earlier answer"),
+    ]
+}
+
 fn bad_names_and_headers() -> Vec<Case> {
     let bad = |raw: Raw, word: &'static str| (raw, 400, "bad_request", word);
     let lock = |name: &str| raw("POST", &format!("/v1/locks/{name}"));
@@ -147,7 +168,8 @@ fn not_there_not_allowed_or_too_large() -> Vec<Case> {
 fn every_invalid_request_gets_an_answer_that_names_the_problem_and_the_server_continues() {
     run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;
-        let cases = [bad_parameters(), bad_names_and_headers(), not_there_not_allowed_or_too_large()].concat();
+        let cases =
+            [bad_parameters(), bad_queries_of_lists(), bad_names_and_headers(), not_there_not_allowed_or_too_large()].concat();
         let mut complaints = Vec::new();
         for (index, (request, status, code, word)) in cases.iter().enumerate() {
             let node = &cluster.nodes[index % NODES];
@@ -193,6 +215,10 @@ fn requests_just_within_a_limit_are_accepted() {
             (raw("PUT", "/v1/nodes/large").body(vec![b'x'; 1024 * 1024]), 201),
             (raw("PUT", "/v1/nodes/empty"), 201),
             (raw("PUT", &format!("/v1/nodes/{}?parents", deep.replace("%2F", "/"))), 201),
+            // A prefix need not be a name.
+            (raw("GET", &format!("/v1/events?prefix={}", "p".repeat(512))), 200),
+            (raw("GET", "/v1/elections?prefix=%00"), 200),
+            (raw("GET", "/v1/history?prefix=2-lock-0000000000"), 200),
         ];
         for (request, status) in taken {
             let (found, _, answer) = request.send(&address).await;

@@ -3,14 +3,11 @@
 use crate::{
     access::Guarded,
     client::{Answer, Call, Client, whole},
-    harness::{Cluster, NODES, SHORT, all, run_parallel},
+    harness::{Cluster, NODES, SHORT, run_parallel},
+    watches::{after_many_events, put},
     watching::Watching,
 };
 use serde_json::{Value, json};
-
-async fn put(client: &Client, path: &str) -> u64 {
-    client.write(&Call::put(&format!("/v1/nodes/{path}?parents"), "x")).await.number("revision")
-}
 
 fn items(page: &Answer) -> &[Value] {
     page.json["items"].as_array().unwrap_or_else(|| panic!("no items: {page:?}"))
@@ -128,18 +125,8 @@ fn a_reader_that_passes_the_last_revision_misses_nothing_at_any_node() {
 #[test]
 fn events_that_are_not_kept_are_refused_with_the_oldest_revision() {
     run_parallel(SHORT, async {
-        let cluster = Cluster::start_with(&["--event-ring-bytes", "65536"]).await;
+        let (cluster, early) = after_many_events().await;
         let client = cluster.client(0);
-        let early = put(&client, "a").await;
-        let writers = (0..8).map(|writer| {
-            let client = cluster.client(writer);
-            tokio::spawn(async move {
-                for _ in 0..100 {
-                    put(&client, &format!("busy-{writer}")).await;
-                }
-            })
-        });
-        all(writers.collect()).await;
         for node in 0..NODES {
             let gone = page(&client, node, &format!("after={early}")).await.expect_problem(410, "compacted");
             let oldest = gone.number("oldest");

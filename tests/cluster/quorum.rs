@@ -97,15 +97,21 @@ fn a_leader_that_loses_its_majority_is_not_ready_and_names_no_leader() {
     });
 }
 
+/// A cluster whose leader and one follower were killed. Returns the index of that follower, and of the node that runs.
+async fn without_majority() -> (Cluster, [usize; 2]) {
+    let mut cluster = Cluster::start().await;
+    let leader = cluster.leader().await;
+    let [first, last] = cluster.followers().await;
+    for node in [leader, first] {
+        cluster.nodes[node].kill().await;
+    }
+    (cluster, [first, last])
+}
+
 #[test]
 fn a_command_that_waits_without_a_majority_says_so_in_one_message() {
     run_exclusive(SHORT, async {
-        let mut cluster = Cluster::start().await;
-        let leader = cluster.leader().await;
-        let [first, last] = cluster.followers().await;
-        for node in [leader, first] {
-            cluster.nodes[node].kill().await;
-        }
+        let (mut cluster, [first, last]) = without_majority().await;
         let mut waits = fairhold(&cluster.nodes[last].url, &["quay", "--", "echo", "held"]).spawn().expect("it starts");
         let mut stderr = BufReader::new(waits.stderr.take().expect("a pipe"));
         let mut printed = String::new();
@@ -127,12 +133,7 @@ fn a_command_that_waits_without_a_majority_says_so_in_one_message() {
 #[test]
 fn a_wait_that_ends_without_a_majority_is_no_conflict() {
     run_exclusive(SHORT, async {
-        let mut cluster = Cluster::start().await;
-        let leader = cluster.leader().await;
-        let [first, last] = cluster.followers().await;
-        for node in [leader, first] {
-            cluster.nodes[node].kill().await;
-        }
+        let (cluster, [_, last]) = without_majority().await;
         let waits = fairhold(&cluster.nodes[last].url, &["quay", "--wait", "2s", "--", "true"]).output().await.expect("it runs");
         assert_code(&waits, 69, "");
         let text = String::from_utf8_lossy(&waits.stderr);

@@ -2,14 +2,30 @@
 
 use crate::{
     client::{Answer, Call, Client, whole},
-    harness::{Cluster, NODES, SHORT, run_parallel},
+    harness::{Cluster, NODES, SHORT, all, run_parallel},
     watching::Watching,
 };
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-async fn put(client: &Client, path: &str) -> u64 {
+pub(crate) async fn put(client: &Client, path: &str) -> u64 {
     client.write(&Call::put(&format!("/v1/nodes/{path}?parents"), "x")).await.number("revision")
+}
+
+/// A cluster that keeps few events, after many of them. Returns the revision of the first, which no node keeps.
+pub(crate) async fn after_many_events() -> (Cluster, u64) {
+    let cluster = Cluster::start_with(&["--event-ring-bytes", "65536"]).await;
+    let early = put(&cluster.client(0), "a").await;
+    let writers = (0..8).map(|writer| {
+        let client = cluster.client(writer);
+        tokio::spawn(async move {
+            for _ in 0..100 {
+                put(&client, &format!("busy-{writer}")).await;
+            }
+        })
+    });
+    all(writers.collect()).await;
+    (cluster, early)
 }
 
 #[test]
@@ -143,18 +159,8 @@ fn an_event_source_continues_after_its_last_event_id() {
 #[test]
 fn a_watch_of_compacted_history_is_refused_before_the_first_byte_with_the_oldest_revision() {
     run_parallel(SHORT, async {
-        let cluster = Cluster::start_with(&["--event-ring-bytes", "65536"]).await;
+        let (cluster, early) = after_many_events().await;
         let client = cluster.client(0);
-        let early = put(&client, "a").await;
-        let writers = (0..8).map(|writer| {
-            let client = cluster.client(writer);
-            tokio::spawn(async move {
-                for _ in 0..100 {
-                    put(&client, &format!("busy-{writer}")).await;
-                }
-            })
-        });
-        crate::harness::all(writers.collect()).await;
         for node in 0..NODES {
             let gone = Watching::try_open(&client, node, &format!("from={early}")).await.expect("the node runs");
             let gone = gone.expect_err("it is not kept").expect_problem(410, "compacted");
@@ -231,7 +237,7 @@ fn a_read_waits_until_something_newer_exists() {
             };
             let answers = tokio::select! {
                 biased;
-                answers = crate::harness::all(waiting) => answers,
+                answers = all(waiting) => answers,
                 () = writes => unreachable!("the writes never stop"),
             };
             for answer in answers {

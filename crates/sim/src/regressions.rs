@@ -1,5 +1,6 @@
 //! Regressions: fixed scenarios instead of seeds. Each reproduces a fault that was once found.
 
+mod acts;
 mod disconnects;
 #[cfg(feature = "failpoints")]
 mod failpoints;

@@ -97,7 +97,7 @@ pub struct LockEntry {
 }
 
 /// A page of locks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LockPage {
     /// The locks, in order. A page can be short or empty without being the last.
     pub items: Vec<LockEntry>,
@@ -314,7 +314,7 @@ mod tests {
     use super::*;
     use crate::{
         command::{Acquire, Command, SetLock},
-        request_for_tests::{acquire_in, open_session},
+        request_for_tests::{acquire_in, open_session, set_lock},
     };
     use fairhold_types::{GrantId, SessionId};
 
@@ -322,16 +322,7 @@ mod tests {
     fn many(count: u32) -> State {
         let mut state = State::new();
         for number in 0..count {
-            let lock = LockName::parse(&format!("lock-{number:05}")).unwrap();
-            let set = SetLock {
-                lock,
-                limit: Some(2),
-                max_waiters: None,
-                max_hold_ms: None,
-                key: None,
-                by: String::new(),
-                at: WallMillis(1),
-            };
+            let set = SetLock { limit: Some(2), ..set_lock(&format!("lock-{number:05}")) };
             assert!(state.apply(&Command::SetLock(set)).answer.result.is_ok());
         }
         state

@@ -1,12 +1,25 @@
 //! Requests for the unit tests of this crate. A test changes the fields that it is about.
 
-use crate::command::{Acquire, Claimant, Command, IfBusy, Meta, OpenSession, Owner, Want};
+use crate::command::{Acquire, Claimant, Command, IfBusy, Meta, OpenSession, Owner, SetLock, Want};
 use fairhold_types::{GrantId, LockName, Mode, SessionId, time::WallMillis};
 
 /// Opens a session.
 pub(crate) fn open_session(id: SessionId) -> Command {
     let (name, meta) = (String::new(), Meta::new());
     Command::OpenSession(OpenSession { key: None, id, timeout_ms: 10_000, name, meta, at: WallMillis(1) })
+}
+
+/// Changes the settings of a lock. It names none.
+pub(crate) fn set_lock(lock: &str) -> SetLock {
+    SetLock {
+        key: None,
+        lock: LockName::parse(lock).unwrap(),
+        limit: None,
+        max_waiters: None,
+        max_hold_ms: None,
+        by: String::new(),
+        at: WallMillis(1),
+    }
 }
 
 /// Requests one permit of each lock for a session, which queues.

@@ -27,20 +27,20 @@ const AGAIN: &str = "run the command again; if it breaks again, pass another nod
 /// Reads a file that is being written, up to where it is written, and ends when the writer does.
 struct Behind {
     file: File,
-    /// Each message is the number of bytes written so far.
-    progress: mpsc::Receiver<u64>,
-    written: u64,
-    read: u64,
+    /// Each message is the number of further bytes that are written.
+    progress: mpsc::Receiver<usize>,
+    /// The bytes that are written, but not read.
+    ahead: usize,
 }
 
 impl Read for Behind {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.read == self.written {
-            let Ok(written) = self.progress.recv() else { return Ok(0) };
-            self.written = written;
+        while self.ahead == 0 {
+            let Ok(more) = self.progress.recv() else { return Ok(0) };
+            self.ahead += more;
         }
-        let count = (&self.file).take(self.written - self.read).read(buffer)?;
-        self.read += count as u64;
+        let count = (&self.file).take(self.ahead as u64).read(buffer)?;
+        self.ahead -= count;
         Ok(count)
     }
 }
@@ -84,12 +84,10 @@ async fn save(stream: &mut BackupStream, args: &SaveArgs) -> Result<String, Fail
     // The check takes longer than the stream. It reads from the file, so that the node does not wait for it.
     let file = File::open(&partial_path).map_err(|error| named(&partial_path, error))?;
     let (report, progress) = mpsc::channel();
-    let checking = tokio::task::spawn_blocking(|| check(Behind { file, progress, written: 0, read: 0 }));
-    let mut written = 0;
+    let checking = tokio::task::spawn_blocking(|| check(Behind { file, progress, ahead: 0 }));
     while let Some(bytes) = stream.chunk().await.map_err(|error| broken(&error))? {
         partial.write(&bytes).map_err(|error| named(&partial_path, error))?;
-        written += bytes.len() as u64;
-        if report.send(written).is_err() {
+        if report.send(bytes.len()).is_err() {
             // It has found damage.
             break;
         }

@@ -10,7 +10,7 @@ use fairhold_types::{
 };
 use futures_util::future::join_all;
 use reqwest::{Client, StatusCode};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize as _, de::DeserializeOwned};
 use serde_json::Value;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::{net::TcpStream, time::timeout};
@@ -86,7 +86,7 @@ async fn get<T: DeserializeOwned>(client: &Client, url: String) -> Result<T, Una
 fn unexpected(status: StatusCode, body: &[u8]) -> Unanswered {
     let problem: Value = serde_json::from_slice(body).unwrap_or_default();
     // A proxy has none of these codes.
-    let code = Code::ALL.iter().copied().find(|known| problem["code"] == known.as_str());
+    let code = Code::deserialize(&problem["code"]).ok();
     match (problem["detail"].as_str(), code) {
         (Some(detail), Some(Code::Denied)) => Unanswered::Denied(detail.to_owned()),
         (Some(detail), Some(Code::Unauthenticated)) => Unanswered::Unauthenticated(detail.to_owned()),

@@ -9,14 +9,14 @@ use crate::{
     client::Client,
     error::{Error, Lost},
     hold::guard::Held,
-    views::read_options::{ReadOptions, freshness},
+    views::read_options::{Listing, ReadOptions, freshness},
     wire::{
         backoff::Backoff,
         call::Call,
         endpoints::{Endpoint, Prefer},
         http::Opened,
         stream_lines::StreamLines,
-        url::{encode, page, with_query},
+        url::encode,
     },
 };
 use fairhold_types::{
@@ -83,22 +83,19 @@ freshness!(Elections);
 impl Elections {
     /// Lists the elections that have a leader or candidates, or had some recently: set a prefix, then `.await` it.
     pub fn list(&self) -> ListElections {
-        ListElections { elections: self.clone(), prefix: None }
+        ListElections(Listing::new(&self.client, self.options, LIST))
     }
 }
 
 /// A listing of elections: `.await` it to read all of them.
 #[derive(Debug, Clone)]
 #[must_use = "elections are listed when this is awaited"]
-pub struct ListElections {
-    elections: Elections,
-    prefix: Option<String>,
-}
+pub struct ListElections(Listing);
 
 impl ListElections {
     /// Only elections whose names start with this prefix.
     pub fn prefix(self, prefix: &str) -> ListElections {
-        ListElections { prefix: Some(prefix.to_owned()), ..self }
+        ListElections(self.0.with("prefix", prefix))
     }
 
     /// Reads one page of at most `limit` elections (1 to 1,000). `cursor` continues after an earlier page.
@@ -107,13 +104,7 @@ impl ListElections {
     /// [`Error::Unavailable`] if no answer came within the client's timeout; [`Error::Refused`] if the prefix is too long, or
     /// the limit or the cursor is not valid.
     pub async fn page(self, limit: usize, cursor: Option<&str>) -> Result<dto::Page<ListedElection>, Error> {
-        let Elections { client, options } = &self.elections;
-        client.send(&options.apply(Call::new(Method::GET, page(&self.path(), limit, cursor)))).await?.json()
-    }
-
-    fn path(&self) -> String {
-        let prefix = self.prefix.as_ref().map(|prefix| format!("prefix={}", encode(prefix)));
-        prefix.map_or_else(|| LIST.to_owned(), |prefix| with_query(LIST, &prefix))
+        self.0.page(limit, cursor).await
     }
 }
 
@@ -122,10 +113,7 @@ impl IntoFuture for ListElections {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let Elections { client, options } = &self.elections;
-            client.pages(&self.path(), *options).await
-        })
+        self.0.all()
     }
 }
 

@@ -6,13 +6,13 @@ use crate::{
     views::{
         histories::Histories,
         long_poll::LongPoll,
-        read_options::{ReadOptions, freshness},
+        read_options::{Listing, ReadOptions, freshness},
     },
     wire::{
         at::At,
         call::Call,
         reply::Reply,
-        url::{PAGE, encode, page, with_query},
+        url::{PAGE, encode, page},
     },
 };
 use fairhold_types::{Code, FencingToken, GrantId, LockName, Revision, dto, duration};
@@ -71,7 +71,7 @@ freshness!(Locks);
 impl Locks {
     /// Lists the locks that are held or queued for, or were used recently: set filters, then `.await` it.
     pub fn list(&self) -> ListLocks {
-        ListLocks { locks: self.clone(), query: Vec::new() }
+        ListLocks(Listing::new(&self.client, self.options, "/v1/locks"))
     }
 
     /// Reads all holders of a lock, and the number of waiters. A lock that was never used has no holders. If there are
@@ -152,7 +152,7 @@ impl Locks {
     /// their locks' names, those of one lock newest first. The cluster keeps at most the newest 1,000 ended holds of each
     /// lock, and 100,000 in total.
     pub fn histories(&self) -> Histories {
-        Histories::new(self.client.clone(), self.options)
+        Histories::new(&self.client, self.options)
     }
 
     /// Whether a holder of the lock has this token now. With a grant's id, whether that grant is the one: this is exact
@@ -226,34 +226,22 @@ impl Locks {
 /// A listing of locks: `.await` it to read all of them.
 #[derive(Debug, Clone)]
 #[must_use = "locks are listed when this is awaited"]
-pub struct ListLocks {
-    locks: Locks,
-    query: Vec<String>,
-}
+pub struct ListLocks(Listing);
 
 impl ListLocks {
-    fn with(mut self, name: &str, value: &str) -> ListLocks {
-        self.query.push(format!("{name}={}", encode(value)));
-        self
-    }
-
-    fn path(&self) -> String {
-        self.query.iter().fold("/v1/locks".to_owned(), |path, pair| with_query(&path, pair))
-    }
-
     /// Only locks whose names start with this prefix.
     pub fn prefix(self, prefix: &str) -> ListLocks {
-        self.with("prefix", prefix)
+        ListLocks(self.0.with("prefix", prefix))
     }
 
     /// Only locks in this state: `held`, `queued` (with waiters), `cooling` or `idle`.
     pub fn state(self, state: &str) -> ListLocks {
-        self.with("state", state)
+        ListLocks(self.0.with("state", state))
     }
 
     /// The order: by `name`, or by the most `waiters`, `longest_wait`, `wait`, `hold` or `contention`.
     pub fn sort(self, sort: &str) -> ListLocks {
-        self.with("sort", sort)
+        ListLocks(self.0.with("sort", sort))
     }
 
     /// Reads one page of at most `limit` locks (1 to 1,000). `cursor` continues after an earlier page.
@@ -261,7 +249,7 @@ impl ListLocks {
     /// # Errors
     /// The errors of [`Locks::get`]; [`Error::Refused`] if a filter or the order is unknown.
     pub async fn page(self, limit: usize, cursor: Option<&str>) -> Result<dto::Page<dto::ListedLock>, Error> {
-        self.locks.read(page(&self.path(), limit, cursor)).await?.json()
+        self.0.page(limit, cursor).await
     }
 }
 
@@ -270,10 +258,7 @@ impl IntoFuture for ListLocks {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let Locks { client, options } = &self.locks;
-            client.pages(&self.path(), *options).await
-        })
+        self.0.all()
     }
 }
 

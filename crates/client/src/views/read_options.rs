@@ -5,10 +5,11 @@ use crate::{
     error::Error,
     wire::{
         call::Call,
-        url::{PAGE, page, with_query},
+        url::{PAGE, encode, page, with_query},
     },
 };
 use fairhold_types::{Revision, dto};
+use futures_util::future::BoxFuture;
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 
@@ -55,6 +56,38 @@ macro_rules! freshness {
     };
 }
 pub(crate) use freshness;
+
+/// A listing that comes in pages, with its filters.
+#[derive(Debug, Clone)]
+pub(crate) struct Listing {
+    client: Client,
+    options: ReadOptions,
+    path: String,
+}
+
+impl Listing {
+    /// The whole listing at this path.
+    pub(crate) fn new(client: &Client, options: ReadOptions, path: &str) -> Listing {
+        Listing { client: client.clone(), options, path: path.to_owned() }
+    }
+
+    /// Adds a filter.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Listing {
+        self.path = with_query(&self.path, &format!("{name}={}", encode(value)));
+        self
+    }
+
+    /// Reads one page of at most `limit` entries, from a cursor on.
+    pub(crate) async fn page<T: DeserializeOwned>(self, limit: usize, cursor: Option<&str>) -> Result<T, Error> {
+        let call = Call::new(Method::GET, page(&self.path, limit, cursor));
+        self.client.send(&self.options.apply(call)).await?.json()
+    }
+
+    /// Reads all pages.
+    pub(crate) fn all<T: DeserializeOwned + Send + 'static>(self) -> BoxFuture<'static, Result<Vec<T>, Error>> {
+        Box::pin(async move { self.client.pages(&self.path, self.options).await })
+    }
+}
 
 impl Client {
     /// Reads a whole listing, page by page.

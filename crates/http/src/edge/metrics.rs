@@ -49,8 +49,6 @@ struct HttpMetricsInner {
     handshakes: Handshakes,
     received: Counter,
     sent: Counter,
-    /// Requests with an answer of the class 5xx, over all routes.
-    server_errors: Counter,
     slow: SlowRequests,
 }
 
@@ -104,9 +102,6 @@ impl RequestInFlight {
         let method = METHODS.iter().position(|known| known == method).unwrap_or(METHODS.len());
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
         route.requests[method][class].inc();
-        if status.is_server_error() {
-            self.metrics.0.server_errors.inc();
-        }
         if waited { &route.waited } else { &route.answered }.observe(took);
     }
 }
@@ -155,10 +150,11 @@ impl HttpMetrics {
         }
     }
 
-    /// The number of requests with an answer of the class 5xx.
+    /// The number of requests with an answer of the class 5xx. It reads one counter for each method of each route.
     #[must_use]
     pub fn server_errors(&self) -> u64 {
-        self.0.server_errors.get()
+        let routes = self.0.routes.lock();
+        routes.values().flat_map(|route| &route.requests).map(|[.., errors]| errors.get()).sum()
     }
 
     /// Which requests are slow.

@@ -63,13 +63,9 @@ impl<RT: AsyncRuntime> Node<RT> {
             // The caller may have disconnected.
             if made.is_err() {
                 done.send(made).ok();
-                if let Some(note) = note {
-                    node.note(note).await;
-                }
+                node.note(note).await;
             } else {
-                if let Some(note) = note {
-                    node.note(note).await;
-                }
+                node.note(note).await;
                 done.send(made).ok();
             }
         });
@@ -79,8 +75,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
     }
 
-    /// Notes an act that was made. The act cannot be undone, so a note that fails is logged.
-    async fn note(&self, note: NoteAct) {
+    /// Notes an act that was made, if there is something to note. The act cannot be undone, so a note that fails is logged.
+    async fn note(&self, note: Option<NoteAct>) {
+        let Some(note) = note else { return };
         let deadline = RT::Instant::now() + NOTE_TIMEOUT;
         let command = self.attributed(Command::NoteAct(note), deadline).await;
         if !matches!(command, Command::Attributed(_)) {

@@ -135,12 +135,8 @@ impl<RT: AsyncRuntime> Node<RT> {
     ) -> Result<At<ElectionPage>, CallError> {
         let PageQuery { after, limit } = page;
         let query = LockQuery { prefix, filter: Some(LockFilter::Election), sort: LockSort::Name, after, limit };
-        if !self.visible()?.has_some_locks() {
-            self.freshen(read).await?;
-            // A walk over all elections would find nothing, and keep others from theirs.
-            if !self.visible()?.has_some_locks() {
-                return Ok(At { value: ElectionPage::default(), revision: self.revision() });
-            }
+        if let Some(empty) = self.page_without_locks(read).await? {
+            return Ok(empty);
         }
         // A page may visit every election to find those that the caller may see.
         if !self.visible()?.has_all_locks() {

@@ -117,7 +117,8 @@ impl<RT: AsyncRuntime> Node<RT> {
 struct EventScan<'a> {
     ring: &'a Ring,
     query: &'a EventQuery,
-    visible: &'a Visible,
+    /// What the page may show; `None`: all.
+    visible: Option<&'a Visible>,
     revision: Revision,
     /// All events from here on are examined.
     at: EventPosition,
@@ -146,7 +147,7 @@ impl<'a> EventScan<'a> {
         EventScan {
             ring,
             query,
-            visible,
+            visible: Some(visible).filter(|visible| !visible.has_all_changes()),
             revision,
             at: EventPosition { revision: below, index: 0 },
             current: Arc::new(Changes { revision: below, list: [].into() }),
@@ -217,10 +218,8 @@ impl<'a> EventScan<'a> {
 
     /// Positions count only what the caller may see.
     fn visible_part(&self, changes: Arc<Changes>) -> Arc<Changes> {
-        if self.visible.has_all_changes() {
-            return changes;
-        }
-        let list = changes.list.iter().filter(|change| self.visible.has_change(change)).cloned().collect();
+        let Some(visible) = self.visible else { return changes };
+        let list = changes.list.iter().filter(|change| visible.has_change(change)).cloned().collect();
         Arc::new(Changes { revision: changes.revision, list })
     }
 

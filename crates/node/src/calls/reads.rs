@@ -109,16 +109,24 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
     }
 
+    /// The empty page of a caller that may see no lock; `None` for other callers. A walk over all locks would find nothing,
+    /// and keep others from theirs.
+    pub(super) async fn page_without_locks<T: Default>(&self, read: ReadOptions) -> Result<Option<At<T>>, CallError> {
+        if self.visible()?.has_some_locks() {
+            return Ok(None);
+        }
+        self.freshen(read).await?;
+        // Its rights may be newer now.
+        let is_empty = !self.visible()?.has_some_locks();
+        Ok(is_empty.then(|| At { value: T::default(), revision: self.revision() }))
+    }
+
     /// One page of the locks. Callers that see all locks share the first page of this node's own state for a second, unless it
     /// is in the order of names.
     pub async fn locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
         let needs_walk = query.sort != LockSort::Name || self.is_enforced();
-        if !self.visible()?.has_some_locks() {
-            self.freshen(read).await?;
-            // A walk over all locks would find nothing, and keep others from theirs.
-            if !self.visible()?.has_some_locks() {
-                return Ok(At { value: LockPage { items: Vec::new(), next: None }, revision: self.revision() });
-            }
+        if let Some(empty) = self.page_without_locks(read).await? {
+            return Ok(empty);
         }
         if !needs_walk {
             let state = self.fresh_copy(read).await?;
@@ -150,12 +158,8 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// One page of the histories of all locks that the caller may see.
     pub async fn histories(&self, query: &HistoriesQuery, read: ReadOptions) -> Result<At<HistoriesPage>, CallError> {
-        if !self.visible()?.has_some_locks() {
-            self.freshen(read).await?;
-            // A walk over all locks would find nothing, and keep others from theirs.
-            if !self.visible()?.has_some_locks() {
-                return Ok(At { value: HistoriesPage::default(), revision: self.revision() });
-            }
+        if let Some(empty) = self.page_without_locks(read).await? {
+            return Ok(empty);
         }
         let walk = self.walk(read).await?;
         Ok(page_of_histories(&walk.state, query, &self.visible()?).await)

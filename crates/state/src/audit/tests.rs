@@ -110,16 +110,7 @@ fn a_refused_act_is_recorded_even_if_the_state_is_full() {
     let mut state = formed();
     drop(state.apply(&act(0, origin(10))));
     state.apply(&Command::RecordCapacity { node: 1, bytes: state.bytes() });
-    let lock = fairhold_types::LockName::parse("printer").unwrap();
-    let set = crate::command::SetLock {
-        key: None,
-        lock,
-        limit: Some(2),
-        max_waiters: None,
-        max_hold_ms: None,
-        by: String::new(),
-        at: AT,
-    };
+    let set = crate::command::SetLock { limit: Some(2), at: AT, ..crate::request_for_tests::set_lock("printer") };
     let before = state.revision();
     let applied = state.apply(&Command::SetLock(set).attributed(origin(3)));
     assert!(matches!(applied.answer.result, Err(crate::command::Rejection::StateFull { .. })), "{applied:?}");

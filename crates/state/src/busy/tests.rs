@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     command::{Acquire, Command, Owner, SetLock},
-    request_for_tests::{acquire_in, open_session},
+    request_for_tests::{acquire_in, open_session, set_lock},
 };
 use fairhold_types::{GrantId, Mode, SessionId};
 
@@ -65,15 +65,7 @@ fn the_longest_holders_and_waiters_come_first() {
 fn the_fullest_queue_with_a_limit_comes_first() {
     let mut state = state();
     for (lock, max) in [("a", 4), ("b", 2), ("c", 0)] {
-        let set = SetLock {
-            lock: name(lock),
-            limit: None,
-            max_waiters: Some(max),
-            max_hold_ms: None,
-            key: None,
-            by: String::new(),
-            at: WallMillis(1),
-        };
+        let set = SetLock { max_waiters: Some(max), ..set_lock(lock) };
         assert!(state.apply(&Command::SetLock(set)).answer.result.is_ok());
         acquire(&mut state, u128::from(max) + 1, lock, "holder", 1);
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     command::{Acquire, Command, Owner, SetLock},
-    request_for_tests::{acquire_in, open_session},
+    request_for_tests::{acquire_in, open_session, set_lock},
 };
 use fairhold_types::{GrantId, Mode, Revision, SessionId};
 
@@ -181,17 +181,7 @@ fn a_page_of_some_locks_never_tells_another_one() {
 fn a_page_examines_a_bounded_number_and_the_next_one_continues() {
     let mut world = World::new();
     for number in 0..PAGE_SCANNED_MAX {
-        let lock = LockName::parse(&format!("idle-{number:05}")).unwrap();
-        let set = SetLock {
-            lock,
-            limit: Some(2),
-            max_waiters: None,
-            max_hold_ms: None,
-            key: None,
-            by: String::new(),
-            at: WallMillis(1),
-        };
-        world.apply(Command::SetLock(set));
+        world.apply(Command::SetLock(SetLock { limit: Some(2), ..set_lock(&format!("idle-{number:05}")) }));
     }
     world.hold("last", "ann", 10, None);
     let (query, is_visible) = (any(), |lock: &LockName| lock.as_str() == "last");
