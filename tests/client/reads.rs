@@ -33,6 +33,7 @@ fn holders_and_waiters_are_listed_and_an_administrator_changes_them() {
             |list: Vec<fairhold_types::dto::ListedLock>| list.into_iter().map(|lock| lock.lock.to_string()).collect::<Vec<_>>();
         assert_eq!(names(locks.list().prefix("orders/").await.unwrap()), ["orders/1"]);
         assert_eq!(names(locks.list().state("queued").sort("longest_wait").await.unwrap()), ["orders/1"]);
+        assert_eq!(names(locks.list().matching("DERS/").owner("ci-9").sort("held_for").await.unwrap()), ["orders/1"]);
         let page = locks.list().page(1, None).await.unwrap();
         let rest = locks.list().page(1, page.next_cursor.as_deref()).await.unwrap();
         assert_eq!((names(page.items), names(rest.items)), (vec!["orders/1".to_owned()], vec!["stock".to_owned()]));

@@ -139,7 +139,7 @@ fn a_user_may_do_what_its_roles_allow_at_every_node() {
     run_parallel(SHORT, async {
         let guarded = Guarded::start().await;
         let anyone = guarded.cluster.client(0);
-        let held = anyone.acquire("other", "ttl=60s").await;
+        let held = anyone.acquire("other", "ttl=60s&owner=ann").await;
         let refused = guarded.file().send(Call::post("/v1/access/enable")).await.expect_problem(409, "would_lock_out");
         assert!(refused.string("advice").contains("fairhold access bind"), "{refused:?}");
         anyone.send(&Call::get("/v1/access")).await.expect_problem(401, "unauthenticated");
@@ -172,11 +172,18 @@ fn a_user_may_do_what_its_roles_allow_at_every_node() {
             ci.send(Call::put(&format!("/v1/nodes/app/ci/n{node}?parents"), "x")).await.expect_problem(403, "denied");
             root.at(node).send(Call::get("/v1/cluster")).await.expect_status(200);
         }
-        let listed = ci.send(Call::get("/v1/locks")).await.expect_status(200);
-        let names: Vec<&str> =
-            listed.json["items"].as_array().expect("a list").iter().filter_map(|lock| lock["lock"].as_str()).collect();
-        assert_eq!(names, ["deploy/n0", "deploy/n1", "deploy/n2"], "{listed:?}");
-        assert!(root.send(Call::get("/v1/locks")).await.expect_status(200).text.contains("\"other\""));
+        for (query, wanted) in [
+            ("", &["deploy/n0", "deploy/n1", "deploy/n2"][..]),
+            ("?match=E&sort=held_for", &["deploy/n0", "deploy/n1", "deploy/n2"]),
+            ("?owner=ann", &[]),
+        ] {
+            let listed = ci.send(Call::get(&format!("/v1/locks{query}"))).await.expect_status(200);
+            let names: Vec<&str> =
+                listed.json["items"].as_array().expect("a list").iter().filter_map(|lock| lock["lock"].as_str()).collect();
+            assert_eq!(names, wanted, "{query}: {listed:?}");
+            let all = root.send(Call::get(&format!("/v1/locks{query}"))).await.expect_status(200);
+            assert!(all.text.contains("\"other\""), "{query}: {all:?}");
+        }
 
         // The id of a grant is a right of its own.
         ci.send(Call::delete(&format!("/v1/grants/{}", held.id))).await.expect_status(204);

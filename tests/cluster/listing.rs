@@ -3,6 +3,7 @@
 use crate::{
     batches::take_often,
     client::{Answer, Call, Client, whole},
+    commands::{at, output_of},
     harness::{Cluster, SHORT, run_parallel},
 };
 
@@ -66,6 +67,61 @@ fn locks_are_listed_page_by_page_while_they_come_and_go() {
         assert_eq!((item["lock"].as_str(), &item["holders"], &item["queue_length"]), (Some("other"), &1.into(), &2.into()));
         assert_eq!((item["state"].as_str(), item["mode"].as_str()), (Some("held"), Some("exclusive")));
         assert!(item["since"].is_string() && item["waiting_since"].is_string() && item["last_token"].is_u64(), "{item}");
+    });
+}
+
+#[test]
+fn locks_are_found_by_a_part_of_their_names_and_by_their_owners() {
+    run_parallel(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let first = client.acquire("jobs%2FNightly", "ttl=60s&owner=ci-1").await;
+        client.release(&first.id).await;
+        let session = client.open_session("60s", "finder").await;
+        client.acquire("jobs%2FNightly", &format!("session={}&owner=ci-7", session.id)).await;
+        client.acquire("builds%2Fnightly", "ttl=60s&owner=ci-8").await;
+        client.acquire("other", "ttl=60s&owner=ci-7").await;
+        let waits = Call::post("/v1/locks/builds%2Fnightly?ttl=60s&owner=ci-7").with("prefer", "respond-async");
+        client.send(&waits).await.expect_status(202);
+
+        for node in 0..3 {
+            let client = cluster.client(node);
+            for limit in [1, 2, 100] {
+                for (query, wanted) in [
+                    ("match=NIGHT", vec!["builds/nightly", "jobs/Nightly"]),
+                    ("match=nightly&prefix=jobs", vec!["jobs/Nightly"]),
+                    ("match=nightly&sort=waiters", vec!["builds/nightly", "jobs/Nightly"]),
+                    ("match=nowhere", vec![]),
+                    ("owner=ci-7", vec!["builds/nightly", "jobs/Nightly", "other"]),
+                    ("owner=ci-7&state=queued", vec!["builds/nightly"]),
+                    ("owner=ci-7&match=s%2Fn", vec!["builds/nightly", "jobs/Nightly"]),
+                    ("owner=ci-8", vec!["builds/nightly"]),
+                    ("owner=ci-1", vec![]),
+                    ("owner=ci", vec![]),
+                ] {
+                    let path = format!("/v1/locks?{query}&limit={limit}");
+                    assert_eq!(follow(&client, &path, "lock").await, wanted, "{path} at node {node}");
+                }
+            }
+        }
+
+        // The times of two holds may be the same.
+        let held = client.send(&Call::get("/v1/locks?sort=held_for")).await.expect_status(200);
+        let order: Vec<_> = items(&held).iter().map(|item| (item["since"].as_str(), item["lock"].as_str())).collect();
+        assert!(order.len() == 3 && order.is_sorted() && order.iter().all(|(since, _)| since.is_some()), "{held:?}");
+        let row = |name: &str| {
+            let row = items(&held).iter().find(|item| item["lock"] == name).unwrap_or_else(|| panic!("no {name}: {held:?}"));
+            (row["holder"].clone(), row["usual_hold"].clone())
+        };
+        let (holder, usual) = row("jobs/Nightly");
+        assert_eq!((holder["owner"].as_str(), whole(&holder, "session")), (Some("ci-7"), session.number));
+        assert!(holder["number"].is_u64() && usual.is_string(), "{holder} {usual}");
+        let (holder, usual) = row("other");
+        assert!(holder["number"].is_u64() && holder.get("session").is_none() && usual.is_null(), "{holder} {usual}");
+
+        let search = ["locks", "ls", "--match", "NIGHT", "--owner", "ci-8", "--sort", "held-for"];
+        let shown = output_of(&at(&cluster, 1, &search).await, 0);
+        assert!(shown.starts_with("builds/nightly\theld\tci-8\t") && shown.lines().count() == 1, "{shown}");
     });
 }
 

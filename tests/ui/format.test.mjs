@@ -138,9 +138,9 @@ test("an address that names no page is no page", () => {
 });
 
 test("a search has words and a prefix", () => {
-  assert.deepEqual(route.parseSearch("state:held owner:ci-7 ord"), { state: "held", owner: "ci-7", prefix: "ord" });
-  assert.deepEqual(route.parseSearch("state:other"), { prefix: "state:other" });
-  assert.deepEqual(route.parseSearch(""), { prefix: "" });
+  assert.deepEqual(route.parseSearch("state:held owner:ci-7 ord"), { state: "held", owner: "ci-7", match: "ord" });
+  assert.deepEqual(route.parseSearch("state:other"), { match: "state:other" });
+  assert.deepEqual(route.parseSearch(""), { match: "" });
 });
 
 test("a path of the tree survives the way into the address, with readable slashes", () => {

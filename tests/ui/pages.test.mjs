@@ -91,6 +91,39 @@ test("sessions are shown a hundred at a time", async () => {
   await close();
 });
 
+test("locks are found by a part of the name, and by an owner that holds or waits", async () => {
+  const [first, second] = [await cluster.session("found-1"), await cluster.session("found-2")];
+  const { id } = await cluster.acquire(first, "found/Nightly-build", "earlier");
+  await cluster.call(`/v1/grants/${id}`, { method: "DELETE" });
+  await cluster.acquire(first, "found/Nightly-build", "finder");
+  await cluster.acquire(second, "found/deploy", "other");
+  await cluster.acquire(first, "found/deploy", "finder");
+  const { number } = (await cluster.call("/v1/locks/found%2FNightly-build")).json.holders[0];
+  const { page, wrong, close } = await open("#/locks");
+  const rows = page.locator("table[aria-label=Locks] tbody tr");
+  const search = async (text, wanted) => {
+    await page.getByLabel("Part of the name").fill(text);
+    await until(`${text} has found ${wanted}`, async () => (await rows.getByRole("link").allInnerTexts()).join() === wanted);
+  };
+  await search("NIGHTLY-B", "found/Nightly-build");
+  const cells = await rows.locator("td").allInnerTexts();
+  assert.equal(cells[2], `finder #${number}`);
+  assert.match(cells[4], /^\d/, "it was held before, so there is a usual time");
+  assert.match(page.url(), /#\/locks\?match=NIGHTLY-B$/);
+  await search("owner:finder", "found/deploy,found/Nightly-build");
+  const deploy = await rows.first().locator("td").allInnerTexts();
+  assert.match(deploy[2], /^other #\d+$/);
+  assert.deepEqual([deploy[4], deploy[5]], ["—", "1"]);
+  await shown(page, "Only locks that finder holds or waits for", ".note");
+  await page.getByLabel("Order").selectOption("held_for");
+  await until("the longest hold comes first", async () => (await rows.getByRole("link").first().innerText()) === "found/Nightly-build");
+  await search("found/nothing", "");
+  await shown(page, "No lock matches");
+  assert.match(await page.locator("code[aria-label=curl]").innerText(), /v1\/locks\?consistency=local&limit=100&match=found%2Fnothing&sort=held_for/);
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
 test("an election shows its leader, its value and its candidates", async () => {
   const [first, second] = [await cluster.session("first"), await cluster.session("second")];
   const { id } = await cluster.stand(first, "primary", "one", "http://10.0.0.7:8080");

@@ -30,20 +30,27 @@ enum LocksCommand {
     /// List the locks
     #[command(after_help = "Examples:
   fairhold locks ls orders/ --state queued
+  fairhold locks ls --match deploy --owner ci-7
   fairhold locks ls --sort longest_wait --limit 10")]
     #[command(alias = "list")]
     Ls {
         /// List only locks whose names start with this prefix
         #[arg(value_name = "PREFIX")]
         prefix: Option<String>,
+        /// List only locks whose names have this part, in upper or lower case
+        #[arg(long = "match", id = "match", value_name = "PART")]
+        part: Option<String>,
+        /// List only locks that this owner holds or waits for
+        #[arg(long, value_name = "OWNER")]
+        owner: Option<String>,
         /// List only locks in this state
         #[arg(long, value_name = "held|queued|cooling|idle")]
         state: Option<String>,
         /// Sort by name, or in descending order by this figure
         ///
-        /// waiters: current waiters; longest_wait: longest current wait; wait, hold: total time spent waiting or
-        /// holding; contention: grants that had to wait.
-        #[arg(long, value_name = "name|waiters|longest_wait|wait|hold|contention")]
+        /// waiters: current waiters; longest_wait, held_for: longest current wait or hold; wait, hold: total time spent
+        /// waiting or holding; contention: grants that had to wait.
+        #[arg(long, value_name = "name|waiters|longest_wait|held_for|wait|hold|contention")]
         sort: Option<String>,
         #[command(flatten)]
         page: PageArgs,
@@ -133,6 +140,11 @@ code is 1.")]
     Break(breaking::BreakArgs),
 }
 
+const LIST_HEADINGS: &[&str] =
+    &["LOCK", "STATE", "OWNER", "HELD FOR", "USUAL", "HOLDERS", "WAITING", "LIMIT", "WAITED", "HELD", "HAND-OVERS"];
+const LIST_FIELDS: &[&str] =
+    &["lock", "state", "owner", "held_for", "usual_hold", "holders", "queue_length", "limit", "waited", "held", "hand_overs"];
+
 /// Runs the command.
 pub(crate) fn main(args: &LocksArgs) -> ExitCode {
     remote::run(&args.remote, async |api| run(api, args).await)
@@ -141,13 +153,11 @@ pub(crate) fn main(args: &LocksArgs) -> ExitCode {
 async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
     let requested = args.remote.output;
     match &args.command {
-        LocksCommand::Ls { prefix, state, sort, page, read } => {
-            let request = ApiRequest::get("/v1/locks").parameter("prefix", prefix.as_ref());
-            let request = request.parameter("state", state.as_ref()).parameter("sort", sort.as_ref());
-            let fields = PageFields(
-                &["LOCK", "STATE", "OWNER", "HELD FOR", "HOLDERS", "WAITING", "LIMIT", "WAITED", "HELD", "HAND-OVERS"],
-                &["lock", "state", "owner", "held_for", "holders", "queue_length", "limit", "waited", "held", "hand_overs"],
-            );
+        LocksCommand::Ls { prefix, part, owner, state, sort, page, read } => {
+            let sort = sort.as_ref().map(|sort| sort.replace('-', "_"));
+            let request = ApiRequest::get("/v1/locks").parameter("prefix", prefix.as_ref()).parameter("match", part.as_ref());
+            let request = request.parameter("owner", owner.as_ref()).parameter("state", state.as_ref()).parameter("sort", sort);
+            let fields = PageFields(LIST_HEADINGS, LIST_FIELDS);
             list(api, &read.apply(request), page, requested, &fields).await.map(|_| ())
         }
         LocksCommand::Show { name, page, long_poll } => {

@@ -1,9 +1,9 @@
-//! Lists locks page by page. A page sorted by name visits only the locks that it shows. Other sort orders visit every
-//! matching lock.
+//! Lists locks page by page. A page sorted by name visits only the locks that it shows; with a filter, it visits a bounded
+//! number of locks and contenders. Other sort orders visit every matching lock.
 
-use crate::{State, queue::Queue};
+use crate::{State, queue::Queue, record::Contender};
 use fairhold_types::{
-    FencingToken, GrantNumber, LockName, Mode,
+    FencingToken, GrantNumber, LockName, Mode, SessionNumber,
     limits::{PAGE_MAX, PAGE_SCANNED_MAX},
     time::WallMillis,
 };
@@ -25,14 +25,17 @@ pub enum LockFilter {
 }
 
 /// The order of the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LockSort {
     /// By name.
+    #[default]
     Name,
     /// The most waiters first.
     Waiters,
     /// The longest current wait first.
     LongestWait,
+    /// The longest current hold first.
+    HeldFor,
     /// The longest total wait of all granted contenders first.
     Wait,
     /// The longest total hold of all ended holders first.
@@ -51,10 +54,14 @@ pub struct LockKey {
 }
 
 /// A query of locks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LockQuery {
     /// The prefix of the names; it need not be a valid name.
     pub prefix: String,
+    /// A part of the names, in upper or lower case; empty: all names.
+    pub part: String,
+    /// Only locks that a grant of this owner holds or waits for.
+    pub owner: Option<String>,
     /// Which locks to list; `None`: all.
     pub filter: Option<LockFilter>,
     /// The order of the list.
@@ -63,6 +70,25 @@ pub struct LockQuery {
     pub after: Option<LockKey>,
     /// The maximum number of locks, 1 to `PAGE_MAX`.
     pub limit: usize,
+}
+
+impl LockQuery {
+    /// Whether a page may examine many more locks than it shows.
+    #[must_use]
+    pub fn is_search(&self) -> bool {
+        self.sort != LockSort::Name || !self.part.is_empty() || self.owner.is_some()
+    }
+}
+
+/// The grant that has held a lock longest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LongestHolder {
+    /// Its number.
+    pub number: GrantNumber,
+    /// Its owner.
+    pub owner: String,
+    /// Its session, unless it was made for this grant alone.
+    pub session: Option<SessionNumber>,
 }
 
 /// One lock of a listing.
@@ -82,10 +108,12 @@ pub struct LockEntry {
     pub limit: u32,
     /// The last token issued.
     pub last_token: Option<FencingToken>,
-    /// The owner of its longest holder.
-    pub owner: Option<String>,
+    /// Its longest holder.
+    pub holder: Option<LongestHolder>,
     /// Since when its longest holder has held it.
     pub held_since: Option<WallMillis>,
+    /// How long recent holders have usually held it, in milliseconds.
+    pub usual_hold_ms: Option<u64>,
     /// Since when its longest waiter has waited.
     pub waiting_since: Option<WallMillis>,
     /// The total wait of all granted contenders, in milliseconds.
@@ -105,6 +133,8 @@ pub struct LockPage {
     pub next: Option<LockKey>,
 }
 
+type Contenders<'a> = Box<dyn Iterator<Item = &'a Contender> + Send + 'a>;
+
 /// A page of locks under construction. It visits a given number of locks at a time, so that the caller can let other
 /// tasks run in between.
 pub struct LockListing<'a> {
@@ -113,8 +143,12 @@ pub struct LockListing<'a> {
     limit: usize,
     /// Which names the list may show; `None`: all.
     visible: Option<&'a (dyn Fn(&LockName) -> bool + Sync)>,
+    /// The part of the names, in lower case.
+    part: String,
     names: Peekable<Box<dyn Iterator<Item = &'a LockName> + Send + 'a>>,
-    /// The number of visited locks, and the last of them.
+    /// The lock in which the owner is searched, and the contenders that are left.
+    searched: Option<(&'a LockName, Contenders<'a>)>,
+    /// The number of visited locks and contenders, and the last of the locks.
     seen: usize,
     last_seen: Option<&'a LockName>,
     /// The first locks, in order, of those visited so far.
@@ -135,17 +169,17 @@ impl<'a> LockListing<'a> {
         LockListing { visible: Some(visible), ..self }
     }
 
-    /// Visits `count` more locks. Returns whether the page is complete.
+    /// Visits `count` more locks and contenders. Returns whether the page is complete.
     pub fn visit(&mut self, count: usize) -> bool {
         for _ in 0..count {
-            if self.is_full() {
+            if let Some((name, contenders)) = self.searched.take() {
+                self.visit_contender(name, contenders);
+            } else if self.is_full() {
                 return true;
-            }
-            let Some(name) = self.names.next() else { return true };
-            self.seen += 1;
-            self.last_seen = Some(name);
-            if self.state.fits_filter(name, self.query.filter) && self.visible.is_none_or(|is_visible| is_visible(name)) {
-                self.consider(name);
+            } else if let Some(name) = self.names.next() {
+                self.visit_lock(name);
+            } else {
+                return true;
             }
         }
         false
@@ -172,6 +206,35 @@ impl<'a> LockListing<'a> {
         (page.into_iter().map(|(_, name)| name).collect(), next)
     }
 
+    fn visit_lock(&mut self, name: &'a LockName) {
+        self.seen += 1;
+        self.last_seen = Some(name);
+        if !self.is_candidate(name) {
+            return;
+        }
+        match self.query.owner {
+            Some(_) => self.searched = Some((name, Box::new(self.state.contenders_of(name)))),
+            None => self.consider(name),
+        }
+    }
+
+    /// Visits the next contender of a lock, until one has the owner.
+    fn visit_contender(&mut self, name: &'a LockName, mut contenders: Contenders<'a>) {
+        self.seen += 1;
+        match contenders.next() {
+            Some(contender) if !contender.cooling && self.query.owner.as_ref() == Some(&contender.owner.text) => {
+                self.consider(name);
+            }
+            Some(_) => self.searched = Some((name, contenders)),
+            None => {}
+        }
+    }
+
+    fn is_candidate(&self, name: &LockName) -> bool {
+        let has_part = self.part.is_empty() || name.as_str().to_lowercase().contains(&self.part);
+        has_part && self.state.fits_filter(name, self.query.filter) && self.visible.is_none_or(|is_visible| is_visible(name))
+    }
+
     fn is_by_name(&self) -> bool {
         self.query.sort == LockSort::Name
     }
@@ -179,7 +242,7 @@ impl<'a> LockListing<'a> {
     /// Sorted by name, the first matches are the page. In other sort orders, any lock may belong to it.
     fn is_full(&self) -> bool {
         match self.visible {
-            None => self.is_by_name() && (self.first.len() == self.limit || self.seen == PAGE_SCANNED_MAX),
+            None => self.is_by_name() && (self.first.len() == self.limit || self.seen >= PAGE_SCANNED_MAX),
             Some(_) => self.is_by_name() && self.first.len() > self.limit,
         }
     }
@@ -215,7 +278,9 @@ impl State {
             query,
             limit: query.limit.clamp(1, PAGE_MAX),
             visible: None,
+            part: query.part.to_lowercase(),
             names: self.names_from(query, after).peekable(),
+            searched: None,
             seen: 0,
             last_seen: None,
             first: BTreeSet::new(),
@@ -235,13 +300,21 @@ impl State {
         };
         let range = (begin, Bound::Unbounded);
         let fits = |name: &&LockName| name.as_str().starts_with(&query.prefix);
-        match query.filter {
-            Some(LockFilter::Held | LockFilter::Queued | LockFilter::Cooling) => {
-                Box::new(self.index.busy.range::<_, str>(range).take_while(fits))
-            }
-            Some(LockFilter::Election) => Box::new(self.index.elections.range::<_, str>(range).take_while(fits)),
-            Some(LockFilter::Idle) | None => Box::new(self.index.locks.range::<_, str>(range).take_while(fits)),
-        }
+        let names = match query.filter {
+            Some(LockFilter::Held | LockFilter::Queued | LockFilter::Cooling) => &self.index.busy,
+            Some(LockFilter::Election) => &self.index.elections,
+            Some(LockFilter::Idle) | None if query.owner.is_some() => &self.index.busy,
+            Some(LockFilter::Idle) | None => &self.index.locks,
+        };
+        Box::new(names.range::<_, str>(range).take_while(fits))
+    }
+
+    /// The holders of a lock, cooling ones included, and its waiters.
+    fn contenders_of<'a>(&'a self, name: &'a LockName) -> impl Iterator<Item = &'a Contender> + Send + use<'a> {
+        self.queue_of(name).into_iter().flat_map(move |queue| {
+            let waiting = queue.waiting.iter().map(|rank| rank.number());
+            queue.holders.iter().copied().chain(waiting).filter_map(move |number| self.contender_in(name, number))
+        })
     }
 
     fn fits_filter(&self, name: &LockName, filter: Option<LockFilter>) -> bool {
@@ -271,19 +344,27 @@ impl State {
             LockSort::Name => 0,
             LockSort::Waiters => u64::MAX - queue().map_or(0, |queue| queue.waiting.len() as u64),
             LockSort::LongestWait => queue().and_then(longest_waiter).map_or(u64::MAX, |number| number.0),
+            LockSort::HeldFor => {
+                let since = queue().and_then(|queue| self.longest_holder(name, queue)).and_then(|holder| holder.held_since);
+                since.map_or(u64::MAX, |since| since.0)
+            }
             LockSort::Wait => u64::MAX - self.statistics(name).map_or(0, |counted| counted.waited.sum_ms),
             LockSort::Hold => u64::MAX - self.statistics(name).map_or(0, |counted| counted.held.sum_ms),
             LockSort::Contention => u64::MAX - self.statistics(name).map_or(0, |counted| counted.hand_overs),
         }
     }
 
+    /// The holder that queued first and does not cool.
+    fn longest_holder(&self, name: &LockName, queue: &Queue) -> Option<&Contender> {
+        let number = queue.holders.iter().find(|number| !self.index.cooling.contains(*number))?;
+        self.contender_in(name, *number)
+    }
+
     fn lock_entry(&self, name: &LockName) -> LockEntry {
         let queue = self.queue_of(name);
         let settings = self.settings(name);
         let cooling = queue.map_or(0, |queue| self.cooling_in(queue));
-        let holding = |number: &&GrantNumber| !self.index.cooling.contains(*number);
-        let first = queue.and_then(|queue| queue.holders.iter().find(holding));
-        let first = first.and_then(|number| self.contender_in(name, *number));
+        let first = queue.and_then(|queue| self.longest_holder(name, queue));
         let oldest = queue.and_then(longest_waiter).and_then(|number| self.contender(number));
         let counted = self.statistics(name);
         LockEntry {
@@ -294,8 +375,13 @@ impl State {
             mode: first.map(|holder| holder.mode),
             limit: settings.and_then(|settings| settings.limit).unwrap_or(1),
             last_token: settings.and_then(|settings| settings.last_token),
-            owner: first.map(|holder| holder.owner.text.clone()),
+            holder: first.map(|holder| LongestHolder {
+                number: holder.number,
+                owner: holder.owner.text.clone(),
+                session: (!holder.anonymous).then_some(holder.session),
+            }),
             held_since: first.and_then(|holder| holder.held_since),
+            usual_hold_ms: self.usual_hold_ms(name),
             waiting_since: oldest.map(|waiter| waiter.queued_at),
             waited_ms: counted.map_or(0, |counted| counted.waited.sum_ms),
             held_ms: counted.map_or(0, |counted| counted.held.sum_ms),
@@ -313,7 +399,7 @@ fn longest_waiter(queue: &Queue) -> Option<GrantNumber> {
 mod tests {
     use super::*;
     use crate::{
-        command::{Acquire, Command, SetLock},
+        command::{Acquire, Command, Owner, SetLock},
         request_for_tests::{acquire_in, open_session, set_lock},
     };
     use fairhold_types::{GrantId, SessionId};
@@ -329,7 +415,103 @@ mod tests {
     }
 
     fn query(sort: LockSort, after: Option<LockKey>) -> LockQuery {
-        LockQuery { prefix: "lock-".to_owned(), filter: None, sort, after, limit: 7 }
+        LockQuery { prefix: "lock-".to_owned(), sort, after, limit: 7, ..LockQuery::default() }
+    }
+
+    /// Opens the session of `take`.
+    fn with_session() -> State {
+        let mut state = State::new();
+        assert!(state.apply(&open_session(SessionId(7))).answer.result.is_ok());
+        state
+    }
+
+    /// Takes a lock or queues for it, with the number as the grant's id and as the time.
+    fn take(state: &mut State, number: u64, lock: &str, owner: &str) {
+        let owner = Owner { text: owner.to_owned(), given: true };
+        let grant = GrantId::from_ulid(u128::from(number) << 64);
+        let acquire = Acquire { owner, at: WallMillis(number), ..acquire_in(SessionId(7), grant, &[lock], Mode::Exclusive) };
+        assert!(state.apply(&Command::Acquire(acquire)).answer.result.is_ok());
+    }
+
+    /// The names on all pages.
+    fn names(state: &State, mut query: LockQuery) -> Vec<String> {
+        let mut names = Vec::new();
+        loop {
+            let page = state.locks_page(&query);
+            names.extend(page.items.iter().map(|entry| entry.name.as_str().to_owned()));
+            query.after = page.next;
+            if query.after.is_none() {
+                return names;
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_name_is_found_in_upper_or_lower_case() {
+        let mut state = with_session();
+        for (number, lock) in (1..).zip(["jobs/Nightly", "builds/nightly", "Été", "other"]) {
+            take(&mut state, number, lock, "ci-7");
+        }
+        for (part, wanted) in [
+            ("NIGHT", vec!["builds/nightly", "jobs/Nightly"]),
+            ("s/n", vec!["builds/nightly", "jobs/Nightly"]),
+            ("jobs/nightly", vec!["jobs/Nightly"]),
+            ("éTÉ", vec!["Été"]),
+            ("nightly/", vec![]),
+        ] {
+            for sort in [LockSort::Name, LockSort::Waiters] {
+                let query = LockQuery { part: part.to_owned(), sort, limit: 1, ..LockQuery::default() };
+                assert_eq!(names(&state, query), wanted, "{part} by {sort:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_of_an_owner_has_what_it_holds_or_waits_for_and_each_contender_is_one_visit() {
+        let mut state = with_session();
+        let contenders = [("a", "ci-7"), ("b", "ci-9"), ("b", "ci-8"), ("b", "ci-7"), ("c", "ci-9"), ("other", "ci-7")];
+        for (number, (lock, owner)) in (1..).zip(contenders) {
+            take(&mut state, number, &format!("lock-{lock}"), owner);
+        }
+        let of = |sort| LockQuery { owner: Some("ci-7".to_owned()), ..query(sort, None) };
+        for (sort, wanted) in [
+            (LockSort::Name, ["lock-a", "lock-b", "lock-other"]),
+            (LockSort::Waiters, ["lock-b", "lock-a", "lock-other"]),
+            (LockSort::HeldFor, ["lock-a", "lock-b", "lock-other"]),
+        ] {
+            assert_eq!(names(&state, LockQuery { limit: 1, ..of(sort) }), wanted, "{sort:?}");
+        }
+        let idle = LockQuery { filter: Some(LockFilter::Idle), ..of(LockSort::Name) };
+        assert!(names(&state, idle).is_empty(), "an idle lock has no contender");
+
+        let query = LockQuery { prefix: "lock-".to_owned(), ..of(LockSort::Name) };
+        let is_visible = |name: &LockName| name.as_str() != "lock-a";
+        for (mut listing, seen, wanted) in [
+            // None of lock-c is the owner: one more visit finds no further contender.
+            (state.lock_listing(&query), (1 + 1) + (1 + 3) + (1 + 2) + (1 + 1), 3),
+            (state.lock_listing(&query).only(&is_visible), 1 + (1 + 3) + (1 + 2) + (1 + 1), 2),
+        ] {
+            while !listing.visit(1) {}
+            assert_eq!((listing.seen, listing.into_page().items.len()), (seen, wanted));
+        }
+    }
+
+    #[test]
+    fn the_longest_hold_comes_first_and_a_lock_has_its_holder_and_its_usual_hold() {
+        let mut state = with_session();
+        for (number, lock) in [(10, "lock-c"), (20, "lock-a"), (30, "lock-b")] {
+            take(&mut state, number, lock, "ci-7");
+        }
+        let release = Command::Release { grant: GrantId::from_ulid(20 << 64), session: None, at: WallMillis(60) };
+        assert!(state.apply(&release).answer.result.is_ok());
+        let page = state.locks_page(&query(LockSort::HeldFor, None));
+        let number = |entry: &LockEntry| entry.holder.as_ref().map(|holder| holder.number);
+        let shown: Vec<_> = page.items.iter().map(|entry| (entry.name.as_str(), entry.held_since, entry.usual_hold_ms)).collect();
+        let held = |lock, since| (lock, Some(WallMillis(since)), None);
+        assert_eq!(shown, [held("lock-c", 10), held("lock-b", 30), ("lock-a", None, Some(40))]);
+        assert!(number(&page.items[0]) < number(&page.items[1]) && number(&page.items[2]).is_none(), "{page:?}");
+        let holder = page.items[0].holder.as_ref().unwrap();
+        assert_eq!((holder.owner.as_str(), holder.session.is_some()), ("ci-7", true));
     }
 
     #[test]
@@ -416,7 +598,13 @@ mod tests {
         assert!(listing.visit(PAGE_SCANNED_MAX + 1));
         let next = listing.into_page().next.unwrap();
         assert_eq!(next.name.as_str(), format!("lock-{:05}", PAGE_SCANNED_MAX - 1));
-        let rest = state.locks_page(&LockQuery { after: Some(next), ..prefix });
+        let rest = state.locks_page(&LockQuery { after: Some(next.clone()), ..prefix.clone() });
+        assert_eq!((rest.items.len(), rest.next), (1, None));
+
+        let last = LockQuery { part: format!("K-{PAGE_SCANNED_MAX}"), ..prefix };
+        let page = state.locks_page(&last);
+        assert_eq!((page.items.len(), page.next), (0, Some(next.clone())));
+        let rest = state.locks_page(&LockQuery { after: Some(next), ..last });
         assert_eq!((rest.items.len(), rest.next), (1, None));
     }
 }

@@ -9,6 +9,7 @@ mod alarms;
 mod audit;
 mod cluster;
 mod history;
+mod listing;
 mod membership;
 mod overview;
 mod sessions;
@@ -26,6 +27,7 @@ pub use cluster::{
     SnapshotTaken, UpgradeMember, Version,
 };
 pub use history::{Holding, LockHistories, LockStatistics, Spans};
+pub use listing::{ListedHolder, ListedLock, LockState};
 pub use membership::{
     ClusterTiming, CreatedJoinToken, Join, JoinPhase, JoinToken, JoinTokens, MemberEntry, MemberTiming, Members, RemovedMember,
     Settings,
@@ -236,64 +238,6 @@ pub struct Lock {
     /// Where the next page of holders begins; `null` on the last one.
     #[serde(default)]
     pub next_cursor: Option<String>,
-}
-
-/// The state of a lock in the list of locks. Grants may also wait for a held or cooling lock: see `queue_length`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(not(feature = "server"), non_exhaustive)]
-pub enum LockState {
-    /// A grant holds it.
-    Held,
-    /// Nobody holds it, and the lock delay of an expired holder is still running.
-    Cooling,
-    /// Nobody holds it or waits for it.
-    Idle,
-}
-
-/// A lock in the list of locks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(not(feature = "server"), non_exhaustive)]
-pub struct ListedLock {
-    /// Its name.
-    pub lock: LockName,
-    /// Held, cooling or idle.
-    pub state: LockState,
-    /// The number of holders.
-    pub holders: u64,
-    /// The number of waiters.
-    pub queue_length: u64,
-    /// The mode in which it is held.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mode: Option<Mode>,
-    /// How many permits the lock has.
-    pub limit: u32,
-    /// The last token issued.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_token: Option<FencingToken>,
-    /// The owner of the grant that has held it longest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
-    /// When that grant was granted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<String>,
-    /// How long that grant has held it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub held_for: Option<String>,
-    /// When its longest waiter queued.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting_since: Option<String>,
-    /// The total waiting time of all grants that were granted.
-    #[serde(default)]
-    pub waited: String,
-    /// The total holding time of all grants that have ended.
-    #[serde(default)]
-    pub held: String,
-    /// Grants that had to wait.
-    #[serde(default)]
-    pub hand_overs: u64,
 }
 
 /// A page of a lock's queue, in order, holders first.

@@ -234,12 +234,22 @@ impl ListLocks {
         ListLocks(self.0.with("prefix", prefix))
     }
 
+    /// Only locks whose names have this part, in upper or lower case.
+    pub fn matching(self, part: &str) -> ListLocks {
+        ListLocks(self.0.with("match", part))
+    }
+
+    /// Only locks that a grant of this owner holds or waits for.
+    pub fn owner(self, owner: &str) -> ListLocks {
+        ListLocks(self.0.with("owner", owner))
+    }
+
     /// Only locks in this state: `held`, `queued` (with waiters), `cooling` or `idle`.
     pub fn state(self, state: &str) -> ListLocks {
         ListLocks(self.0.with("state", state))
     }
 
-    /// The order: by `name`, or by the most `waiters`, `longest_wait`, `wait`, `hold` or `contention`.
+    /// The order: by `name`, or by the most `waiters`, `longest_wait`, `held_for`, `wait`, `hold` or `contention`.
     pub fn sort(self, sort: &str) -> ListLocks {
         ListLocks(self.0.with("sort", sort))
     }

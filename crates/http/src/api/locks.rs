@@ -34,6 +34,8 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let sort = params.sort.map_or(LockSort::Name, sort);
     let query = LockQuery {
         prefix: params.prefix.map(call::LockPrefix::into_string).unwrap_or_default(),
+        part: params.name_part.map(call::LockNamePart::into_string).unwrap_or_default(),
+        owner: params.owner.map(call::OwnerName::into_string),
         filter: params.state.map(filter),
         sort,
         after: paging::lock_key(params.cursor, sort)?,
@@ -53,6 +55,7 @@ fn sort(params: call::LockOrder) -> LockSort {
         call::LockOrder::Name => LockSort::Name,
         call::LockOrder::Waiters => LockSort::Waiters,
         call::LockOrder::LongestWait => LockSort::LongestWait,
+        call::LockOrder::HeldFor => LockSort::HeldFor,
         call::LockOrder::Wait => LockSort::Wait,
         call::LockOrder::Hold => LockSort::Hold,
         call::LockOrder::Contention => LockSort::Contention,

@@ -187,6 +187,7 @@ fn letter(sort: LockSort) -> char {
         LockSort::Name => 'n',
         LockSort::Waiters => 'w',
         LockSort::LongestWait => 'l',
+        LockSort::HeldFor => 'f',
         LockSort::Wait => 't',
         LockSort::Hold => 'h',
         LockSort::Contention => 'c',
@@ -209,6 +210,23 @@ mod tests {
         }
         for wrong in ["", "6e", "6e30", "6e303a", "zz", "6e303a2f", "+1+1", "é"] {
             assert_eq!(read_lock_cursor(wrong, LockSort::Name), None, "{wrong} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_cursor_is_of_one_order_only() {
+        let sorts = [
+            LockSort::Name,
+            LockSort::Waiters,
+            LockSort::LongestWait,
+            LockSort::HeldFor,
+            LockSort::Wait,
+            LockSort::Hold,
+            LockSort::Contention,
+        ];
+        let key = LockKey { rank: 7, name: LockName::parse("deploy").unwrap() };
+        for (one, other) in sorts.iter().flat_map(|one| sorts.iter().map(move |other| (*one, *other))) {
+            assert_eq!(read_lock_cursor(&lock_cursor(one, &key), other).is_some(), one == other, "{one:?} {other:?}");
         }
     }
 

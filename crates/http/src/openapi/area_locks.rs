@@ -18,15 +18,18 @@ pub(super) const CALLS: &[DescribeCall] = &[list, show, queue, history, historie
 fn list(api: &mut Describer) -> Operation<'_> {
     let item = json!({
         "lock": "deploy", "state": "held", "holders": 1, "queue_length": 2, "mode": "exclusive", "limit": 1, "last_token": 42,
-        "owner": "ci-7", "since": "2026-01-01T12:00:00.000Z", "held_for": "31s", "waiting_since": "2026-01-01T12:00:07.000Z",
-        "waited": "127s", "held": "3600s", "hand_overs": 41,
+        "owner": "ci-7", "holder": { "number": 41, "owner": "ci-7", "session": 40 }, "since": "2026-01-01T12:00:00.000Z",
+        "held_for": "31s", "usual_hold": "40s", "waiting_since": "2026-01-01T12:00:07.000Z", "waited": "127s", "held": "3600s",
+        "hand_overs": 41,
     });
     api.call(Read, "/v1/locks", "listLocks", TAG, "List locks, page by page.")
         .about(
             "The list has all locks with a holder or a waiter, and unused locks until they are forgotten (10 minutes). A page \
              may be short or even empty without being the last: the last page has no `next_cursor`. A page in the order of names \
-             is cheap; any other order examines every matching lock. With `consistency=local` and such an order, callers that \
-             may see all locks share a first page for a second.",
+             is cheap; any other order examines every matching lock. With `match` or `owner`, a page examines every lock, \
+             unless it is in the order of names and you may see all locks: then it ends after about 20,000 examined locks and \
+             grants. With `consistency=local` and a `match`, an `owner` or another order, callers that may see all locks share \
+             a first page for a second.",
         )
         .query::<call::ListLocks>()
         .page::<dto::Page<dto::ListedLock>>("A page.", json!({ "items": [item], "next_cursor": null }))

@@ -17,7 +17,7 @@ use crate::{
 use fairhold_state::{
     State,
     command::{Command, OperationResult, Outcome, Proclaim, Rejection, WriteKey},
-    listing::{LockFilter, LockKey, LockListing, LockQuery, LockSort},
+    listing::{LockFilter, LockKey, LockListing, LockQuery},
     value::Value,
 };
 use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Revision, SessionNumber, time::WallMillis};
@@ -134,7 +134,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         read: ReadOptions,
     ) -> Result<At<ElectionPage>, CallError> {
         let PageQuery { after, limit } = page;
-        let query = LockQuery { prefix, filter: Some(LockFilter::Election), sort: LockSort::Name, after, limit };
+        let query = LockQuery { prefix, filter: Some(LockFilter::Election), after, limit, ..LockQuery::default() };
         if let Some(empty) = self.page_without_locks(read).await? {
             return Ok(empty);
         }

@@ -17,7 +17,7 @@ use fairhold_state::{
     command::Rejection,
     histories::{HistoriesPage, HistoriesQuery},
     history_page::{HistoryPage, HistoryQuery},
-    listing::{LockListing, LockPage, LockQuery, LockSort},
+    listing::{LockListing, LockPage, LockQuery},
     queue_view::{Before, QueueKey},
     read::GrantStatus,
 };
@@ -121,10 +121,10 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(is_empty.then(|| At { value: T::default(), revision: self.revision() }))
     }
 
-    /// One page of the locks. Callers that see all locks share the first page of this node's own state for a second, unless it
-    /// is in the order of names.
+    /// One page of the locks. Callers that see all locks share the first page of a search in this node's own state for a
+    /// second.
     pub async fn locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
-        let needs_walk = query.sort != LockSort::Name || self.is_enforced();
+        let needs_walk = query.is_search() || self.is_enforced();
         if let Some(empty) = self.page_without_locks(read).await? {
             return Ok(empty);
         }
@@ -134,7 +134,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
         let walk = |read| self.walk_over_locks(query, read);
         // Open pages ask for the first page again and again. A following page has one reader.
-        let is_shared = query.sort != LockSort::Name && query.after.is_none() && read.freshness == Freshness::Local;
+        let is_shared = query.is_search() && query.after.is_none() && read.freshness == Freshness::Local;
         if is_shared {
             return self.shared(&self.0.shared_locks, query, read, walk).await.map(Arc::unwrap_or_clone);
         }

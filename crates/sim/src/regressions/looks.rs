@@ -33,7 +33,12 @@ async fn rows(node: &Node<HostRuntime>, query: &WaitsQuery) -> usize {
 
 /// How many wait, by the first page of the locks.
 async fn waiting(node: &Node<HostRuntime>, sort: LockSort, read: ReadOptions) -> usize {
-    let query = LockQuery { prefix: String::new(), filter: None, sort, after: None, limit: 10 };
+    waiting_in(node, "", sort, read).await
+}
+
+/// The same, of the locks whose names have that part.
+async fn waiting_in(node: &Node<HostRuntime>, part: &str, sort: LockSort, read: ReadOptions) -> usize {
+    let query = LockQuery { part: part.to_owned(), sort, limit: 10, ..LockQuery::default() };
     node.locks(&query, read).await.unwrap().value.items.iter().map(|entry| entry.waiting).sum()
 }
 
@@ -45,14 +50,18 @@ fn callers_share_an_answer_for_a_second_and_another_question_has_its_own() {
         take(&node, 1, "a").await;
         assert_eq!(rows(&node, &all).await, 0);
         assert_eq!(waiting(&node, LockSort::LongestWait, LOCAL).await, 0);
+        assert_eq!(waiting_in(&node, "A", LockSort::Name, LOCAL).await, 0);
         queue(&node, 2, "a").await;
         assert_eq!((rows(&node, &all).await, rows(&node, &of_lock).await), (0, 2));
         assert_eq!(waiting(&node, LockSort::LongestWait, LOCAL).await, 0, "it shares the first answer");
+        assert_eq!(waiting_in(&node, "A", LockSort::Name, LOCAL).await, 0, "a search by name shares it too");
+        assert_eq!(waiting_in(&node, "a", LockSort::LongestWait, LOCAL).await, 1, "another search has its own");
         for (sort, read) in [(LockSort::LongestWait, fresh()), (LockSort::Waiters, LOCAL), (LockSort::Name, LOCAL)] {
             assert_eq!(waiting(&node, sort, read).await, 1, "{sort:?} {read:?}");
         }
         SimRuntime::sleep(SECOND).await;
         assert_eq!(rows(&node, &all).await, 2);
         assert_eq!(waiting(&node, LockSort::LongestWait, LOCAL).await, 1);
+        assert_eq!(waiting_in(&node, "A", LockSort::Name, LOCAL).await, 1);
     });
 }

@@ -460,5 +460,5 @@ fn locks_query(args: &mut ArgumentConsumer<'_>) -> Fallible<LockQuery> {
     };
     let limit = args.take_key("limit").unwrap_or("100").parse()?;
     let prefix = args.next_pos().unwrap_or_default().to_owned();
-    Ok(LockQuery { prefix, filter, sort, after: None, limit })
+    Ok(LockQuery { prefix, filter, sort, limit, ..LockQuery::default() })
 }

@@ -53,6 +53,8 @@ pub type ElectionValue = BoundedText<ELECTION_VALUE_BYTES_MAX>;
 
 /// The prefix of the names of listed locks.
 pub type LockPrefix = BoundedText<LOCK_NAME_BYTES_MAX>;
+/// A part of the names of listed locks.
+pub type LockNamePart = BoundedText<LOCK_NAME_BYTES_MAX>;
 /// A cursor among locks: the order's letter, a rank and a name, as two hexadecimal digits for each byte.
 pub type LockCursor = BoundedText<{ 2 * (1 + 20 + 1 + LOCK_NAME_BYTES_MAX) }>;
 /// A cursor in a queue: a word, a priority and a number.

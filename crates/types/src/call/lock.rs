@@ -2,8 +2,8 @@
 
 use super::{
     bounds::{
-        HistoriesCursor, HistoryCursor, LockCursor, LockPrefix, MaxHoldSetting, MaxWaiters, MomentText, Number, OwnerName,
-        PageLimit, PermitLimit, QueueCursor, Reason, Wait, is_default,
+        HistoriesCursor, HistoryCursor, LockCursor, LockNamePart, LockPrefix, MaxHoldSetting, MaxWaiters, MomentText, Number,
+        OwnerName, PageLimit, PermitLimit, QueueCursor, Reason, Wait, is_default,
     },
     read::Consistency,
 };
@@ -36,6 +36,8 @@ pub enum LockOrder {
     Waiters,
     /// The locks with the longest current wait first.
     LongestWait,
+    /// The locks with the longest current hold first.
+    HeldFor,
     /// The locks with the most total wait time first.
     Wait,
     /// The locks with the most total hold time first.
@@ -52,11 +54,18 @@ pub struct ListLocks {
     /// Only locks whose name has this prefix.
     #[serde(default, skip_serializing_if = "is_default")]
     pub prefix: Option<LockPrefix>,
+    /// Only locks whose name has this part, in upper or lower case.
+    #[cfg_attr(feature = "schema", schemars(extend("example" = "order")))]
+    #[serde(default, rename = "match", skip_serializing_if = "is_default")]
+    pub name_part: Option<LockNamePart>,
+    /// Only locks that a grant of this owner holds or waits for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub owner: Option<OwnerName>,
     /// Only locks that are held, have waiters, are cooling or are idle.
     #[serde(default, skip_serializing_if = "is_default")]
     pub state: Option<LockFilter>,
-    /// By name; or first the locks with the most waiters, the longest current wait, the longest total wait time, the
-    /// longest total hold time, or the most grants that had to wait.
+    /// By name; or first the locks with the most waiters, the longest current wait, the longest current hold, the longest
+    /// total wait time, the longest total hold time, or the most grants that had to wait.
     #[cfg_attr(feature = "schema", schemars(extend("default" = "name")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub sort: Option<LockOrder>,

@@ -78,7 +78,7 @@ function decode(text) {
   }
 }
 
-/** The search of the list of locks: words of the kind owner:ci-7 or state:held, and a prefix of the name.
+/** The search of the list of locks: words of the kind owner:ci-7 or state:held, and a part of the name.
  * @param {string} text */
 export function parseSearch(text) {
   const states = ["held", "queued", "cooling", "idle"];
@@ -90,5 +90,5 @@ export function parseSearch(text) {
     else return word !== "";
     return false;
   });
-  return { ...found, prefix: rest.join(" ") };
+  return { ...found, match: rest.join(" ") };
 }

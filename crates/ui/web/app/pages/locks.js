@@ -2,14 +2,15 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
-import { count } from "../format.js";
-import { Curl, Heading, Line, LockLink, Pages, Panel, Since, State, Table, Typed, usePoll, Waiting } from "../parts.js";
+import { count, parseSpan, span } from "../format.js";
+import { Curl, Heading, Line, LockLink, Pages, Panel, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link, parseSearch } from "../route.js";
 import { route } from "../state.js";
 
 const ROWS = 100;
 const ORDERS = [
-  ["longest_wait", "longest wait"], ["waiters", "most waiters"], ["name", "name"], ["contention", "most hand-overs"],
+  ["longest_wait", "longest wait"], ["held_for", "longest hold"], ["waiters", "most waiters"], ["name", "name"],
+  ["contention", "most hand-overs"],
 ];
 
 export function Locks() {
@@ -18,20 +19,20 @@ export function Locks() {
   const search = parseSearch(text);
   const order = ORDERS.some(([name]) => name === sort) ? sort : "longest_wait";
   const path = withQuery("v1/locks", {
-    consistency: "local", limit: ROWS, prefix: search.prefix, state: search.state ?? state, sort: order, cursor,
+    consistency: "local", limit: ROWS, match: search.match, owner: search.owner, state: search.state ?? state, sort: order, cursor,
   });
   const poll = usePoll(path, 2000);
-  const items = (poll.body?.items ?? []).filter((/** @type {any} */ item) => !search.owner || item.owner === search.owner);
+  const items = poll.body?.items ?? [];
   const go = (/** @type {Record<string, string | null>} */ change) => {
     location.hash = link("locks", null, { match: text, state, sort, cursor: null, ...change });
   };
   const extra = html`<span class="muted">${count(items.length)} shown</span>`;
   return html`<${Heading}>Locks</>
     <${Search} text=${text} go=${go} state=${search.state ?? state} order=${order} />
-    ${search.owner ? html`<p class="note">Only locks on this page whose first holder is ${" "}<${Typed} text=${search.owner} />.
-      For everything that concerns an owner, see <a href=${link("waits", null, { owner: search.owner })}>waits</a>.</p>` : null}
+    ${search.owner ? html`<p class="note">Only locks that ${" "}<${Typed} text=${search.owner} />${" "} holds or waits for.
+      To see for whom it waits, and who waits for it, see <a href=${link("waits", null, { owner: search.owner })}>waits</a>.</p>` : null}
     <${Panel} title="Locks" extra=${extra}>
-      ${poll.body ? html`<${Rows} items=${items} rest=${Boolean(search.owner && poll.body.next_cursor)} />` : html`<${Waiting} poll=${poll} />`}
+      ${poll.body ? html`<${Rows} items=${items} rest=${Boolean(poll.body.next_cursor)} />` : html`<${Waiting} poll=${poll} />`}
       <${Pages} first=${cursor ? link("locks", null, { match: text, state, sort }) : null}
         next=${poll.body?.next_cursor ? link("locks", null, { match: text, state, sort, cursor: poll.body.next_cursor }) : null} />
     </>
@@ -61,7 +62,7 @@ function Search({ text, go, state, order }) {
   };
   const states = [["", "all"], ["held", "held"], ["queued", "with waiters"], ["cooling", "cooling"], ["idle", "idle"]];
   return html`<form class="controls" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <label>Name begins with <input id="search" type="search" value=${typed} onInput=${change} spellcheck=${false} autocomplete="off"
+    <label>Part of the name <input id="search" type="search" value=${typed} onInput=${change} spellcheck=${false} autocomplete="off"
       placeholder="orders/ or owner:ci-7" /></label>
     <label>State <select value=${state} onChange=${(/** @type {any} */ event) => go({ state: event.currentTarget.value })}>
       ${states.map(([value, label]) => html`<option value=${value}>${label}</option>`)}</select></label>
@@ -75,10 +76,11 @@ function Rows({ items, rest }) {
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} />` },
     { head: "State", cell: (/** @type {any} */ row) => html`<${State} state=${row.state} />${row.limit > 1 ? html` <span class="muted">${row.holders} of ${row.limit}</span>` : null}` },
-    { head: "Holder", cell: (/** @type {any} */ row) => (row.owner ? html`<${Typed} text=${row.owner} most=${32} />${row.holders > 1 ? ` +${row.holders - 1}` : ""}` : "—") },
+    { head: "Holder", cell: (/** @type {any} */ row) => (row.holder ? html`<${Typed} text=${row.holder.owner} most=${32} /> #${row.holder.number}${row.holders > 1 ? ` +${row.holders - 1}` : ""}` : "—") },
     { head: "Held for", figure: true, cell: (/** @type {any} */ row) => (row.since ? html`<${Since} at=${row.since} />` : "—") },
+    { head: "Usual", figure: true, cell: (/** @type {any} */ row) => span(parseSpan(row.usual_hold)) },
     { head: "Waiting", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
-    { head: "Longest wait", figure: true, cell: (/** @type {any} */ row) => (row.waiting_since ? html`<${Since} at=${row.waiting_since} />` : "—") },
+    { head: "Waited since", cell: (/** @type {any} */ row) => html`<${Time} at=${row.waiting_since} />` },
     { head: "Hand-overs", figure: true, cell: (/** @type {any} */ row) => count(row.hand_overs) },
   ];
   const empty = rest ? "No match on this page. There may be some on the next one." : html`No lock matches. Locks appear when somebody takes them:
