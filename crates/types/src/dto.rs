@@ -8,6 +8,7 @@ mod access;
 mod alarms;
 mod audit;
 mod cluster;
+mod grants;
 mod history;
 mod membership;
 mod overview;
@@ -25,6 +26,7 @@ pub use cluster::{
     AuditStatus, CertificateStatus, CertificateUrgency, Cluster, ClusterUpgrade, Defect, Host, Leader, Member, Readiness,
     SnapshotTaken, UpgradeMember, Version,
 };
+pub use grants::ListedGrant;
 pub use history::{Holding, LockHistories, LockStatistics, Spans};
 pub use membership::{
     ClusterTiming, CreatedJoinToken, Join, JoinPhase, JoinToken, JoinTokens, MemberEntry, MemberTiming, Members, RemovedMember,
