@@ -40,6 +40,11 @@ fn holders_and_waiters_are_listed_and_an_administrator_changes_them() {
         assert!(matches!(locks.list().sort("hight").await, Err(Error::Refused { code: Some(Code::BadRequest), .. })));
 
         let token = both.token().unwrap();
+        let owned = locks.grants().owner("ci-7").await.unwrap();
+        assert!(owned.iter().any(|grant| grant.lock.as_str() == "orders/1" && grant.token == Some(token)), "{owned:?}");
+        let queued = locks.grants().prefix("orders/").state("queued").sort("lock").page(1, None).await.unwrap();
+        assert_eq!((queued.items.len(), queued.items[0].position, queued.next_cursor), (1, Some(2), None));
+        assert_eq!(queued.items[0].waits_for.as_ref().map(|holder| holder.number), Some(both.number()));
         assert_eq!(locks.get("orders/1").await.unwrap().value.queue_length, 1);
         assert_eq!(locks.last_token("stock").await.unwrap(), Some(reader.token().unwrap()));
         assert!(locks.check_fence("orders/1", token.0, Some(both.id())).await.unwrap());

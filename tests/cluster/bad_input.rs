@@ -92,19 +92,24 @@ fn bad_queries_of_lists() -> Vec<Case> {
         bad("events?limit=0", "limit"),
         bad("locks?limit=0", "limit"),
         bad("elections?limit=0", "limit"),
+        bad("grants?limit=0", "limit"),
         bad("history?limit=0", "limit"),
         bad(&format!("events?prefix={long}"), "prefix"),
         bad(&format!("locks?match={long}"), "match"),
         bad(&format!("elections?prefix={long}"), "prefix"),
+        bad(&format!("grants?prefix={long}"), "prefix"),
         bad(&format!("history?prefix={long}"), "prefix"),
         bad("locks?owner=a%00b", "owner"),
         bad("locks?match=a&match=b", "match"),
         bad("locks?sort=held", "sort"),
+        bad("grants?owner=a%00b", "owner"),
+        bad("grants?session=0123456789abcdef0123456789abcdef", "session"),
         bad("history?owner=a%00b", "owner"),
         // The cursors of other lists, and of another order.
         bad("locks?sort=held_for&cursor=6e303a61", "cursor"),
         bad("events?cursor=6e303a61", "cursor"),
         bad("elections?cursor=57-1", "cursor"),
+        bad("grants?cursor=6e303a61", "cursor"),
         bad("history?cursor=6e303a61", "cursor"),
         bad("overview/series?after=57-1", "the next of an earlier answer"),
     ]
@@ -224,6 +229,7 @@ fn requests_just_within_a_limit_are_accepted() {
             // A prefix need not be a name.
             (raw("GET", &format!("/v1/events?prefix={}", "p".repeat(512))), 200),
             (raw("GET", "/v1/elections?prefix=%00"), 200),
+            (raw("GET", &format!("/v1/grants?prefix=%00&owner={}", "o".repeat(256))), 200),
             (raw("GET", "/v1/history?prefix=2-lock-0000000000"), 200),
         ];
         for (request, status) in taken {

@@ -277,6 +277,7 @@ impl Planted {
                 "/v1/watch?cluster",
                 "/v1/sessions",
                 "/v1/locks",
+                "/v1/grants",
                 "/v1/locks/orders%2F42/history",
                 "/v1/locks/orders%2F43",
                 "/v1/access/tokens",

@@ -57,6 +57,7 @@ mod examples;
 #[cfg(feature = "failpoints")]
 mod failpoints;
 mod fairness;
+mod grant_list;
 mod grants_command;
 mod guides;
 mod history;

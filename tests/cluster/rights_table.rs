@@ -134,7 +134,9 @@ fn in_batch(answer: &Answer, code: &str) -> String {
 fn is_denied(row: &Row, cell: &str) -> bool {
     match row.call.as_str() {
         // A list leaves out what the caller may not see.
-        "GET /v1/locks" | "GET /v1/history" | "GET /v1/elections" | "GET /v1/waits" | "GET /v1/events" => false,
+        "GET /v1/locks" | "GET /v1/history" | "GET /v1/elections" | "GET /v1/grants" | "GET /v1/waits" | "GET /v1/events" => {
+            false
+        }
         // The root always exists.
         "DELETE /v1/nodes/" => true,
         _ => cell != "yes",

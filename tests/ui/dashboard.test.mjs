@@ -14,7 +14,7 @@ const HOSTILE = {
 };
 const PAGES = {
   overview: "#/", locks: "#/locks", lock: "#/locks/deploy", history: "#/locks/deploy?tab=history", settings: "#/locks/deploy?tab=settings",
-  waits: "#/waits", sessions: "#/sessions", session: "#/sessions/{leader}", elections: "#/elections", election: "#/elections/primary", tree: "#/tree/jobs/nightly",
+  waits: "#/waits", grants: "#/grants?owner=ci-9", sessions: "#/sessions", session: "#/sessions/{leader}", elections: "#/elections", election: "#/elections/primary", tree: "#/tree/jobs/nightly",
   events: "#/events", holds: "#/history", cluster: "#/cluster",
 };
 
@@ -40,7 +40,7 @@ const seen = (page) => page.locator(".health").innerText();
 
 test("each page shows its content without a violation, in both themes and sizes", async () => {
   const expected = {
-    overview: "ci-7", locks: "orders/42", lock: "ci-9", history: "ci-3", settings: "How long they held", waits: "ROOT",
+    overview: "ci-7", locks: "orders/42", lock: "ci-9", history: "ci-3", settings: "How long they held", waits: "ROOT", grants: "2nd",
     sessions: "worker-a", session: "/workers/api-1", elections: "http://10.0.0.7:8080", election: "api-2", tree: "run-7", events: "orders/42",
     holds: "ci-7", cluster: "leader",
   };

@@ -134,6 +134,7 @@ test("an address that names no page is no page", () => {
   }
   assert.equal(route.parse("").page, "");
   assert.equal(route.parse("#/sessions/41").name, "41");
+  assert.equal(route.parse(route.link("grants", null, { owner: "a&b=ü" })).query.get("owner"), "a&b=ü");
   assert.equal(route.parse("#/locks/%zz").name, "%zz");
 });
 
@@ -192,7 +193,7 @@ test("after a denial, a call waits for another credential or for half a minute",
 
 test("a call that an older program does not know is told from a name that is not there", () => {
   const gone = new api.Failure(404, "not_found", "there is nothing here");
-  for (const path of ["v1/events?after=4", "v1/elections", "v1/history?at=x", "v1/overview/series", "v1/nodes/?children=true"]) {
+  for (const path of ["v1/events?after=4", "v1/elections", "v1/grants?owner=a", "v1/history?at=x", "v1/overview/series", "v1/nodes/?children=true"]) {
     assert.equal(api.explained(path, gone).code, api.UNKNOWN_CALL, path);
   }
   assert.equal(api.explained("v1/events?limit=200", gone).message, "This node's program has no GET /v1/events; it is older than this page. Upgrade the node.");

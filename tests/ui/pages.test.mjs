@@ -48,6 +48,43 @@ test("a session shows what it owns, and says that it ended", async () => {
   await close();
 });
 
+test("an owner's page lists what it holds and waits for, over all locks and sessions", async () => {
+  const [first, second, other] = [await cluster.session("owner-1"), await cluster.session("owner-2"), await cluster.session("owner-3")];
+  await cluster.acquire(first, "of-owner/held", "ow<b>ner</b>");
+  await cluster.acquire(other, "of-owner/wanted", "its holder");
+  await cluster.acquire(second, "of-owner/wanted", "ow<b>ner</b>");
+  const { page, wrong, close } = await open("#/waits?lock=of-owner/wanted");
+  await page.locator(".tree").getByRole("link", { name: "ow<b>ner</b>" }).click();
+  await shown(page, "Grants of ow<b>ner</b>", "h1");
+  const rows = async () => (await page.locator("table[aria-label=Grants] tbody tr").allInnerTexts()).map((row) => row.split(/\s+/).join(" "));
+  await until("both rows are shown", async () => (await rows()).length === 2);
+  const [held, queued] = await rows();
+  assert.match(held, /^of-owner\/held ■ held — .* #\d+ — session \d+$/);
+  assert.match(queued, /^of-owner\/wanted ▸ queued 2nd .* #\d+ its holder #\d+ session \d+$/);
+  assert.equal(await page.locator("code[aria-label=fairhold]").innerText(), "fairhold grants ls --owner='ow<b>ner</b>'");
+  await page.getByRole("link", { name: "its holder" }).click();
+  await shown(page, "Grants of its holder", "h1");
+  await until("its only row is shown", async () => (await rows()).length === 1);
+  await page.goto(`${cluster.urls[0]}/ui/#/grants?owner=nobody-at-all`);
+  await shown(page, "This owner holds no lock and waits for none.");
+  assert.equal(await page.locator("main b").count(), 0);
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("grants are shown a hundred at a time", async () => {
+  const session = await cluster.session("hoard");
+  for (let at = 0; at < 120; at += 20) await Promise.all([...Array(20).keys()].map((index) => cluster.acquire(session, `hoarded/${at + index}`, "hoarder")));
+  const { page, wrong, close } = await open("#/grants?owner=hoarder");
+  await page.getByRole("link", { name: "Next page" }).waitFor();
+  assert.equal(await page.locator("table[aria-label=Grants] tbody tr").count(), 100);
+  await page.getByRole("link", { name: "Next page" }).click();
+  await page.getByRole("link", { name: "First page" }).waitFor();
+  await until("the rest is shown", async () => (await page.locator("table[aria-label=Grants] tbody tr").count()) === 20);
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
 test("an address of a session that is no number asks nothing", async () => {
   const { page, wrong, close } = await open(`#/sessions/${"0".repeat(32)}`);
   await shown(page, "There is no such session", "h1");
@@ -464,7 +501,7 @@ test("nothing scrolls sideways at 320 px", async () => {
   await cluster.stand(next, name, LONG.slice(0, 250), LONG);
   await cluster.put("deep/a/b/c", LONG);
   const number = await cluster.numberOf(LONG.slice(0, 200));
-  const hashes = ["#/sessions", `#/sessions/${number}`, `#/elections/${name}`, "#/elections", "#/tree/names", "#/tree/deep/a/b/c", "#/events", "#/history", "#/cluster"];
+  const hashes = ["#/sessions", `#/sessions/${number}`, `#/elections/${name}`, "#/elections", "#/tree/names", "#/tree/deep/a/b/c", `#/grants?owner=${LONG.slice(0, 250)}`, "#/events", "#/history", "#/cluster"];
   for (const hash of hashes) {
     const { page, wrong, close } = await open(hash, { viewport: { width: 320, height: 640 } });
     await page.locator("main .panel, main form").first().waitFor();

@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Sem(Box<LockArgs>),
     /// List locks, show holders and waiters, break a lock
     Locks(LocksArgs),
-    /// Acquire, renew, upgrade, downgrade and release a grant that outlives one command
+    /// List grants; acquire, renew, upgrade, downgrade and release one that outlives one command
     Grants(GrantsArgs),
     /// List elections, show or watch the leader of one, proclaim a new value
     Elections(ElectionsArgs),

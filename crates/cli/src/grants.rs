@@ -1,6 +1,7 @@
-//! `fairhold grants`: grants by their ids, for scripts that hold one over several commands. `fairhold lock` is for one
-//! command.
+//! `fairhold grants`: lists grants over all locks, and works with grants by their ids, for scripts that hold one over several
+//! commands. `fairhold lock` is for one command.
 
+mod list;
 mod take;
 
 use crate::{
@@ -10,6 +11,7 @@ use crate::{
 use clap::Subcommand;
 use fairhold_client::Method;
 use fairhold_types::duration;
+use list::ListArgs;
 use std::{process::ExitCode, time::Duration};
 use take::TakeArgs;
 
@@ -28,6 +30,15 @@ pub(crate) struct GrantsArgs {
 enum GrantsCommand {
     /// Acquire a lock, permits, several locks or the leadership of an election, and print the grant
     Take(Box<TakeArgs>),
+    /// List what an owner or a session holds and waits for, over all locks
+    #[command(after_help = "Examples:
+  fairhold grants ls --owner ci-7
+  fairhold grants ls --session 41 --state held
+  fairhold grants ls --prefix orders/ --sort lock
+
+A grant of several locks has one row for each of them. The list names no ids.")]
+    #[command(alias = "list")]
+    Ls(ListArgs),
     /// Show a grant, or wait until it is held
     #[command(after_help = "Example:
   fairhold grants show 01ARZ3NDEKTSV4RRFFQ69G5FAV --wait 10m     until it is held")]
@@ -91,6 +102,7 @@ async fn run(api: &Api, args: &GrantsArgs) -> Result<(), Failure> {
     let change = |id: &str, what: &str| ApiRequest::change(Method::POST, format!("/v1/grants/{}/{what}", encode(id)));
     match &args.command {
         GrantsCommand::Take(take) => show(&api.call(&take.request()?).await?, requested),
+        GrantsCommand::Ls(query) => list::run(api, query, &args.remote).await,
         GrantsCommand::Show { id, wait, read } => {
             let request = ApiRequest::get(format!("/v1/grants/{}", encode(id))).wait(*wait);
             show(&api.call(&read.apply(request)).await?, requested)

@@ -137,6 +137,7 @@ pub use tree::write::{Create, Delete, Put};
 pub use views::backup::{BackupStream, Backups};
 pub use views::cluster::{Cluster, Sessions};
 pub use views::election::{ElectionEvent, Elections, ListElections, Observer};
+pub use views::grants::Grants;
 pub use views::histories::Histories;
 pub use views::locks::{ListLocks, Locks, SetLock};
 pub use watch::{Watch, WatchEvent, Watching};

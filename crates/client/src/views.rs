@@ -3,6 +3,7 @@
 pub(crate) mod backup;
 pub(crate) mod cluster;
 pub(crate) mod election;
+pub(crate) mod grants;
 pub(crate) mod histories;
 pub(crate) mod locks;
 pub(crate) mod long_poll;

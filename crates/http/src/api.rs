@@ -8,6 +8,7 @@ pub(crate) mod cluster;
 pub(crate) mod elections;
 pub(crate) mod events;
 pub(crate) mod front_page;
+pub(crate) mod grant_list;
 pub(crate) mod grants;
 pub(crate) mod history;
 pub(crate) mod hold;

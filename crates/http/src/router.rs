@@ -9,6 +9,7 @@ use crate::{
     api::elections,
     api::events,
     api::front_page::front_page,
+    api::grant_list,
     api::grants,
     api::history,
     api::locks,
@@ -110,6 +111,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
         .route("/v1/locks/{name}/fence", get(locks::fence::<RT>))
         .route("/v1/locks/{name}/holders", delete(locks::break_lock::<RT>))
         .route("/v1/locks/{name}/holders/revoke", post(locks::revoke::<RT>))
+        .route("/v1/grants", get(grant_list::list::<RT>))
         .route("/v1/grants/{id}", get(grants::show::<RT>).delete(grants::release::<RT>))
         .route("/v1/grants/{id}/renew", post(grants::renew::<RT>))
         .route("/v1/grants/{id}/downgrade", post(grants::downgrade::<RT>))

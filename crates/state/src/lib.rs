@@ -50,6 +50,7 @@ pub mod election;
 mod event;
 mod force_release;
 mod grant;
+pub mod grant_list;
 mod granting;
 mod growth;
 pub mod histories;

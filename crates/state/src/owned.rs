@@ -22,9 +22,25 @@ impl State {
         session: SessionNumber,
         after: Option<OwnedKey>,
     ) -> impl Iterator<Item = (OwnedKey, &Contender, &LockName)> + Send {
-        let first = after.map_or(GrantNumber(0), |after| after.number);
+        let first = first_number(after);
         let numbers = self.index.of_session.get(&session).into_iter().flat_map(move |numbers| numbers.range(first..));
-        let entries = numbers.filter_map(|number| self.contender(*number)).flat_map(|grant| {
+        self.entries_after(numbers.copied(), after)
+    }
+
+    /// The same for the grants of all sessions, and for those that cool.
+    pub(crate) fn all_grants_after(
+        &self,
+        after: Option<OwnedKey>,
+    ) -> impl Iterator<Item = (OwnedKey, &Contender, &LockName)> + Send {
+        self.entries_after(self.tree.grant_numbers_from(first_number(after)), after)
+    }
+
+    fn entries_after(
+        &self,
+        numbers: impl Iterator<Item = GrantNumber> + Send,
+        after: Option<OwnedKey>,
+    ) -> impl Iterator<Item = (OwnedKey, &Contender, &LockName)> + Send {
+        let entries = numbers.filter_map(|number| self.contender(number)).flat_map(|grant| {
             grant.locks().enumerate().map(move |(lock, name)| (OwnedKey { number: grant.number, lock }, grant, name))
         });
         // The first grant may have locks up to the key.
@@ -42,6 +58,11 @@ impl State {
         let begin = after.map_or(Unbounded, |after| Excluded(after.clone()));
         self.index.ephemerals.get(&session).into_iter().flat_map(move |paths| paths.range((begin.clone(), Unbounded)))
     }
+}
+
+/// The grant whose locks a page may begin with.
+fn first_number(after: Option<OwnedKey>) -> GrantNumber {
+    after.map_or(GrantNumber(0), |after| after.number)
 }
 
 #[cfg(test)]

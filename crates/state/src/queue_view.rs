@@ -123,15 +123,10 @@ impl State {
         after: Option<QueueKey>,
         before: Before<'a>,
     ) -> impl Iterator<Item = QueueEntry<'a>> + Send + use<'a> {
-        let (holders, waiting) = ranges(after);
         let walk = QueueWalk::of(self, name);
         let mut predecessor = None;
         let mut blocker = before.blocker.or_else(|| walk?.blocking_holder());
-        let contenders = walk.into_iter().flat_map(move |walk| {
-            let holders = walk.queue.holders.range(holders).copied();
-            let numbers = holders.chain(walk.queue.waiting.range(waiting).map(|rank| rank.number()));
-            numbers.filter_map(move |number| walk.contender(number))
-        });
+        let contenders = self.contenders_after(name, after);
         (before.count + 1..).zip(contenders).map(move |(position, contender)| {
             let neighbour = || predecessor.or_else(|| walk?.predecessor(ServiceRank::of(contender)));
             let waits_for = walk.and_then(|walk| walk.waits_for(contender, neighbour, || blocker));
@@ -140,6 +135,20 @@ impl State {
                 blocker = Some(contender);
             }
             QueueEntry { contender, position, waits_for }
+        })
+    }
+
+    /// The contenders after a key, or all, without their positions.
+    pub(crate) fn contenders_after<'a>(
+        &'a self,
+        name: &LockName,
+        after: Option<QueueKey>,
+    ) -> impl Iterator<Item = &'a Contender> + Send + use<'a> {
+        let (holders, waiting) = ranges(after);
+        QueueWalk::of(self, name).into_iter().flat_map(move |walk| {
+            let holders = walk.queue.holders.range(holders).copied();
+            let numbers = holders.chain(walk.queue.waiting.range(waiting).map(|rank| rank.number()));
+            numbers.filter_map(move |number| walk.contender(number))
         })
     }
 

@@ -79,7 +79,7 @@ impl State {
             steps: 0,
             counted: 0,
         };
-        for grant in self.tree.grant_numbers() {
+        for grant in self.tree.grant_numbers_from(GrantNumber(0)) {
             change.end_for_backup(grant);
         }
         for path in self.index.ephemerals.values().flatten() {

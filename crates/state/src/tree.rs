@@ -131,9 +131,9 @@ impl Tree {
         self.contenders.get_mut(&number).map(|contender| Arc::make_mut(&mut contender.node))
     }
 
-    /// The grants that have contenders.
-    pub(crate) fn grant_numbers(&self) -> impl Iterator<Item = GrantNumber> {
-        self.contenders.keys().copied()
+    /// The grants that have contenders, from this number on.
+    pub(crate) fn grant_numbers_from(&self, first: GrantNumber) -> impl Iterator<Item = GrantNumber> {
+        self.contenders.range(first..).map(|(number, _)| *number)
     }
 
     /// How many grants have contenders.

@@ -13,6 +13,7 @@ mod bounds;
 mod cluster;
 mod election;
 mod events;
+mod grant_list;
 mod hold;
 mod lock;
 mod membership;
@@ -38,14 +39,15 @@ pub use bounded::{
     OutOfBounds, PlainText, SignedInteger,
 };
 pub use bounds::{
-    ElectionValue, Empty, EventCursor, HistoriesCursor, HistoryCursor, JoinTokenTtl, LockCursor, LockDelay, LockNamePart,
-    LockPrefix, MaxHold, MaxHoldSetting, MaxWaiters, MemberPriority, MomentText, NodeTtl, Number, OwnedCursor, OwnerName,
-    PageLimit, PermitLimit, Permits, PositiveNumber, Priority, QueueCursor, Reason, SeriesCursor, Ttl, VersionNumber, VoterCount,
-    Wait, Zone,
+    ElectionValue, Empty, EventCursor, GrantsCursor, HistoriesCursor, HistoryCursor, JoinTokenTtl, LockCursor, LockDelay,
+    LockNamePart, LockPrefix, MaxHold, MaxHoldSetting, MaxWaiters, MemberPriority, MomentText, NodeTtl, Number, OwnedCursor,
+    OwnerName, PageLimit, PermitLimit, Permits, PositiveNumber, Priority, QueueCursor, Reason, SeriesCursor, Ttl, VersionNumber,
+    VoterCount, Wait, Zone,
 };
 pub use cluster::{FinalizeUpgrade, HandOver, Ready, ShowCluster, TakeBackup};
 pub use election::{GetLeader, ListElections, Proclaim};
 pub use events::{EventType, ListEvents};
+pub use grant_list::{GrantFilter, GrantOrder, ListGrants};
 pub use hold::{GetGrant, Release, Renew, Upgrade};
 pub use lock::{
     BreakLock, CheckFence, History, ListHistories, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue,

@@ -8,6 +8,7 @@ mod access;
 mod alarms;
 mod audit;
 mod cluster;
+mod grants;
 mod history;
 mod listing;
 mod membership;
@@ -26,6 +27,7 @@ pub use cluster::{
     AuditStatus, CertificateStatus, CertificateUrgency, Cluster, ClusterUpgrade, Defect, Host, Leader, Member, Readiness,
     SnapshotTaken, UpgradeMember, Version,
 };
+pub use grants::ListedGrant;
 pub use history::{Holding, LockHistories, LockStatistics, Spans};
 pub use listing::{ListedHolder, ListedLock, LockState};
 pub use membership::{

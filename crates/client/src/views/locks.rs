@@ -4,6 +4,7 @@ use crate::{
     client::Client,
     error::Error,
     views::{
+        grants::Grants,
         histories::Histories,
         long_poll::LongPoll,
         read_options::{Listing, ReadOptions, freshness},
@@ -31,6 +32,7 @@ use std::time::Duration;
 /// let lock = locks.get("deploy").await?.value; //                  the holders and the number of waiters
 /// let queue = locks.queue("deploy").await?; //                     all contenders; or queue_page(…)
 /// let newer = locks.next_queue("deploy", Some(queue.revision), Duration::from_secs(60)).await?; //   the next change
+/// let of_ci = locks.grants().owner("ci-7").await?; //              what ci-7 holds and waits for
 /// let past = locks.history("deploy", None).await?; //              past holders, and how they ended
 /// let then = locks.histories().at("2026-11-21T14:03:27Z").owner("ci-7").await?; //   everything that ci-7 held then
 /// let current = locks.check_fence("deploy", 42, None).await?; //   whether a holder has this token now
@@ -136,6 +138,12 @@ impl Locks {
             Some(reply) => self.whole_queue(name, reply.as_of()?).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Reads what owners and sessions hold and wait for, over all locks: set filters, then `.await` it. A grant of several
+    /// locks has one entry for each of them.
+    pub fn grants(&self) -> Grants {
+        Grants::new(&self.client, self.options)
     }
 
     /// Reads who held a lock: current holders first, then past ones, the newest first. With a revision or a time

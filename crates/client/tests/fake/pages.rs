@@ -39,6 +39,12 @@ fn pages(request: &RecordedRequest) -> Action {
         line if line.starts_with("GET /v1/locks/a?") => {
             json!({"lock": "a", "holders": [item], "holder_count": 3, "queue_length": 0, "limit": 5, "next_cursor": next})
         }
+        line if line.starts_with("GET /v1/grants?") => {
+            let (mut item, blocker) = (item, json!({"number": 7, "owner": "ci-7"}));
+            item["lock"] = json!("a");
+            item["waits_for"] = blocker;
+            json!({"items": [item], "next_cursor": next})
+        }
         line if line.starts_with("GET /v1/elections?") => {
             let leader = json!({"number": page, "owner": "o"});
             let leads = json!({"election": "a", "leader": leader, "value": "v", "token": page, "waiting": 2});
@@ -90,6 +96,27 @@ async fn all_pages_of_the_elections_are_read_or_one_if_the_caller_wants_only_one
         "GET /v1/elections?prefix=a%2Fb&limit=1000&cursor=c2&consistency=local HTTP/1.1",
         "GET /v1/elections?prefix=a%2Fb&limit=1000&cursor=c3&consistency=local HTTP/1.1",
         "GET /v1/elections?limit=2&cursor=c2 HTTP/1.1",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[tokio::test]
+async fn all_pages_of_an_owners_grants_are_read_or_one_if_the_caller_wants_only_one() {
+    let server = Server::start(|request, _| pages(request)).await;
+    let locks = server.client(10 * SECOND).locks();
+    let all = locks.grants().owner("a b").session(SessionNumber(40)).prefix("a/").state("queued").sort("lock").await.unwrap();
+    let numbers: Vec<u64> = all.iter().map(|grant| grant.number.0).collect();
+    assert_eq!((numbers, all[0].position, all[0].lock.as_str()), (vec![1, 2, 3], Some(1), "a"));
+    assert_eq!(all[0].waits_for.as_ref().map(|other| other.owner.as_str()), Some("ci-7"));
+    let page = server.client(10 * SECOND).locks().local().grants().page(2, Some("c2")).await.unwrap();
+    assert_eq!((page.items.len(), page.next_cursor.as_deref()), (1, Some("c3")));
+    let lines: Vec<String> = server.recorded("GET /v1/grants").into_iter().map(|request| request.line).collect();
+    let query = "owner=a%20b&session=40&prefix=a%2F&state=queued&sort=lock&limit=1000";
+    let expected = [
+        format!("GET /v1/grants?{query} HTTP/1.1"),
+        format!("GET /v1/grants?{query}&cursor=c2 HTTP/1.1"),
+        format!("GET /v1/grants?{query}&cursor=c3 HTTP/1.1"),
+        "GET /v1/grants?limit=2&cursor=c2&consistency=local HTTP/1.1".to_owned(),
     ];
     assert_eq!(lines, expected);
 }

@@ -52,6 +52,7 @@ pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
     ("/v1/elections/{name}", "POST", RouteRule::Decided(&[Verb::Acquire])),
     ("/v1/elections/{name}", "GET", RouteRule::Lock(Verb::Inspect)),
     ("/v1/elections/{name}", "PUT", RouteRule::Lock(Verb::Acquire)),
+    ("/v1/grants", "GET", RouteRule::Decided(&[Verb::Inspect])),
     ("/v1/grants/{id}", "GET", RouteRule::Credential),
     ("/v1/grants/{id}", "DELETE", RouteRule::Credential),
     ("/v1/grants/{id}/renew", "POST", RouteRule::Credential),

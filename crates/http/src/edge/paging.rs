@@ -11,6 +11,7 @@ use fairhold_node::{
     events::EventPosition,
 };
 use fairhold_state::{
+    grant_list::{GrantKey, GrantSort},
     histories::HistoriesKey,
     history::HistoryKey,
     listing::{LockKey, LockSort},
@@ -19,7 +20,7 @@ use fairhold_state::{
 };
 use fairhold_types::{
     GrantNumber, LockName, Path, Revision,
-    call::{BoundedText, EventCursor, HistoriesCursor, LockCursor, OwnedCursor, PageLimit, QueueCursor},
+    call::{BoundedText, EventCursor, GrantsCursor, HistoriesCursor, LockCursor, OwnedCursor, PageLimit, QueueCursor},
     limits::PAGE_DEFAULT,
 };
 use http::{Uri, header};
@@ -101,6 +102,30 @@ fn read_histories_cursor(cursor: &str) -> Option<HistoriesKey> {
     Some(HistoriesKey { lock: LockName::parse(lock).ok()?, hold: read_history_cursor(hold)? })
 }
 
+/// A position among grants as text. It is valid for this order only.
+pub(crate) fn grant_cursor(key: &GrantKey) -> String {
+    to_hex(&match key {
+        GrantKey::Queued(key) => format!("s{}-{}", key.number, key.lock),
+        GrantKey::Lock(lock, place) => format!("l{}:{}", queue_cursor(*place), lock.as_str()),
+    })
+}
+
+/// The position of a cursor among grants in this order.
+pub(crate) fn grant_key(given: Option<GrantsCursor>, sort: GrantSort) -> Result<Option<GrantKey>, Problem> {
+    cursor(given, |cursor| read_grant_cursor(cursor, sort))
+}
+
+fn read_grant_cursor(cursor: &str, sort: GrantSort) -> Option<GrantKey> {
+    let text = from_hex(cursor)?;
+    match sort {
+        GrantSort::Queued => read_owned_key(text.strip_prefix('s')?).map(GrantKey::Queued),
+        GrantSort::Lock => {
+            let (place, lock) = text.strip_prefix('l')?.split_once(':')?;
+            Some(GrantKey::Lock(LockName::parse(lock).ok()?, read_queue_cursor(place)?))
+        }
+    }
+}
+
 /// A position in a queue as text.
 pub(crate) fn queue_cursor(key: QueueKey) -> String {
     match key {
@@ -156,13 +181,15 @@ pub(crate) fn owned_after(given: Option<OwnedCursor>) -> Result<Option<OwnedAfte
 fn read_owned_cursor(cursor: &str) -> Option<OwnedAfter> {
     let text = from_hex(cursor)?;
     let (grant, node) = text.split_once(':')?;
-    let key = |(number, lock): (&str, &str)| {
-        Some(OwnedKey { number: GrantNumber(digits(number)?), lock: usize::try_from(digits(lock)?).ok()? })
-    };
     Some(OwnedAfter {
-        grant: if grant.is_empty() { None } else { Some(grant.split_once('-').and_then(key)?) },
+        grant: if grant.is_empty() { None } else { Some(read_owned_key(grant)?) },
         node: if node.is_empty() { None } else { Some(Path::parse(node).ok()?) },
     })
+}
+
+fn read_owned_key(text: &str) -> Option<OwnedKey> {
+    let (number, lock) = text.split_once('-')?;
+    Some(OwnedKey { number: GrantNumber(digits(number)?), lock: usize::try_from(digits(lock)?).ok()? })
 }
 
 fn to_hex(text: &str) -> String {
@@ -242,6 +269,31 @@ mod tests {
         assert_eq!(histories_cursor(&longest).len(), HistoriesCursor::BYTES_MAX);
         for wrong in ["", "57-41", &to_hex("57-41"), &to_hex("57-41:"), &to_hex("57:a"), &to_hex("-41:a"), &to_hex("57-41:/a")] {
             assert_eq!(read_histories_cursor(wrong), None, "{wrong} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_cursor_leads_back_to_its_position_among_grants_in_the_same_order_only() {
+        let queued = GrantKey::Queued(OwnedKey { number: GrantNumber(u64::MAX), lock: usize::MAX });
+        let place = QueueKey::Waiter { effective_priority: i32::MIN, number: GrantNumber(u64::MAX) };
+        let by_lock = |name: &str, place| GrantKey::Lock(LockName::parse(name).unwrap(), place);
+        let longest = by_lock(&"x".repeat(512), place);
+        for (key, sort, other) in [
+            (queued, GrantSort::Queued, GrantSort::Lock),
+            (by_lock("café au:lait", QueueKey::Holder(GrantNumber(41))), GrantSort::Lock, GrantSort::Queued),
+            (longest.clone(), GrantSort::Lock, GrantSort::Queued),
+        ] {
+            let cursor = grant_cursor(&key);
+            assert!(cursor.len() <= GrantsCursor::BYTES_MAX, "{cursor}");
+            assert_eq!(read_grant_cursor(&cursor, sort), Some(key), "{cursor}");
+            assert_eq!(read_grant_cursor(&cursor, other), None, "a cursor of another order was accepted");
+        }
+        assert_eq!(grant_cursor(&longest).len(), GrantsCursor::BYTES_MAX);
+        for wrong in ["", "s41-0", &to_hex("s41"), &to_hex("s41-"), &to_hex("s-0"), &to_hex("41-0"), &to_hex("s41-0-1")] {
+            assert_eq!(read_grant_cursor(wrong, GrantSort::Queued), None, "{wrong} was accepted");
+        }
+        for wrong in ["lheld-41:a", &to_hex("lheld-41"), &to_hex("lheld-41:"), &to_hex("lheld-41:/a"), &to_hex("lidle-41:a")] {
+            assert_eq!(read_grant_cursor(wrong, GrantSort::Lock), None, "{wrong} was accepted");
         }
     }
 

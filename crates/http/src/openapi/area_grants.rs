@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const TAG: &str = "grants";
 
-pub(super) const CALLS: &[DescribeCall] = &[acquire, acquire_many, look, renew, downgrade, upgrade, release, batch];
+pub(super) const CALLS: &[DescribeCall] = &[acquire, acquire_many, list, look, renew, downgrade, upgrade, release, batch];
 
 fn grant_id() -> Value {
     json!({ "type": "string", "pattern": pattern::GRANT_ID, "example": GRANT_ID })
@@ -64,6 +64,30 @@ fn acquire_many(api: &mut Describer) -> Operation<'_> {
         )
         .acquire::<call::AcquireMany>(None, example, "All locks are held.", both)
         .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
+}
+
+fn list(api: &mut Describer) -> Operation<'_> {
+    let held = json!({
+        "lock": "orders/42", "number": 90, "session": 52, "owner": "ci-9", "state": "held", "token": 90, "mode": "exclusive",
+        "permits": 1, "since": "2026-01-01T12:00:00.000Z", "queued_at": "2026-01-01T12:00:00.000Z", "held_for": "31s",
+    });
+    let queued = json!({
+        "lock": "deploy", "number": 91, "session": 52, "owner": "ci-9", "state": "queued", "position": 2, "mode": "exclusive",
+        "permits": 1, "since": "2026-01-01T12:00:07.000Z", "queued_at": "2026-01-01T12:00:07.000Z",
+        "waits_for": { "number": 88, "owner": "ci-7" },
+    });
+    let summary = "List what an owner or a session holds and waits for, page by page.";
+    api.call(Read, "/v1/grants", "listGrants", TAG, summary)
+        .about(
+            "Without a filter, the list has all grants that are queued, held or cooling. A grant of several locks has one entry \
+             for each of them. A cooling grant no longer belongs to its session: it is listed with its `owner`, but not with its \
+             `session`. The answer has only locks that you may see. For one page, the server examines at most 20,000 entries; \
+             those in locks that you may not see do not count. So a page can be short or even empty without being the last: on \
+             the last page, `next_cursor` is `null`. With `sort=lock`, an entry that moves ahead between two pages, like a \
+             waiter that becomes a holder, may be on neither.",
+        )
+        .query::<call::ListGrants>()
+        .page::<dto::Page<dto::ListedGrant>>("A page.", json!({ "items": [held, queued], "next_cursor": null }))
 }
 
 fn look(api: &mut Describer) -> Operation<'_> {

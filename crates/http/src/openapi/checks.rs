@@ -194,6 +194,7 @@ fn round_trip_of(schema: &str) -> Option<RoundTrip> {
         "KeptAlive" => round_trip::<dto::KeptAlive>,
         "Leader" => round_trip::<dto::Leader>,
         "ListedElectionPage" => round_trip::<dto::Page<election::ListedElection>>,
+        "ListedGrantPage" => round_trip::<dto::Page<dto::ListedGrant>>,
         "ListedLockPage" => round_trip::<dto::Page<dto::ListedLock>>,
         "Lock" => round_trip::<dto::Lock>,
         "LockHistories" => round_trip::<dto::LockHistories>,

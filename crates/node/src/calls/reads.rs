@@ -15,6 +15,7 @@ use fairhold_raft::error::NotProposed;
 use fairhold_state::{
     State,
     command::Rejection,
+    grant_list::{GrantPage, GrantQuery},
     histories::{HistoriesPage, HistoriesQuery},
     history_page::{HistoryPage, HistoryQuery},
     listing::{LockListing, LockPage, LockQuery},
@@ -165,6 +166,15 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(page_of_histories(&walk.state, query, &self.visible()?).await)
     }
 
+    /// One page of the grants in the locks that the caller may see.
+    pub async fn grants(&self, query: &GrantQuery, read: ReadOptions) -> Result<At<GrantPage>, CallError> {
+        if let Some(empty) = self.page_without_locks(read).await? {
+            return Ok(empty);
+        }
+        let walk = self.walk(read).await?;
+        Ok(page_of_grants(&walk.state, query, &self.visible()?).await)
+    }
+
     /// The refusal for a grant that has ended, with the note that this node has of it.
     pub(crate) fn grant_ended(&self, grant: &GrantId, reason: EndReason) -> CallError {
         Rejection::GrantEnded { reason, note: self.0.replica.read(|state| state.break_note(grant)) }.into()
@@ -313,6 +323,16 @@ async fn page_of_history(state: &State, query: &HistoryQuery) -> At<HistoryPage>
 async fn page_of_histories(state: &State, query: &HistoriesQuery, visible: &Visible) -> At<HistoriesPage> {
     let is_visible = |lock: &LockName| visible.has_lock(lock);
     let mut listing = state.histories_listing(query);
+    if !visible.has_all_locks() {
+        listing = listing.only(&is_visible);
+    }
+    walk_in_turns(|count| listing.visit(count)).await;
+    At { value: listing.into_page(), revision: state.revision() }
+}
+
+async fn page_of_grants(state: &State, query: &GrantQuery, visible: &Visible) -> At<GrantPage> {
+    let is_visible = |lock: &LockName| visible.has_lock(lock);
+    let mut listing = state.grant_listing(query);
     if !visible.has_all_locks() {
         listing = listing.only(&is_visible);
     }

@@ -67,6 +67,9 @@ pub type SeriesCursor = BoundedText<{ 2 + 1 + 16 + 1 + 15 }>;
 pub type EventCursor = BoundedText<41>;
 /// A cursor among the histories of locks: two numbers of 64 bits and a name, as two hexadecimal digits for each byte.
 pub type HistoriesCursor = BoundedText<{ 2 * (41 + 1 + LOCK_NAME_BYTES_MAX) }>;
+/// A cursor among grants: a letter, then two numbers of 64 bits, or a cursor in a queue and a name, as two hexadecimal digits
+/// for each byte.
+pub type GrantsCursor = BoundedText<{ 2 * (1 + QueueCursor::BYTES_MAX + 1 + LOCK_NAME_BYTES_MAX) }>;
 /// A cursor in a session's list: a number, the position of a lock, and a path, as two hexadecimal digits for each byte.
 pub type OwnedCursor = BoundedText<{ 2 * (20 + 1 + 20 + 1 + PATH_BYTES_MAX) }>;
 /// A revision or a time.

@@ -8,6 +8,7 @@ import { copy, Heading, Panel } from "./parts.js";
 import { Cluster, isSilent } from "./pages/cluster.js";
 import { Election, Elections } from "./pages/elections.js";
 import { Events } from "./pages/events.js";
+import { Grants } from "./pages/grants.js";
 import { History } from "./pages/history.js";
 import { Lock } from "./pages/lock.js";
 import { Locks } from "./pages/locks.js";
@@ -23,7 +24,7 @@ const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits",
 
 function App() {
   const { page, name } = route.value;
-  const label = MENU.find(([known]) => known === page)?.[1] ?? "Fairhold";
+  const label = page === "grants" ? "Grants" : MENU.find(([known]) => known === page)?.[1] ?? "Fairhold";
   document.title = `${name === null ? label : page === "locks" ? visible(name) : `${visible(name)} · ${page}`} · Fairhold`;
   return html`<a class="skip" href=${location.hash || "#/"} onClick=${skip}>Skip to the page</a>
     <${Strip} /><${Banner} />
@@ -44,6 +45,7 @@ function Page({ page, name }) {
   if (page === "locks" && name !== null) return html`<${Lock} name=${name} />`;
   if (page === "locks") return html`<${Locks} />`;
   if (page === "waits") return html`<${Waits} />`;
+  if (page === "grants") return html`<${Grants} />`;
   if (page === "sessions") return name === null ? html`<${Sessions} />` : html`<${OneSession} name=${name} />`;
   if (page === "elections") return name === null ? html`<${Elections} />` : html`<${Election} name=${name} />`;
   if (page === "tree") return html`<${Tree} name=${name} />`;

@@ -16,6 +16,13 @@ export function LockLink({ name, tab }) {
   return html`<a class="typed" href=${link("locks", name, { tab })} title=${visible(name)}>${shortened(name)}</a>`;
 }
 
+/** What an owner holds and waits for. @param {{ owner: string, most?: number }} props */
+export function OwnerLink({ owner, most }) {
+  // A link needs a text.
+  if (owner === "") return html`<${Typed} text="" />`;
+  return html`<a class="typed" href=${link("grants", null, { owner })} title=${visible(owner)}>${shortened(owner, most)}</a>`;
+}
+
 /** @param {{ number: number | string }} props */
 export function SessionLink({ number }) {
   return html`<a href=${link("sessions", String(number))}>session ${number}</a>`;

@@ -1,6 +1,6 @@
 // The address of a view: #/locks/orders%2F42?tab=history. Everything here is a pure function.
 
-const PAGES = ["", "locks", "waits", "sessions", "elections", "tree", "events", "history", "cluster"];
+const PAGES = ["", "locks", "waits", "grants", "sessions", "elections", "tree", "events", "history", "cluster"];
 /** The pages that also show one of what they list. */
 const NAMED = ["locks", "sessions", "elections", "tree"];
 

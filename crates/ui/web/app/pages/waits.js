@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, ordinal, parseSpan, span, waits } from "../format.js";
-import { Curl, Heading, LockLink, Panel, Since, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Heading, LockLink, OwnerLink, Panel, Since, usePoll, Waiting } from "../parts.js";
 import { link } from "../route.js";
 import { route } from "../state.js";
 
@@ -54,7 +54,7 @@ function Rows({ items, filtered }) {
 
 /** @param {{ item: any }} props */
 function Row({ item }) {
-  const who = html`<strong><${Typed} text=${item.owner} most=${48} /></strong>${item.session ? html` <a class="muted" href=${link("waits", null, { session: String(item.session) })}>session ${item.session}</a>` : null}`;
+  const who = html`<strong><${OwnerLink} owner=${item.owner} most=${48} /></strong>${item.session ? html` <a class="muted" href=${link("waits", null, { session: String(item.session) })}>session ${item.session}</a>` : null}`;
   const holds = (item.holds ?? []).map((/** @type {any} */ held) => html`<span key=${held.lock} class="held-lock">
     ${held.token ? html`<span class="state held" aria-hidden="true">■</span> holds` : html`<span class="state queued" aria-hidden="true">▸</span> does not hold it now:`}
     ${" "}<${LockLink} name=${held.lock} /> <span class="muted"><${Since} at=${held.since} />, ${waits(held.queue_length)}${held.holder_count > 1 ? `, ${held.holder_count} holders` : ""}</span></span>`);
