@@ -62,6 +62,8 @@ fn locks_and_sessions_are_listed_shown_and_ended_from_a_shell() {
         assert!(row.is_some_and(|row| row.contains("worker-3")) && !listed.contains(&session.id), "{listed}");
         let shown = output_of(&at(&cluster, 1, &["sessions", "show", &number]).await, 0);
         assert!(shown.contains("deploy") && shown.contains("held") && !shown.contains("orders"), "{shown}");
+        let heard = shown.lines().next().and_then(|line| line.split('\t').nth(3));
+        assert!(heard.is_some_and(|heard| heard.ends_with('s')), "the time since the last keepalive: {shown}");
         output_of(&at(&cluster, 1, &["sessions", "end", &number, "--reason", "gone"]).await, 0);
         let again = output_of(&at(&cluster, 1, &["sessions", "end", &number]).await, 1);
         assert!(again.contains("session_not_found"), "{again}");

@@ -138,6 +138,7 @@ pub(crate) fn session(state: &State, session: &SessionRecord, page: &PageQuery<O
         timeout: Duration::from_millis(session.timeout_ms),
         anonymous: session.id.is_none(),
         opened_at: session.opened_at,
+        heard_ago: None,
         next: (more_grants || more_nodes).then(last),
         grants: grants
             .iter()

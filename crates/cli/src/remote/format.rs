@@ -103,8 +103,19 @@ pub(crate) fn terminal_safe(text: &str) -> String {
 }
 
 /// The fields of answers that contain durations.
-const DURATION_FIELDS: [&str; 10] =
-    ["held_for", "waited", "held", "estimate", "silent_for", "round_trip", "expires_in", "ttl", "max_hold", "lock_delay"];
+const DURATION_FIELDS: [&str; 11] = [
+    "held_for",
+    "waited",
+    "held",
+    "estimate",
+    "silent_for",
+    "heard_ago",
+    "round_trip",
+    "expires_in",
+    "ttl",
+    "max_hold",
+    "lock_delay",
+];
 
 /// A field as a cell: a dash if it is missing, and a duration rounded for people.
 pub(crate) fn cell(object: &Value, field: &str) -> String {

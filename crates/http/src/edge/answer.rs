@@ -194,6 +194,7 @@ pub(crate) fn session(view: SessionView, next_cursor: Option<String>) -> dto::Se
         anonymous: view.anonymous,
         opened_at: view.opened_at.to_rfc3339(),
         grants: grants.collect(),
+        heard_ago: view.heard_ago.map(duration::format),
         grant_count: view.grant_count,
         ephemeral_nodes: view.ephemeral_nodes,
         ephemeral_count: view.ephemeral_count,

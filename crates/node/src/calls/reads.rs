@@ -8,6 +8,7 @@ use crate::{
         SessionView,
     },
     base::walks::{Walk, WalkSlot, count_in_turns, find_in_turns, walk_in_turns},
+    leader::heard,
     node::Node,
     views,
 };
@@ -194,7 +195,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: (views, next), revision: state.revision() })
     }
 
-    /// One session, with a page of its grants and nodes.
+    /// One session, with a page of its grants and nodes. Only the leader knows when it last heard from the session: a read of
+    /// another node's own state does not ask it.
     pub async fn session(
         &self,
         which: SessionRef,
@@ -206,11 +208,19 @@ impl<RT: AsyncRuntime> Node<RT> {
             SessionRef::Id(id) => state.session_by_id(&id),
             SessionRef::Number(number) => state.session(number),
         };
-        let view = session.map(|session| views::session(&state, session, page));
+        let mut view = session.map(|session| views::session(&state, session, page));
+        let asks_leader = match read.freshness {
+            Freshness::Local | Freshness::AtLeast(_) => self.is_leader(),
+            Freshness::Linearizable | Freshness::LinearizableAtLeast(_) => true,
+        };
+        if let Some(view) = view.as_mut().filter(|_| asks_leader) {
+            view.heard_ago = heard::ask_leader(&self.0.replica, view.number, deadline).await;
+        }
         let value = match which {
             // The owner sees all of it.
             SessionRef::Id(_) => view,
             SessionRef::Number(_) => {
+        let deadline = RT::Instant::now() + read.timeout;
                 let visible = self.visible()?;
                 view.map(|view| view.for_reader(&visible))
             }
