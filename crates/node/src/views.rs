@@ -6,12 +6,12 @@ use crate::{
 };
 use fairhold_state::{
     State,
-    command::HolderFacts,
+    command::{HolderFacts, Want},
     queue_view::{Before, QueueEntry, QueueKey},
     read::GrantStatus,
     record::SessionRecord,
 };
-use fairhold_types::{GrantId, GrantNumber, LockName};
+use fairhold_types::{GrantId, GrantNumber, LockName, limits::QUEUE_ROW_MAX};
 use std::time::Duration;
 
 #[cfg(test)]
@@ -167,5 +167,16 @@ fn item(entry: &QueueEntry<'_>, estimate: Option<Duration>) -> QueueItem {
         held_since: contender.held_since,
         waits_for: entry.waits_for.map(|other| (other.number, other.owner.text.clone())),
         estimate,
+        locks: Vec::new(),
     }
+}
+
+/// The first locks of a grant of several; none of a grant of one lock.
+pub(crate) fn several_locks(state: &State, number: GrantNumber) -> impl Iterator<Item = Want> {
+    let first = state.contender(number).filter(|first| !first.others.is_empty());
+    let locks = first.into_iter().flat_map(|first| {
+        let own = Want { lock: first.lock.clone(), mode: first.mode };
+        std::iter::once(own).chain(first.others.iter().cloned())
+    });
+    locks.take(QUEUE_ROW_MAX)
 }

@@ -40,7 +40,8 @@ pub use bounded::{
 pub use bounds::{
     ElectionValue, Empty, EventCursor, HistoriesCursor, HistoryCursor, JoinTokenTtl, LockCursor, LockDelay, LockPrefix, MaxHold,
     MaxHoldSetting, MaxWaiters, MemberPriority, MomentText, NodeTtl, Number, OwnedCursor, OwnerName, PageLimit, PermitLimit,
-    Permits, PositiveNumber, Priority, QueueCursor, Reason, SeriesCursor, Ttl, VersionNumber, VoterCount, Wait, Zone,
+    Permits, PositiveNumber, Priority, QueueAround, QueueCursor, Reason, SeriesCursor, Ttl, VersionNumber, VoterCount, Wait,
+    Zone,
 };
 pub use cluster::{FinalizeUpgrade, HandOver, Ready, ShowCluster, TakeBackup};
 pub use election::{GetLeader, ListElections, Proclaim};

@@ -4,8 +4,8 @@
 use crate::{
     access::Visible,
     api::{
-        At, CallError, Freshness, GrantLookup, LockInfo, NodeView, OwnedAfter, PageQuery, QueueView, ReadOptions, SessionRef,
-        SessionView,
+        At, CallError, Freshness, GrantLookup, LockInfo, NodeView, OwnedAfter, PageQuery, QueueItem, QueueView, ReadOptions,
+        SessionRef, SessionView,
     },
     base::walks::{Walk, WalkSlot, count_in_turns, find_in_turns, walk_in_turns},
     leader::heard,
@@ -19,12 +19,13 @@ use fairhold_state::{
     histories::{HistoriesPage, HistoriesQuery},
     history_page::{HistoryPage, HistoryQuery},
     listing::{LockListing, LockPage, LockQuery, LockSort},
-    queue_view::{Before, QueueKey},
+    queue_view::{Before, QueueAnchor, QueueKey},
     read::GrantStatus,
 };
 use fairhold_trace::Stage;
 use fairhold_types::{
-    EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits::SESSION_ROW_MAX,
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber,
+    limits::{QUEUE_ROW_MAX, SESSION_ROW_MAX},
 };
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{sync::Arc, time::Duration};
@@ -59,14 +60,30 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: views::lock_page(&state, name, page, count), revision: state.revision() })
     }
 
-    /// A page of a lock's contenders, in order.
-    pub async fn queue(&self, name: &LockName, page: PageQuery<QueueKey>, read: ReadOptions) -> Result<At<QueueView>, CallError> {
+    /// A page of a lock's contenders, in order: after a key, or around a contender.
+    pub async fn queue(
+        &self,
+        name: &LockName,
+        mut page: PageQuery<QueueKey>,
+        around: Option<QueueAnchor>,
+        read: ReadOptions,
+    ) -> Result<At<QueueView>, CallError> {
         let state = self.fresh_copy(read).await?;
+        if let Some(anchor) = around {
+            page.after = match (state.queue_key(name, anchor), anchor) {
+                (Some(key), _) => state.page_around(name, key, page.limit),
+                // The queue is empty.
+                (None, QueueAnchor::Last) => None,
+                (None, QueueAnchor::Grant(number)) => return Err(CallError::NotInQueue { lock: name.clone(), number }),
+            };
+        }
         let before = match page.after {
             Some(key) => before(&state, name, key).await,
             None => Before::default(),
         };
-        Ok(At { value: views::queue_page(&state, name, page, before), revision: state.revision() })
+        let mut view = views::queue_page(&state, name, page, before);
+        add_locks(&state, &mut view.items, &self.visible()?).await;
+        Ok(At { value: view, revision: state.revision() })
     }
 
     /// Succeeds if the lock has a held grant with this token. If `grant` is given, it must be that grant.
@@ -203,6 +220,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         page: &PageQuery<OwnedAfter>,
         read: ReadOptions,
     ) -> Result<At<Option<SessionView>>, CallError> {
+        let deadline = RT::Instant::now() + read.timeout;
         let state = self.fresh_copy(read).await?;
         let session = match which {
             SessionRef::Id(id) => state.session_by_id(&id),
@@ -220,7 +238,6 @@ impl<RT: AsyncRuntime> Node<RT> {
             // The owner sees all of it.
             SessionRef::Id(_) => view,
             SessionRef::Number(_) => {
-        let deadline = RT::Instant::now() + read.timeout;
                 let visible = self.visible()?;
                 view.map(|view| view.for_reader(&visible))
             }
@@ -328,6 +345,19 @@ async fn page_of_histories(state: &State, query: &HistoriesQuery, visible: &Visi
     }
     walk_in_turns(|count| listing.visit(count)).await;
     At { value: listing.into_page(), revision: state.revision() }
+}
+
+/// Adds the locks of grants of several. It leaves out those that the caller may not see.
+async fn add_locks(state: &State, items: &mut [QueueItem], visible: &Visible) {
+    let mut left = items.iter_mut();
+    walk_in_turns(|count| {
+        // Each item costs one look-up for each of its locks.
+        for item in left.by_ref().take((count / QUEUE_ROW_MAX).max(1)) {
+            item.locks = views::several_locks(state, item.number).filter(|want| visible.has_lock(&want.lock)).collect();
+        }
+        left.len() == 0
+    })
+    .await;
 }
 
 /// What a page in the middle of a queue needs to know about the contenders before it.
