@@ -9,7 +9,7 @@ use fairhold_state::{
     command::{HolderFacts, Want},
     queue_view::{Before, QueueEntry, QueueKey},
     read::GrantStatus,
-    record::SessionRecord,
+    record::{Contender, SessionRecord},
 };
 use fairhold_types::{GrantId, GrantNumber, LockName, limits::QUEUE_ROW_MAX};
 use std::time::Duration;
@@ -108,12 +108,15 @@ fn live<'e, 'a>(state: &'e State, entries: &'e [QueueEntry<'a>]) -> impl Iterato
     entries.iter().filter(|entry| !state.is_dead(entry.contender))
 }
 
-/// A page of a lock's queue. `before` describes the contenders ahead of it.
+/// A page of a lock's queue, with all locks of grants of several. `before` describes the contenders ahead of it.
 pub(crate) fn queue_page(state: &State, name: &LockName, page: PageQuery<QueueKey>, before: Before<'_>) -> QueueView {
     let lock = state.lock_summary(name);
     let estimator = WaitEstimator::of(state, name);
     let (entries, has_more) = page.collect(state.queue_after(name, page.after, before));
-    let shown = |entry: &QueueEntry<'_>| item(entry, entry.waits_for.and(estimator.estimate(entry.position)));
+    let shown = |entry: &QueueEntry<'_>| QueueItem {
+        locks: several_locks(state, entry.contender),
+        ..item(entry, entry.waits_for.and(estimator.estimate(entry.position)))
+    };
     QueueView {
         items: live(state, &entries).map(shown).collect(),
         next: entries.last().filter(|_| has_more).map(|last| QueueKey::of(last.contender)),
@@ -171,12 +174,12 @@ fn item(entry: &QueueEntry<'_>, estimate: Option<Duration>) -> QueueItem {
     }
 }
 
-/// The first locks of a grant of several; none of a grant of one lock.
-pub(crate) fn several_locks(state: &State, number: GrantNumber) -> impl Iterator<Item = Want> {
-    let first = state.contender(number).filter(|first| !first.others.is_empty());
+/// The first locks of a contender's grant, if it has several.
+fn several_locks(state: &State, contender: &Contender) -> Vec<Want> {
+    let first = state.contender(contender.number).filter(|_| contender.is_multi_lock());
     let locks = first.into_iter().flat_map(|first| {
         let own = Want { lock: first.lock.clone(), mode: first.mode };
         std::iter::once(own).chain(first.others.iter().cloned())
     });
-    locks.take(QUEUE_ROW_MAX)
+    locks.take(QUEUE_ROW_MAX).collect()
 }

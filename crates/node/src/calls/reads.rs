@@ -24,8 +24,7 @@ use fairhold_state::{
 };
 use fairhold_trace::Stage;
 use fairhold_types::{
-    EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber,
-    limits::{QUEUE_ROW_MAX, SESSION_ROW_MAX},
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits::SESSION_ROW_MAX,
 };
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{sync::Arc, time::Duration};
@@ -82,7 +81,10 @@ impl<RT: AsyncRuntime> Node<RT> {
             None => Before::default(),
         };
         let mut view = views::queue_page(&state, name, page, before);
-        add_locks(&state, &mut view.items, &self.visible()?).await;
+        let visible = self.visible()?;
+        if !visible.has_all_locks() {
+            hide_locks(&mut view.items, &visible).await;
+        }
         Ok(At { value: view, revision: state.revision() })
     }
 
@@ -347,15 +349,17 @@ async fn page_of_histories(state: &State, query: &HistoriesQuery, visible: &Visi
     At { value: listing.into_page(), revision: state.revision() }
 }
 
-/// Adds the locks of grants of several. It leaves out those that the caller may not see.
-async fn add_locks(state: &State, items: &mut [QueueItem], visible: &Visible) {
+/// Removes the other locks of a grant that the caller may not see.
+async fn hide_locks(items: &mut [QueueItem], visible: &Visible) {
     let mut left = items.iter_mut();
     walk_in_turns(|count| {
-        // Each item costs one look-up for each of its locks.
-        for item in left.by_ref().take((count / QUEUE_ROW_MAX).max(1)) {
-            item.locks = views::several_locks(state, item.number).filter(|want| visible.has_lock(&want.lock)).collect();
+        let mut decided = 0;
+        while decided < count {
+            let Some(item) = left.next() else { return true };
+            decided += 1 + item.locks.len();
+            item.locks.retain(|want| visible.has_lock(&want.lock));
         }
-        left.len() == 0
+        false
     })
     .await;
 }
