@@ -62,6 +62,8 @@ fn locks_and_sessions_are_listed_shown_and_ended_from_a_shell() {
         assert!(row.is_some_and(|row| row.contains("worker-3")) && !listed.contains(&session.id), "{listed}");
         let shown = output_of(&at(&cluster, 1, &["sessions", "show", &number]).await, 0);
         assert!(shown.contains("deploy") && shown.contains("held") && !shown.contains("orders"), "{shown}");
+        let heard = shown.lines().next().and_then(|line| line.split('\t').nth(3));
+        assert!(heard.is_some_and(|heard| heard.ends_with('s')), "the time since the last keepalive: {shown}");
         output_of(&at(&cluster, 1, &["sessions", "end", &number, "--reason", "gone"]).await, 0);
         let again = output_of(&at(&cluster, 1, &["sessions", "end", &number]).await, 1);
         assert!(again.contains("session_not_found"), "{again}");
@@ -93,6 +95,13 @@ fn a_shell_shows_all_pages_of_a_long_list_or_one_page_on_request() {
         let page = json(&at(&cluster, 1, &["locks", "queue", "desk", "-o", "json"]).await);
         let cursor = page["next_cursor"].as_str().expect("there is more");
         assert_eq!((page["items"].as_array().map(Vec::len), &page["queue_length"]), (Some(100), &119.into()));
+        assert_eq!(lines(&["locks", "queue", "desk", "--around", "last"]).await, 100, "one page");
+        let middle = page["items"][60]["number"].to_string();
+        let around = output_of(&at(&cluster, 1, &["locks", "queue", "desk", "--around", &middle, "--limit", "3"]).await, 0);
+        let places: Vec<_> = around.lines().filter_map(|line| line.split('\t').next()).collect();
+        assert_eq!(places, ["60", "61", "62"]);
+        let unknown = output_of(&at(&cluster, 1, &["locks", "queue", "desk", "--around", "1"]).await, 1);
+        assert!(unknown.contains("grant_not_found"), "{unknown}");
         let rest = json(&at(&cluster, 1, &["locks", "queue", "desk", "-o", "json", "--cursor", cursor]).await);
         assert_eq!((rest["items"].as_array().map(Vec::len), &rest["next_cursor"]), (Some(20), &serde_json::Value::Null));
     });

@@ -1,10 +1,12 @@
 //! Waiters queue, and every client can see for whom each waits.
 
 use crate::{
-    client::{Call, Client, Grant, whole},
-    harness::{Cluster, SHORT, eventually, run_parallel},
+    access::Guarded,
+    batches::take_often,
+    client::{Answer, Call, Client, Grant, whole},
+    harness::{Cluster, NODES, SHORT, eventually, run_parallel},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Waits until a lock has this many contenders, including its holder, and returns them.
@@ -106,5 +108,75 @@ fn a_reader_does_not_overtake_a_writer_and_readers_hold_together() {
         let (second, third) = (second.await.expect("a reader"), third.await.expect("a reader"));
         assert_eq!(second.token, third.token, "readers that are granted together share a token");
         assert_eq!(client.holders("page").await, [second.number, third.number]);
+    });
+}
+
+/// The values of a field in a page of a queue.
+fn shown(page: &Answer, field: &str) -> Vec<u64> {
+    let items = page.json["items"].as_array().unwrap_or_else(|| panic!("no items: {page:?}"));
+    items.iter().map(|item| whole(item, field)).collect()
+}
+
+#[test]
+fn a_page_around_a_waiter_has_its_neighbours_at_every_node() {
+    run_parallel(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let session = client.open_session("60s", "queued").await;
+        let holder = client.acquire("line", &format!("session={}", session.id)).await;
+        take_often(&client, &session, "line", "exclusive", 11).await;
+        let all = client.queue_numbers("line").await;
+        let ask = async |node: usize, query: &str| {
+            cluster.client(node).send(&Call::get(&format!("/v1/locks/line/queue?{query}"))).await
+        };
+        for node in 0..NODES {
+            let page = ask(node, &format!("around={}&limit=5", all[6])).await.expect_status(200);
+            assert_eq!(shown(&page, "number"), all[4..9]);
+            assert_eq!(shown(&page, "position"), [5, 6, 7, 8, 9]);
+            let totals = ["total", "holder_count", "queue_length"].map(|field| page.number(field));
+            assert_eq!(totals, [12, 1, 11]);
+            assert_eq!(whole(&page.json["items"][0]["waits_for"], "number"), all[3], "an entry of the page before");
+            let next = page.header("link").and_then(|link| link.strip_prefix('<')?.strip_suffix(">; rel=\"next\""));
+            let next = client.send(&Call::get(next.expect("a link"))).await.expect_status(200);
+            assert_eq!(shown(&next, "number"), all[9..], "the link leads on");
+
+            let end = ask(node, "around=last&limit=3").await.expect_status(200);
+            assert_eq!((shown(&end, "number"), &end.json["next_cursor"]), (all[9..].to_vec(), &Value::Null));
+            let front = ask(node, &format!("around={}&limit=3", all[0])).await.expect_status(200);
+            assert_eq!(shown(&front, "number"), all[..3], "a holder is in the queue too");
+        }
+        let empty = client.send(&Call::get("/v1/locks/free/queue?around=last")).await.expect_status(200);
+        assert_eq!((&empty.json["items"], empty.number("total")), (&json!([]), 0));
+
+        client.release(&holder.id).await;
+        let gone = ask(0, &format!("around={}", all[0])).await.expect_problem(404, "grant_not_found");
+        assert_eq!(gone.string("detail"), format!("grant {} neither holds line nor waits for it", all[0]));
+        ask(0, &format!("around={}&cursor=queued-0-{}", all[6], all[6])).await.expect_problem(400, "bad_request");
+    });
+}
+
+#[test]
+fn a_grant_of_several_locks_names_them_in_each_of_its_queues_but_not_those_that_are_hidden() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let anyone = guarded.cluster.client(0);
+        anyone.acquire("deploy%2Fa", "ttl=60s").await;
+        let locks = json!([{ "name": "deploy/a" }, { "name": "hidden", "mode": "shared" }]);
+        let several = Call::post("/v1/locks").json(&json!({ "locks": locks, "ttl": "60s" })).with("prefer", "respond-async");
+        let number = anyone.send(&several).await.expect_status(202).number("number");
+        let named = json!([{ "name": "deploy/a", "mode": "exclusive" }, { "name": "hidden", "mode": "shared" }]);
+        for (lock, position) in [("deploy%2Fa", 1), ("hidden", 0)] {
+            let queue = anyone.queue(lock).await;
+            assert_eq!((whole(&queue[position], "number"), &queue[position]["locks"]), (number, &named), "{lock}");
+            assert!(queue[..position].iter().all(|item| item.get("locks").is_none()), "grants of one lock: {queue:?}");
+        }
+
+        let (root, ci) = guarded.enforce().await;
+        let call = || Call::get("/v1/locks/deploy%2Fa/queue");
+        let seen = root.send(call()).await.expect_status(200);
+        assert_eq!(seen.json["items"][1]["locks"], named);
+        let seen = ci.send(call()).await.expect_status(200);
+        assert_eq!(seen.json["items"][1]["locks"], json!([named[0]]), "{seen:?}");
+        assert!(!seen.text.contains("hidden"), "{seen:?}");
     });
 }

@@ -1,11 +1,17 @@
 //! A session owns what is acquired with it, and only its owner knows its id.
 
 use crate::{
-    client::{Call, Grant, whole},
-    harness::{Cluster, NODES, SHORT, run_parallel},
+    client::{Answer, Call, Grant, whole},
+    harness::{Cluster, NODES, SHORT, eventually, run_parallel},
     queue::wait_for_contenders,
 };
 use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// How long ago the leader heard of a session, if the answer says so.
+fn heard_ago(answer: &Answer) -> Option<Duration> {
+    answer.json["heard_ago"].as_str().map(|text| fairhold_types::duration::parse(text).expect("a duration"))
+}
 
 #[test]
 fn a_closed_session_releases_everything_that_it_owns_at_once() {
@@ -109,5 +115,52 @@ fn a_grant_of_a_named_session_needs_that_session_and_accepts_no_own_ttl() {
         let late = Call::post(&format!("/v1/locks/owned?session={}", session.id));
         let late = client.send(&late).await;
         assert!(matches!((late.status, late.code()), (404, "session_not_found") | (410, "session_expired")), "{late:?}");
+    });
+}
+
+#[test]
+fn every_node_tells_when_the_leader_heard_of_a_session_but_a_local_read_does_not_ask_it() {
+    run_parallel(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let session = client.open_session("60s", "heard").await;
+        let path = format!("/v1/sessions/{}", session.number);
+        let (show, local) = (Call::get(&path), Call::get(&format!("{path}?consistency=local")));
+        let heard_at_least = async |node: usize, least: Duration| {
+            eventually("the leader tells when it heard of the session", Duration::from_secs(20), || async {
+                let answer = cluster.client(node).send(&show).await.expect_status(200);
+                heard_ago(&answer).filter(|heard| *heard >= least)
+            })
+            .await
+        };
+        let opening = Duration::from_millis(500);
+        for node in 0..NODES {
+            heard_at_least(node, opening).await;
+        }
+        let sent = Instant::now();
+        client.keepalive(&session).await.expect_status(200);
+        for node in 0..NODES {
+            let heard = heard_at_least(node, Duration::ZERO).await;
+            assert!(heard <= sent.elapsed(), "node {node}: {heard:?} ago, before the keepalive");
+        }
+
+        let leader = cluster.leader().await;
+        for node in 0..NODES {
+            let answer = cluster.client(node).once(&local).await.expect_status(200);
+            assert_eq!(heard_ago(&answer).is_some(), node == leader, "node {node} of leader {leader}: {answer:?}");
+        }
+        let listed = client.send(&Call::get("/v1/sessions")).await.expect_status(200);
+        assert!(listed.text.contains("\"heard\"") && !listed.text.contains("heard_ago"), "only for one session: {listed:?}");
+
+        let next = cluster.nodes[(leader + 1) % NODES].id;
+        client.send(&Call::post("/v1/cluster/leader").json(&json!({ "to": next }))).await.expect_status(200);
+        for node in 0..NODES {
+            let answer = cluster.client(node).send(&show).await.expect_status(200);
+            assert_eq!(heard_ago(&answer), None, "the new leader has not heard of the session: {answer:?}");
+        }
+        client.keepalive(&session).await.expect_status(200);
+        for node in 0..NODES {
+            heard_at_least(node, Duration::ZERO).await;
+        }
     });
 }

@@ -36,6 +36,7 @@ test("a session shows what it owns, and says that it ended", async () => {
   await page.locator("tr", { hasText: "owner" }).getByRole("link", { name: number, exact: true }).click();
   await shown(page, `Session ${number} owner`, "h1");
   await shown(page, "10 min", ".facts");
+  await page.locator(".facts div", { hasText: /Heard\s*\d+ s ago/ }).waitFor();
   const grants = await page.locator("table[aria-label=Grants] tbody tr").allInnerTexts();
   assert.deepEqual(grants.map((row) => row.split(/\s+/).slice(0, 3).join(" ")), ["owned ■ held", "wanted ▸ queued"]);
   await page.getByRole("link", { name: "/owned/node" }).click();
@@ -157,6 +158,44 @@ test("locks are found by a part of the name, and by an owner that holds or waits
   await search("found/nothing", "");
   await shown(page, "No lock matches");
   assert.match(await page.locator("code[aria-label=curl]").innerText(), /v1\/locks\?consistency=local&limit=100&match=found%2Fnothing&sort=held_for/);
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("a long queue opens at its front, at its end, and around a waiter", async () => {
+  const session = await cluster.session("queueing");
+  for (let at = 0; at < 250; at += 50) await Promise.all([...Array(50).keys()].map((index) => cluster.acquire(session, "long-queue", `w${at + index}`)));
+  const { json } = await cluster.call("/v1/locks/long-queue/queue?limit=1000");
+  const { number } = json.items[150];
+  const { page, wrong, close } = await open("#/locks/long-queue");
+  await shown(page, "249 wait, places 2 to 100");
+  await page.getByRole("link", { name: "Last page" }).click();
+  await shown(page, "places 151 to 250");
+  await page.getByLabel("Find a waiter").fill(`#${number}`);
+  await page.getByRole("button", { name: "Find", exact: true }).click();
+  await shown(page, "places 101 to 200");
+  await page.locator("table[aria-label=Queue] tr", { hasText: `▸ #${number}` }).waitFor();
+  await page.getByRole("link", { name: "Next page" }).click();
+  await shown(page, "places 201 to 250");
+  assert.deepEqual(wrong, []);
+  await page.getByLabel("Find a waiter").fill("1");
+  await page.getByRole("button", { name: "Find", exact: true }).click();
+  await shown(page, "Grant #1 neither holds this lock nor waits for it");
+  await page.getByRole("link", { name: "First page" }).click();
+  await shown(page, "places 2 to 100");
+  assert.deepEqual(wrong.filter((text) => !text.includes("404")), []);
+  await close();
+});
+
+test("a waiter for several locks shows them", async () => {
+  const session = await cluster.session("several");
+  await cluster.acquire(session, "several/a", "first");
+  const body = { locks: [{ name: "several/a" }, { name: "several/b" }], session, owner: "both" };
+  const { status } = await cluster.call("/v1/locks", { method: "POST", body, headers: { prefer: "respond-async" } });
+  assert.equal(status, 202);
+  const { page, wrong, close } = await open("#/locks/several%2Fa");
+  await page.locator("table[aria-label=Queue] tr", { hasText: "both" }).getByRole("link", { name: "several/b" }).click();
+  await shown(page, "several/b", "h1");
   assert.deepEqual(wrong, []);
   await close();
 });

@@ -14,6 +14,7 @@ use crate::{
 };
 use clap::Subcommand;
 use fairhold_client::Method;
+use fairhold_types::limits::PAGE_DEFAULT;
 use serde_json::Value;
 use std::process::ExitCode;
 
@@ -70,11 +71,16 @@ enum LocksCommand {
         long_poll: LongPollArgs,
     },
     /// Show the queue of a lock, in order, holders first
-    #[command(after_help = "Example:
-  fairhold locks queue deploy")]
+    #[command(after_help = "Examples:
+  fairhold locks queue deploy
+  fairhold locks queue deploy --around 57              the neighbours of grant 57 in a long queue
+  fairhold locks queue deploy --around last --limit 5  the end of the queue")]
     Queue {
         /// Name of the lock
         name: String,
+        /// Show the page around the grant with this number, or the end of the queue [default limit: 100]
+        #[arg(long, value_name = "NUMBER|last", conflicts_with = "cursor")]
+        around: Option<String>,
         #[command(flatten)]
         page: PageArgs,
         #[command(flatten)]
@@ -168,8 +174,13 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
             let reply = api.call(&read.apply(request.parameter("grant", grant.as_ref()))).await?;
             if OutputFormat::is_body(requested) { format::write_body(&reply) } else { Ok(()) }
         }
-        LocksCommand::Queue { name, page, long_poll } => {
-            let request = ApiRequest::get(format!("/v1/locks/{}/queue", encode(name)));
+        LocksCommand::Queue { name, around, page, long_poll } => {
+            let request = ApiRequest::get(format!("/v1/locks/{}/queue", encode(name))).parameter("around", around.as_ref());
+            // The rest of a long queue is not around the grant.
+            let page = &match around {
+                Some(_) => PageArgs { limit: page.limit.or(Some(PAGE_DEFAULT)), cursor: None },
+                None => page.clone(),
+            };
             let fields = PageFields(
                 &["PLACE", "GRANT", "SESSION", "STATE", "MODE", "OWNER", "SINCE", "WAITS FOR", "ESTIMATE"],
                 &["position", "number", "session", "state", "mode", "owner", "since", "waits_for.number", "estimate"],

@@ -9,7 +9,7 @@ use fairhold_types::limits::PAGE_MAX;
 use serde_json::Value;
 
 /// The part of a list to show.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct PageArgs {
     /// Show one page with at most this many items [default: all; with -o json, one page]
     #[arg(long, value_name = "N")]

@@ -137,7 +137,8 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
 
 /// Prints a row for each grant and node of a session, page by page.
 async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, requested: Option<OutputFormat>) -> Result<(), Failure> {
-    let mut table = Table::new(&["WHAT", "NAME", "STATE"]);
+    let mut table = Table::new(&["WHAT", "NAME", "STATE", "HEARD AGO"]);
+    let none = || "-".to_owned();
     let mut is_first = true;
     pages::follow(api, request, page, requested, |reply| {
         if OutputFormat::is_body(requested) {
@@ -145,13 +146,14 @@ async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, requested: Optio
         }
         let session: Value = reply.read()?;
         if std::mem::take(&mut is_first) {
-            table.row(vec!["session".to_owned(), cell(&session, "name"), cell(&session, "ttl")]);
+            let heard_ago = cell(&session, "heard_ago");
+            table.row(vec!["session".to_owned(), cell(&session, "name"), cell(&session, "ttl"), heard_ago]);
         }
         for grant in session["grants"].as_array().into_iter().flatten() {
-            table.row(vec![format!("grant {}", cell(grant, "number")), cell(grant, "lock"), cell(grant, "state")]);
+            table.row(vec![format!("grant {}", cell(grant, "number")), cell(grant, "lock"), cell(grant, "state"), none()]);
         }
         for path in session["ephemeral_nodes"].as_array().into_iter().flatten() {
-            table.row(vec!["node".to_owned(), path.as_str().unwrap_or("-").to_owned(), "-".to_owned()]);
+            table.row(vec!["node".to_owned(), path.as_str().unwrap_or("-").to_owned(), none(), none()]);
         }
         format::write(&table.take(OutputFormat::resolve(requested)))
     })

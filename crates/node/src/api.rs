@@ -275,6 +275,9 @@ pub struct QueueItem {
     pub waits_for: Option<(GrantNumber, String)>,
     /// The estimated waiting time, for people.
     pub estimate: Option<Duration>,
+    /// The first locks of a grant of several, in the order of its request: those that the reader may see. Only in a page of a
+    /// queue.
+    pub locks: Vec<Want>,
 }
 
 /// The cluster, as this node sees it.

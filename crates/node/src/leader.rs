@@ -3,6 +3,7 @@
 mod bounded_holds;
 pub(crate) mod clock;
 mod deadlines;
+pub(crate) mod heard;
 mod idle_locks;
 pub(crate) mod keepalive;
 mod revision_clock;

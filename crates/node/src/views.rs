@@ -6,12 +6,12 @@ use crate::{
 };
 use fairhold_state::{
     State,
-    command::HolderFacts,
+    command::{HolderFacts, Want},
     queue_view::{Before, QueueEntry, QueueKey},
     read::GrantStatus,
-    record::SessionRecord,
+    record::{Contender, SessionRecord},
 };
-use fairhold_types::{GrantId, GrantNumber, LockName};
+use fairhold_types::{GrantId, GrantNumber, LockName, limits::QUEUE_ROW_MAX};
 use std::time::Duration;
 
 #[cfg(test)]
@@ -108,12 +108,15 @@ fn live<'e, 'a>(state: &'e State, entries: &'e [QueueEntry<'a>]) -> impl Iterato
     entries.iter().filter(|entry| !state.is_dead(entry.contender))
 }
 
-/// A page of a lock's queue. `before` describes the contenders ahead of it.
+/// A page of a lock's queue, with all locks of grants of several. `before` describes the contenders ahead of it.
 pub(crate) fn queue_page(state: &State, name: &LockName, page: PageQuery<QueueKey>, before: Before<'_>) -> QueueView {
     let lock = state.lock_summary(name);
     let estimator = WaitEstimator::of(state, name);
     let (entries, has_more) = page.collect(state.queue_after(name, page.after, before));
-    let shown = |entry: &QueueEntry<'_>| item(entry, entry.waits_for.and(estimator.estimate(entry.position)));
+    let shown = |entry: &QueueEntry<'_>| QueueItem {
+        locks: several_locks(state, entry.contender),
+        ..item(entry, entry.waits_for.and(estimator.estimate(entry.position)))
+    };
     QueueView {
         items: live(state, &entries).map(shown).collect(),
         next: entries.last().filter(|_| has_more).map(|last| QueueKey::of(last.contender)),
@@ -138,6 +141,7 @@ pub(crate) fn session(state: &State, session: &SessionRecord, page: &PageQuery<O
         timeout: Duration::from_millis(session.timeout_ms),
         anonymous: session.id.is_none(),
         opened_at: session.opened_at,
+        heard_ago: None,
         next: (more_grants || more_nodes).then(last),
         grants: grants
             .iter()
@@ -166,5 +170,16 @@ fn item(entry: &QueueEntry<'_>, estimate: Option<Duration>) -> QueueItem {
         held_since: contender.held_since,
         waits_for: entry.waits_for.map(|other| (other.number, other.owner.text.clone())),
         estimate,
+        locks: Vec::new(),
     }
+}
+
+/// The first locks of a contender's grant, if it has several.
+fn several_locks(state: &State, contender: &Contender) -> Vec<Want> {
+    let first = state.contender(contender.number).filter(|_| contender.is_multi_lock());
+    let locks = first.into_iter().flat_map(|first| {
+        let own = Want { lock: first.lock.clone(), mode: first.mode };
+        std::iter::once(own).chain(first.others.iter().cloned())
+    });
+    locks.take(QUEUE_ROW_MAX).collect()
 }

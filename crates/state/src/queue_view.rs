@@ -38,6 +38,15 @@ impl QueueKey {
     }
 }
 
+/// The contender around which a page of a queue is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueAnchor {
+    /// A holder or a waiter.
+    Grant(GrantNumber),
+    /// The last one in the queue.
+    Last,
+}
+
 /// The summary of a lock, without its contenders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockSummary {
@@ -150,6 +159,42 @@ impl State {
             let numbers = holders.chain(walk.queue.waiting.range(waiting).map(|rank| rank.number()));
             numbers.filter_map(move |number| walk.contender(number))
         })
+    }
+
+    /// The position of a contender in the lock's queue; `None` if it is not there, or has ended.
+    #[must_use]
+    pub fn queue_key(&self, name: &LockName, anchor: QueueAnchor) -> Option<QueueKey> {
+        let queue = self.queue_of(name)?;
+        let contender = match anchor {
+            QueueAnchor::Grant(number) => self.contender_in(name, number).filter(|contender| !self.is_dead(contender)),
+            QueueAnchor::Last => {
+                let waiter = queue.waiting.get_max().map(|rank| rank.number());
+                self.contender_in(name, waiter.or_else(|| queue.holders.get_max().copied())?)
+            }
+        };
+        contender.map(QueueKey::of)
+    }
+
+    /// Where a page of `limit` contenders begins that has this key in its middle: after the returned key, or with the first
+    /// contender if there is none. If few contenders are behind the key, the page has more of those ahead of it.
+    #[must_use]
+    pub fn page_around(&self, name: &LockName, key: QueueKey, limit: usize) -> Option<QueueKey> {
+        let queue = self.queue_of(name)?;
+        let others = limit.saturating_sub(1);
+        let (holders, waiting) = ranges(Some(key));
+        let behind = queue.holders.range(holders).map(|_| ()).chain(queue.waiting.range(waiting).map(|_| ()));
+        let behind = behind.take(others / 2).count();
+        let (holders, waiting) = match key {
+            QueueKey::Holder(number) => (queue.holders.range(..number), None),
+            QueueKey::Waiter { effective_priority, number } => {
+                (queue.holders.range(..), Some(queue.waiting.range(..ServiceRank::new(effective_priority, number))))
+            }
+        };
+        let waiters = waiting
+            .into_iter()
+            .flat_map(Iterator::rev)
+            .map(|rank| QueueKey::Waiter { effective_priority: rank.effective_priority(), number: rank.number() });
+        waiters.chain(holders.rev().map(|number| QueueKey::Holder(*number))).nth(others - behind)
     }
 
     /// The number of contenders up to and including a key: the returned number, plus the length of the iterator, which

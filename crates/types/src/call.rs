@@ -41,8 +41,8 @@ pub use bounded::{
 pub use bounds::{
     ElectionValue, Empty, EventCursor, GrantsCursor, HistoriesCursor, HistoryCursor, JoinTokenTtl, LockCursor, LockDelay,
     LockNamePart, LockPrefix, MaxHold, MaxHoldSetting, MaxWaiters, MemberPriority, MomentText, NodeTtl, Number, OwnedCursor,
-    OwnerName, PageLimit, PermitLimit, Permits, PositiveNumber, Priority, QueueCursor, Reason, SeriesCursor, Ttl, VersionNumber,
-    VoterCount, Wait, Zone,
+    OwnerName, PageLimit, PermitLimit, Permits, PositiveNumber, Priority, QueueAround, QueueCursor, Reason, SeriesCursor, Ttl,
+    VersionNumber, VoterCount, Wait, Zone,
 };
 pub use cluster::{FinalizeUpgrade, HandOver, Ready, ShowCluster, TakeBackup};
 pub use election::{GetLeader, ListElections, Proclaim};

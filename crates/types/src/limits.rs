@@ -164,6 +164,8 @@ pub const RESULTS_KEPT_BYTES: u64 = 4_096;
 pub const TRANSACTION_STEPS_MAX: usize = 1_000;
 /// Grants, and ephemeral nodes, listed with each session in a list of sessions. The list also has their total numbers.
 pub const SESSION_ROW_MAX: usize = 16;
+/// Locks listed with each grant in a page of a queue.
+pub const QUEUE_ROW_MAX: usize = 16;
 /// Locks listed in each row of the tree of waits. The row also has the number of the others.
 pub const WAIT_HOLDS_MAX: usize = 20;
 /// Entries on one page of a listing.

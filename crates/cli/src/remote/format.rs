@@ -103,13 +103,14 @@ pub(crate) fn terminal_safe(text: &str) -> String {
 }
 
 /// The fields of answers that contain durations.
-const DURATION_FIELDS: [&str; 11] = [
+const DURATION_FIELDS: [&str; 12] = [
     "held_for",
     "usual_hold",
     "waited",
     "held",
     "estimate",
     "silent_for",
+    "heard_ago",
     "round_trip",
     "expires_in",
     "ttl",

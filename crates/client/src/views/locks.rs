@@ -13,10 +13,10 @@ use crate::{
         at::At,
         call::Call,
         reply::Reply,
-        url::{PAGE, encode, page},
+        url::{PAGE, encode, page, with_query},
     },
 };
-use fairhold_types::{Code, FencingToken, GrantId, LockName, Revision, dto, duration};
+use fairhold_types::{Code, FencingToken, GrantId, GrantNumber, LockName, Revision, dto, duration};
 use futures_util::future::BoxFuture;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -118,6 +118,20 @@ impl Locks {
     /// The errors of [`get`](Locks::get).
     pub async fn queue_page(&self, name: &str, limit: usize, cursor: Option<&str>) -> Result<At<dto::Queue>, Error> {
         self.read(page(&url(name, "/queue")?, limit, cursor)).await?.as_of()
+    }
+
+    /// Reads the page of at most `limit` contenders (1 to 1,000) that has a grant in its middle, such as your own grant in a
+    /// long queue. `None` if the grant neither holds the lock nor waits for it.
+    ///
+    /// # Errors
+    /// The errors of [`get`](Locks::get).
+    pub async fn queue_around(&self, name: &str, grant: GrantNumber, limit: usize) -> Result<Option<At<dto::Queue>>, Error> {
+        let path = with_query(&url(name, "/queue")?, &format!("around={grant}"));
+        let reply = self.read(page(&path, limit, None)).await?;
+        match reply.problem().code {
+            Some(Code::GrantNotFound) => Ok(None),
+            _ => reply.as_of().map(Some),
+        }
     }
 
     /// Waits until the queue has changed since a revision, or since now, and reads it; `None` if it did not change in

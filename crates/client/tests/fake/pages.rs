@@ -2,10 +2,10 @@
 
 use crate::{
     SECOND,
-    server::{Action, RecordedRequest, Server},
+    server::{Action, RecordedRequest, Server, problem},
 };
 use fairhold_client::Lost;
-use fairhold_types::SessionNumber;
+use fairhold_types::{GrantNumber, SessionNumber};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::sync::{
@@ -133,6 +133,21 @@ async fn one_page_is_read_if_the_caller_wants_only_one() {
     let session = client.sessions().get_page(SessionNumber(40), 2, Some("c3")).await.unwrap().unwrap();
     assert_eq!((session.grants[0].number.0, session.next_cursor), (3, None));
     assert_eq!(server.recorded("GET").len(), 3);
+}
+
+#[tokio::test]
+async fn a_page_of_a_queue_is_read_around_a_grant_that_is_in_it() {
+    let answer = |request: &RecordedRequest, _: usize| {
+        if request.line.contains("around=41&") { pages(request) } else { problem(404, "grant_not_found") }
+    };
+    let server = Server::start(answer).await;
+    let locks = server.client(10 * SECOND).locks();
+    let queue = locks.queue_around("a", GrantNumber(41), 7).await.unwrap().unwrap();
+    assert_eq!((queue.value.items.len(), queue.value.next_cursor.as_deref()), (1, Some("c2")));
+    assert!(locks.queue_around("a", GrantNumber(42), 7).await.unwrap().is_none());
+    let lines: Vec<String> = server.recorded("GET").into_iter().map(|request| request.line).collect();
+    let expected = [41, 42].map(|number| format!("GET /v1/locks/a/queue?around={number}&limit=7 HTTP/1.1"));
+    assert_eq!(lines, expected);
 }
 
 #[tokio::test]

@@ -165,19 +165,24 @@ pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let name = lock_name(&received.segment()?)?;
     let params: call::ShowQueue = received.query()?;
     let mut read = received.read_options(params.consistency)?;
+    let around = paging::queue_anchor(params.around)?;
+    if around.is_some() && params.cursor.is_some() {
+        return Err(Problem::bad_request("pass either \"around\" or \"cursor\": not both"));
+    }
     let page = paging::page(params.limit, paging::queue_key(params.cursor)?);
     if let Some(revision) =
         nothing_newer(&node, (params.wait, params.after), || WatchFilter::Lock(name.clone()), &mut read).await?
     {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
-    let found = node.queue(&name, page, read).await.map_err(of_read)?;
+    let found = node.queue(&name, page, around, read).await.map_err(of_read)?;
     let (queue, now) = (found.value, node.wall_now());
     let queue = dto::Queue {
         lock: name,
         items: queue.items.into_iter().map(|item| answer::queue_item(item, now)).collect(),
         holder_count: queue.holder_count,
         queue_length: queue.waiting,
+        total: queue.holder_count + queue.waiting,
         next_cursor: queue.next.map(paging::queue_cursor),
     };
     let response = answer::json(StatusCode::OK, found.revision, &queue)?;

@@ -150,6 +150,7 @@ pub(crate) fn queue_item(item: QueueItem, now: WallMillis) -> dto::QueueItem {
         held_for: item.held_since.filter(|_| state == GrantState::Held).map(|since| span(since, now)),
         waits_for: item.waits_for.map(|(number, owner)| named(number, owner)),
         estimate: item.estimate.map(duration::format),
+        locks: item.locks.into_iter().map(|want| dto::Want { name: want.lock, mode: want.mode }).collect(),
         meta: item.meta,
     }
 }
@@ -199,6 +200,7 @@ pub(crate) fn session(view: SessionView, next_cursor: Option<String>) -> dto::Se
         ttl: duration::format(view.timeout),
         anonymous: view.anonymous,
         opened_at: view.opened_at.to_rfc3339(),
+        heard_ago: view.heard_ago.map(duration::format),
         grants: grants.collect(),
         grant_count: view.grant_count,
         ephemeral_nodes: view.ephemeral_nodes,
@@ -327,6 +329,7 @@ mod tests {
             held_since: token.map(|_| WallMillis(2_000)),
             waits_for: None,
             estimate: None,
+            locks: Vec::new(),
         };
         for (token, cooling, state, since) in [
             (Some(42), false, GrantState::Held, "1970-01-01T00:00:02.000Z"),

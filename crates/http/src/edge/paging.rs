@@ -16,11 +16,13 @@ use fairhold_state::{
     history::HistoryKey,
     listing::{LockKey, LockSort},
     owned::OwnedKey,
-    queue_view::QueueKey,
+    queue_view::{QueueAnchor, QueueKey},
 };
 use fairhold_types::{
     GrantNumber, LockName, Path, Revision,
-    call::{BoundedText, EventCursor, GrantsCursor, HistoriesCursor, LockCursor, OwnedCursor, PageLimit, QueueCursor},
+    call::{
+        BoundedText, EventCursor, GrantsCursor, HistoriesCursor, LockCursor, OwnedCursor, PageLimit, QueueAround, QueueCursor,
+    },
     limits::PAGE_DEFAULT,
 };
 use http::{Uri, header};
@@ -49,8 +51,9 @@ fn cursor<K, const MAX: usize>(
 pub(crate) fn link_next(mut response: Response, uri: &Uri, cursor: Option<&str>) -> Result<Response, Problem> {
     let Some(cursor) = cursor else { return Ok(response) };
     let mut target = format!("{}?", uri.path());
-    let is_cursor = |pair: &&str| pair.split('=').next() == Some("cursor");
-    for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !is_cursor(pair)) {
+    // Both say where a page begins.
+    let is_start = |pair: &&str| matches!(pair.split('=').next(), Some("cursor" | "around"));
+    for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !is_start(pair)) {
         target.push_str(pair);
         target.push('&');
     }
@@ -150,6 +153,16 @@ fn read_queue_cursor(cursor: &str) -> Option<QueueKey> {
         }
         _ => None,
     }
+}
+
+/// The contender around which a page of a queue is.
+pub(crate) fn queue_anchor(given: Option<QueueAround>) -> Result<Option<QueueAnchor>, Problem> {
+    let Some(text) = given.as_ref().map(QueueAround::as_str) else { return Ok(None) };
+    let anchor = match text {
+        "last" => Some(QueueAnchor::Last),
+        number => digits(number).map(|number| QueueAnchor::Grant(GrantNumber(number))),
+    };
+    anchor.map(Some).ok_or_else(|| expected("around", "the number of a grant in the queue, or \"last\""))
 }
 
 /// A position among events as text.
@@ -323,6 +336,17 @@ mod tests {
     }
 
     #[test]
+    fn a_page_of_a_queue_is_around_a_number_or_the_last_contender() {
+        let anchor = |text: &str| queue_anchor(Some(QueueAround::try_from(text.to_owned()).unwrap()));
+        assert_eq!(anchor("last").unwrap(), Some(QueueAnchor::Last));
+        assert_eq!(anchor("41").unwrap(), Some(QueueAnchor::Grant(GrantNumber(41))));
+        assert_eq!(queue_anchor(None).unwrap(), None);
+        for wrong in ["", "-1", "+1", "#41", "first", "LAST", "41 "] {
+            assert!(anchor(wrong).is_err(), "{wrong} was accepted");
+        }
+    }
+
+    #[test]
     fn a_cursor_leads_back_to_its_position_among_events() {
         for (revision, index) in [(1, 0), (57, 3), (u64::MAX, usize::MAX)] {
             let position = EventPosition { revision: Revision(revision), index };
@@ -371,6 +395,8 @@ mod tests {
         assert_eq!(link("/v1/locks", Some("6e")).unwrap(), "</v1/locks?cursor=6e>; rel=\"next\"");
         let next = link("/v1/locks?prefix=a%2F&cursor=00&limit=2", Some("6e")).unwrap();
         assert_eq!(next, "</v1/locks?prefix=a%2F&limit=2&cursor=6e>; rel=\"next\"");
+        let next = link("/v1/locks/a/queue?around=41&limit=2", Some("queued-0-57")).unwrap();
+        assert_eq!(next, "</v1/locks/a/queue?limit=2&cursor=queued-0-57>; rel=\"next\"");
         assert_eq!(link("/v1/locks?cursor=00", None), None);
     }
 }

@@ -51,17 +51,20 @@ fn show(api: &mut Describer) -> Operation<'_> {
 
 fn queue(api: &mut Describer) -> Operation<'_> {
     let queue = json!({
-        "lock": "deploy", "items": examples::queue(), "holder_count": 1, "queue_length": 1, "next_cursor": null,
+        "lock": "deploy", "items": examples::queue(), "holder_count": 1, "queue_length": 1, "total": 2,
+        "next_cursor": null,
     });
     api.call(Read, "/v1/locks/{name}/queue", "getQueue", TAG, "Show the queue of a lock, holders first, page by page.")
         .about(
             "A page starts after the last entry of the previous page, even if that entry is gone. An entry that moves ahead \
-             between two pages may be on neither.",
+             between two pages may be on neither. With `around`, the page has the entries before and after that grant; if \
+             the grant has left the queue, the answer is `404 grant_not_found`.",
         )
         .in_path("name", NAME, lock_name())
         .query::<call::ShowQueue>()
         .empty(StatusCode::NOT_MODIFIED, "Nothing has changed.")
         .page::<dto::Queue>("The queue, in order.", queue)
+        .codes(&[Code::GrantNotFound])
 }
 
 fn history(api: &mut Describer) -> Operation<'_> {

@@ -30,6 +30,13 @@ fn shown() -> Value {
     })
 }
 
+/// What only the answer about a single session has.
+fn shown_alone() -> Value {
+    let mut session = shown();
+    session["heard_ago"] = "4s".into();
+    session
+}
+
 fn open(api: &mut Describer) -> Operation<'_> {
     api.call(Keyed(Method::POST), "/v1/sessions", "openSession", TAG, "Open a session.")
         .about(
@@ -77,11 +84,12 @@ fn show(api: &mut Describer) -> Operation<'_> {
     api.call(Read, "/v1/sessions/{id}", "getSession", TAG, "Show a session and what it owns, page by page.")
         .about(
             "Pass its secret id or its number. The answer shows no secret id. Each page continues the list of grants and the \
-             list of ephemeral nodes.",
+             list of ephemeral nodes. `heard_ago` comes from the leader: with `consistency=local`, only the leader's own answer \
+             has it.",
         )
         .in_path("id", "The session's id or number.", session())
         .query::<call::ShowSession>()
-        .page::<dto::Session>("The session.", shown())
+        .page::<dto::Session>("The session.", shown_alone())
         .codes(&[Code::SessionNotFound])
 }
 

@@ -8,7 +8,7 @@ use fairhold_raft::{
     error::{ProposeError, ReadError},
 };
 use fairhold_state::command::{HolderFacts, Rejection};
-use fairhold_types::{Path, Revision, Timing, limits::INITIAL_WITHIN, membership::ttl_too_short};
+use fairhold_types::{GrantNumber, LockName, Path, Revision, Timing, limits::INITIAL_WITHIN, membership::ttl_too_short};
 use std::time::Duration;
 
 /// Why a call failed. A refusal is definite; the other kinds tell whether the call did nothing or has an unknown
@@ -43,6 +43,14 @@ pub enum CallError {
     /// A newer request with the same key took this one's place.
     #[error("a newer request with the same Idempotency-Key took over")]
     Superseded,
+    /// The grant is not in the queue around which the page was to be.
+    #[error("grant {number} neither holds {lock} nor waits for it")]
+    NotInQueue {
+        /// The lock.
+        lock: LockName,
+        /// The grant's number.
+        number: GrantNumber,
+    },
     /// The tree has no such node.
     #[error("there is no node {path}")]
     NoNode {

@@ -60,6 +60,8 @@ pub struct SessionView {
     pub anonymous: bool,
     /// When it was opened.
     pub opened_at: WallMillis,
+    /// The time since the leader last heard of it, if this node asked the leader and the leader knows.
+    pub heard_ago: Option<Duration>,
     /// A page of its grants, by number, with an entry for each lock: number, lock, and the token while held.
     pub grants: Vec<(GrantNumber, LockName, Option<FencingToken>)>,
     /// The number of its grants; `None` if they are hidden.
@@ -111,6 +113,7 @@ mod tests {
             timeout: Duration::from_secs(1),
             anonymous: false,
             opened_at: WallMillis(1),
+            heard_ago: None,
             grants: vec![(GrantNumber(1), LockName::parse("deploy").unwrap(), None)],
             grant_count: Some(1),
             ephemeral_nodes: vec![Path::parse("/a").unwrap()],

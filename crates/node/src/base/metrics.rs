@@ -218,6 +218,7 @@ impl<I: Instant> NodeMetrics<I> {
                 | CallError::Membership(_)
                 | CallError::Read(_)
                 | CallError::Superseded
+                | CallError::NotInQueue { .. }
                 | CallError::NoNode { .. }
                 | CallError::Compacted { .. }
                 | CallError::FutureRevision { .. }

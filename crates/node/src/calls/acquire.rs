@@ -379,6 +379,7 @@ pub(crate) fn as_unknown(error: CallError) -> CallError {
         | CallError::LockHeld { .. }
         | CallError::WaitTimeout { .. }
         | CallError::Superseded
+        | CallError::NotInQueue { .. }
         | CallError::NoNode { .. }
         | CallError::Access(_)
         | CallError::OverRate { .. }

@@ -4,10 +4,11 @@
 use crate::{
     access::Visible,
     api::{
-        At, CallError, Freshness, GrantLookup, LockInfo, NodeView, OwnedAfter, PageQuery, QueueView, ReadOptions, SessionRef,
-        SessionView,
+        At, CallError, Freshness, GrantLookup, LockInfo, NodeView, OwnedAfter, PageQuery, QueueItem, QueueView, ReadOptions,
+        SessionRef, SessionView,
     },
     base::walks::{Walk, WalkSlot, count_in_turns, find_in_turns, walk_in_turns},
+    leader::heard,
     node::Node,
     views,
 };
@@ -19,7 +20,7 @@ use fairhold_state::{
     histories::{HistoriesPage, HistoriesQuery},
     history_page::{HistoryPage, HistoryQuery},
     listing::{LockListing, LockPage, LockQuery},
-    queue_view::{Before, QueueKey},
+    queue_view::{Before, QueueAnchor, QueueKey},
     read::GrantStatus,
 };
 use fairhold_trace::Stage;
@@ -59,14 +60,33 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: views::lock_page(&state, name, page, count), revision: state.revision() })
     }
 
-    /// A page of a lock's contenders, in order.
-    pub async fn queue(&self, name: &LockName, page: PageQuery<QueueKey>, read: ReadOptions) -> Result<At<QueueView>, CallError> {
+    /// A page of a lock's contenders, in order: after a key, or around a contender.
+    pub async fn queue(
+        &self,
+        name: &LockName,
+        mut page: PageQuery<QueueKey>,
+        around: Option<QueueAnchor>,
+        read: ReadOptions,
+    ) -> Result<At<QueueView>, CallError> {
         let state = self.fresh_copy(read).await?;
+        if let Some(anchor) = around {
+            page.after = match (state.queue_key(name, anchor), anchor) {
+                (Some(key), _) => state.page_around(name, key, page.limit),
+                // The queue is empty.
+                (None, QueueAnchor::Last) => None,
+                (None, QueueAnchor::Grant(number)) => return Err(CallError::NotInQueue { lock: name.clone(), number }),
+            };
+        }
         let before = match page.after {
             Some(key) => before(&state, name, key).await,
             None => Before::default(),
         };
-        Ok(At { value: views::queue_page(&state, name, page, before), revision: state.revision() })
+        let mut view = views::queue_page(&state, name, page, before);
+        let visible = self.visible()?;
+        if !visible.has_all_locks() {
+            hide_locks(&mut view.items, &visible).await;
+        }
+        Ok(At { value: view, revision: state.revision() })
     }
 
     /// Succeeds if the lock has a held grant with this token. If `grant` is given, it must be that grant.
@@ -204,19 +224,28 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: (views, next), revision: state.revision() })
     }
 
-    /// One session, with a page of its grants and nodes.
+    /// One session, with a page of its grants and nodes. Only the leader knows when it last heard from the session: a read of
+    /// another node's own state does not ask it.
     pub async fn session(
         &self,
         which: SessionRef,
         page: &PageQuery<OwnedAfter>,
         read: ReadOptions,
     ) -> Result<At<Option<SessionView>>, CallError> {
+        let deadline = RT::Instant::now() + read.timeout;
         let state = self.fresh_copy(read).await?;
         let session = match which {
             SessionRef::Id(id) => state.session_by_id(&id),
             SessionRef::Number(number) => state.session(number),
         };
-        let view = session.map(|session| views::session(&state, session, page));
+        let mut view = session.map(|session| views::session(&state, session, page));
+        let asks_leader = match read.freshness {
+            Freshness::Local | Freshness::AtLeast(_) => self.is_leader(),
+            Freshness::Linearizable | Freshness::LinearizableAtLeast(_) => true,
+        };
+        if let Some(view) = view.as_mut().filter(|_| asks_leader) {
+            view.heard_ago = heard::ask_leader(&self.0.replica, view.number, deadline).await;
+        }
         let value = match which {
             // The owner sees all of it.
             SessionRef::Id(_) => view,
@@ -338,6 +367,21 @@ async fn page_of_grants(state: &State, query: &GrantQuery, visible: &Visible) ->
     }
     walk_in_turns(|count| listing.visit(count)).await;
     At { value: listing.into_page(), revision: state.revision() }
+}
+
+/// Removes the other locks of a grant that the caller may not see.
+async fn hide_locks(items: &mut [QueueItem], visible: &Visible) {
+    let mut left = items.iter_mut();
+    walk_in_turns(|count| {
+        let mut decided = 0;
+        while decided < count {
+            let Some(item) = left.next() else { return true };
+            decided += 1 + item.locks.len();
+            item.locks.retain(|want| visible.has_lock(&want.lock));
+        }
+        false
+    })
+    .await;
 }
 
 /// What a page in the middle of a queue needs to know about the contenders before it.

@@ -84,6 +84,11 @@ impl<RT: AsyncRuntime> LeaderClock<RT> {
         self.with(|timers| (timers.leadership() == leadership).then(|| timers.touch(session, RT::Instant::now())))?
     }
 
+    /// The time since this leader last heard of a session; `None` if it has not, or if the clock does not run.
+    pub(crate) fn heard_ago(&self, session: SessionNumber) -> Option<Duration> {
+        self.with(|timers| timers.heard_ago(session, RT::Instant::now()))?
+    }
+
     /// Whether an expiry of the session is in flight, or the clock does not run for this leadership any more.
     pub(crate) fn cannot_confirm(&self, leadership: Leadership, session: SessionNumber) -> bool {
         self.with(|timers| timers.leadership() != leadership || timers.is_expiring(session)).unwrap_or(true)

@@ -53,6 +53,11 @@ impl<K: Clone + Ord, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> 
         Some(timeout)
     }
 
+    /// The current deadline of an object, and its timeout.
+    pub(crate) fn deadline(&self, key: &K) -> Option<(I, Duration)> {
+        self.by_key.get(key).map(|deadline| (deadline.at, deadline.timeout))
+    }
+
     pub(crate) fn remove(&mut self, key: K) {
         if let Some(removed) = self.by_key.remove(&key) {
             self.by_place.remove(&(removed.place, key));

@@ -8,7 +8,7 @@
 use crate::{
     api::{At, Renewal},
     base::{metrics::KeepaliveMetrics, stop::Stop},
-    leader::{clock::LeaderClock, session_deadlines::Touched},
+    leader::{clock::LeaderClock, heard, session_deadlines::Touched},
 };
 use fairhold_raft::{
     LeaderHandler, Leadership, Replica,
@@ -22,7 +22,7 @@ use fairhold_types::{
 use futures_util::future::BoxFuture;
 use openraft_rt::{AsyncRuntime, Instant};
 use serde::{Deserialize, Serialize};
-use std::{sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 /// The version byte of keepalives between nodes.
@@ -247,6 +247,9 @@ pub(crate) struct KeepaliveService<RT: AsyncRuntime> {
 
 impl<RT: AsyncRuntime> LeaderHandler for KeepaliveService<RT> {
     fn handle(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>> {
+        if heard::is_question(&request) {
+            return Box::pin(ready(heard::answer(&self.clock, &request)));
+        }
         let replica = self.replica.clone();
         let clock = Arc::clone(&self.clock);
         // The deadlines move now, on arrival; only the confirmation takes time.

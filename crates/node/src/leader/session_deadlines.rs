@@ -66,6 +66,11 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> SessionDeadlines<I> {
         self.deadlines.touch(session, now).map_or(Touched::Unknown, Touched::Moved)
     }
 
+    /// The current deadline of a session, and its timeout.
+    pub(crate) fn deadline(&self, session: SessionNumber) -> Option<(I, Duration)> {
+        self.deadlines.deadline(&session)
+    }
+
     /// Whether an expiry of the session is proposed and not answered yet.
     pub(crate) fn is_expiring(&self, session: SessionNumber) -> bool {
         self.expiring.contains(&session)

@@ -36,6 +36,8 @@ const RECORD_HISTORY_EVERY: Duration = Duration::from_secs(3_600);
 /// All timers of one leadership.
 pub(crate) struct Timers<I> {
     leadership: Leadership,
+    /// When the timers of the sessions that the leader found started: no keepalive did.
+    loaded_at: I,
     /// How long the process was paused in total. Pauses do not count: all deadlines are on a clock that stopped during
     /// them.
     paused: Duration,
@@ -57,6 +59,7 @@ impl<I: Instant> Timers<I> {
     pub(crate) fn load(leadership: Leadership, state: &State, now: I) -> Self {
         let mut timers = Timers {
             leadership,
+            loaded_at: now,
             paused: Duration::ZERO,
             sessions: SessionDeadlines::new(),
             in_flight: BTreeSet::new(),
@@ -96,6 +99,14 @@ impl<I: Instant> Timers<I> {
     /// A keepalive arrived.
     pub(crate) fn touch(&mut self, session: SessionNumber, now: I) -> Touched {
         self.sessions.touch(session, self.on_clock(now))
+    }
+
+    /// The time since the last keepalive of a session, or since it was opened or got another timeout. Pauses do not count, as
+    /// they do not count for its deadline. `None` if this leadership has not heard of it.
+    pub(crate) fn heard_ago(&self, session: SessionNumber, now: I) -> Option<Duration> {
+        let (deadline, timeout) = self.sessions.deadline(session)?;
+        let heard_at = deadline - timeout;
+        (heard_at > self.loaded_at).then(|| self.on_clock(now).saturating_duration_since(heard_at))
     }
 
     /// Whether an expiry of the session is proposed and not answered yet.

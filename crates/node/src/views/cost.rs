@@ -9,6 +9,7 @@ mod meter;
 
 use super::*;
 use crowd::Crowd;
+use fairhold_state::queue_view::QueueAnchor;
 use fairhold_types::SessionNumber;
 
 /// Reads a view, and returns how many entries it shows.
@@ -23,6 +24,14 @@ fn owned(state: &State, number: SessionNumber) -> usize {
 fn queued(state: &State, name: &str) -> usize {
     let name = LockName::parse(name).expect("a name");
     queue_page(state, &name, PageQuery::first(), Before { count: 0, blocker: None }).items.len()
+}
+
+fn last_queued(state: &State, name: &str) -> usize {
+    let name = LockName::parse(name).expect("a name");
+    let PageQuery { limit, .. } = PageQuery::<QueueKey>::first();
+    let last = state.queue_key(&name, QueueAnchor::Last).expect("it has contenders");
+    let page = PageQuery { after: state.page_around(&name, last, limit), limit };
+    queue_page(state, &name, page, Before { count: 0, blocker: None }).items.len()
 }
 
 fn held(state: &State, name: &str) -> usize {
@@ -40,12 +49,13 @@ fn a_view_of_a_large_state_costs_no_more_than_what_it_shows() {
     let locks_of = crowd.locks_of.1;
     let nodes_of = crowd.nodes_of.1;
     let last = crowd.last;
-    let reads: [(&str, Read<'_>); 7] = [
+    let reads: [(&str, Read<'_>); 8] = [
         ("a session with 100,000 locks", &|state| owned(state, locks_of)),
         ("a session with 100,000 ephemeral nodes", &|state| owned(state, nodes_of)),
         ("a lock that 100,000 hold", &|state| held(state, "pool")),
         ("the queue of a lock that 100,000 hold", &|state| queued(state, "pool")),
         ("the queue of 10,000 behind 40,000 readers", &|state| queued(state, "map")),
+        ("the end of the queue of 10,000 behind 40,000 readers", &|state| last_queued(state, "map")),
         ("the last of 10,000 behind 40,000 readers", &|state| ahead(state, &last)),
         ("all totals", &|state| usize::from(state.census().locks > 0)),
     ];

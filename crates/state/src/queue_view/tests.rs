@@ -166,6 +166,40 @@ fn pages_and_neighbours_agree_with_a_full_walk() {
 }
 
 #[test]
+fn a_page_around_a_contender_has_its_neighbours_on_both_sides() {
+    let mut world = World::new(3);
+    let name = lock("pool");
+    let priorities = [0, 5, -5, 0, 5];
+    let wanted = priorities.into_iter().cycle().take(20);
+    let grants: Vec<GrantId> = wanted.map(|priority| world.acquire(&[("pool", Mode::Exclusive)], Some(4), priority)).collect();
+    let state = &world.state;
+    let all: Vec<GrantNumber> = state.queue(&name).iter().map(|entry| entry.contender.number).collect();
+    assert_eq!((all.len(), state.lock_summary(&name).holders), (20, 4));
+    for limit in [1, 2, 3, 7, 19, 20, 1_000] {
+        for (at, number) in all.iter().enumerate() {
+            let key = state.queue_key(&name, QueueAnchor::Grant(*number)).unwrap();
+            let start = state.page_around(&name, key, limit);
+            let page = state.queue_after(&name, start, Before::default()).take(limit);
+            let page: Vec<GrantNumber> = page.map(|entry| entry.contender.number).collect();
+            // Half of the others are behind it, or as many as there are.
+            let behind = ((limit - 1) / 2).min(all.len() - 1 - at);
+            let first = at.saturating_sub(limit - 1 - behind);
+            assert_eq!(page, all[first..(first + limit).min(all.len())], "{limit} around {at}");
+        }
+    }
+    let last = state.queue_key(&name, QueueAnchor::Last);
+    assert_eq!(last, state.queue_key(&name, QueueAnchor::Grant(all[19])));
+    let elsewhere = lock("a");
+    assert_eq!(
+        (state.queue_key(&elsewhere, QueueAnchor::Last), state.queue_key(&elsewhere, QueueAnchor::Grant(all[0]))),
+        (None, None)
+    );
+    let gone = QueueAnchor::Grant(all[0]);
+    world.release(grants[0]);
+    assert_eq!(world.state.queue_key(&name, gone), None, "its grant has ended");
+}
+
+#[test]
 fn a_cursor_stays_valid_when_its_entry_has_gone() {
     let mut world = World::new(1);
     let grants: Vec<GrantId> = (0..9).map(|_| world.acquire(&[("a", Mode::Exclusive)], None, 0)).collect();

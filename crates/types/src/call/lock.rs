@@ -3,7 +3,7 @@
 use super::{
     bounds::{
         HistoriesCursor, HistoryCursor, LockCursor, LockNamePart, LockPrefix, MaxHoldSetting, MaxWaiters, MomentText, Number,
-        OwnerName, PageLimit, PermitLimit, QueueCursor, Reason, Wait, is_default,
+        OwnerName, PageLimit, PermitLimit, QueueAround, QueueCursor, Reason, Wait, is_default,
     },
     read::Consistency,
 };
@@ -124,6 +124,11 @@ pub struct ShowQueue {
     #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::QUEUE_CURSOR, "example" = "queued-0-57")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub cursor: Option<QueueCursor>,
+    /// Show the page around the grant with this number, which holds the lock or waits for it; `last` for the end of the queue.
+    /// You cannot combine it with `cursor`.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::QUEUE_AROUND, "example" = "57")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub around: Option<QueueAround>,
     /// How long to wait for a change; `304` if there is none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub wait: Option<Wait>,

@@ -51,11 +51,11 @@ export function Facts({ rows }) {
   return html`<dl class="facts">${rows.map(([key, value]) => html`<div key=${key}><dt>${key}</dt><dd class="figure">${value}</dd></div>`)}</dl>`;
 }
 
-/** The first and the next page of a list. @param {{ first: string | null, next: string | null }} props */
-export function Pages({ first, next }) {
-  if (!first && !next) return null;
+/** The first, the next and the last page of a list. @param {{ first: string | null, next: string | null, last?: string | null }} props */
+export function Pages({ first, next, last = null }) {
+  if (!first && !next && !last) return null;
   return html`<nav class="pages" aria-label="Further pages of the list">
-    ${first ? html`<a href=${first}>First page</a>` : null}${next ? html`<a href=${next}>Next page</a>` : null}</nav>`;
+    ${first ? html`<a href=${first}>First page</a>` : null}${next ? html`<a href=${next}>Next page</a>` : null}${last ? html`<a href=${last}>Last page</a>` : null}</nav>`;
 }
 
 /** Opens one of many by what its field says. @param {{ label: string, hint: string, page: string, digits?: boolean }} props */

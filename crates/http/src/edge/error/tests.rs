@@ -255,6 +255,8 @@ fn a_wait_timeout_names_the_holder() {
     );
     let path = Path::parse("/a").unwrap();
     check(CallError::NoNode { path }, RequestKind::Read, 404, "no_node", false, &json!({"path": "/a"}));
+    let left = CallError::NotInQueue { lock: LockName::parse("a").unwrap(), number: GrantNumber(41) };
+    check(left, RequestKind::Read, 404, "grant_not_found", false, &json!({}));
 }
 
 #[test]

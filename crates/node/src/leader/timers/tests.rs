@@ -209,3 +209,27 @@ fn a_token_is_removed_a_day_after_it_expired() {
     assert_eq!(fixture.due(Duration::ZERO), []);
     assert_eq!(fixture.state.access().token_count(), 1, "the other one never expires");
 }
+
+#[test]
+fn a_leader_knows_when_it_heard_of_a_session_but_not_when_another_leader_did() {
+    let mut fixture = Fixture::new();
+    let found = SessionNumber(1);
+    let at = |fixture: &Fixture, second| fixture.started + Duration::from_secs(second);
+    fixture.timers = Timers::load(Leadership::new(2, 1), &fixture.state, at(&fixture, 10));
+    let heard = |fixture: &Fixture, session, second| fixture.timers.heard_ago(session, at(fixture, second));
+    assert_eq!(heard(&fixture, found, 12), None, "the last keepalive came to another leader");
+    let id = SessionId(8);
+    let open = OpenSession { key: None, id, timeout_ms: 5_000, name: String::new(), meta: Meta::new(), at: AT };
+    fixture.apply(Command::OpenSession(open), 13);
+    let opened = fixture.state.session_number(&id).unwrap();
+    assert_eq!(heard(&fixture, opened, 15), Some(Duration::from_secs(2)));
+    let now = at(&fixture, 16);
+    assert_eq!(fixture.timers.touch(found, now), Touched::Moved(Duration::from_secs(5)));
+    assert_eq!(heard(&fixture, found, 16), Some(Duration::ZERO));
+    assert_eq!(heard(&fixture, found, 19), Some(Duration::from_secs(3)));
+    fixture.timers.paused_for(Duration::from_secs(2));
+    assert_eq!(heard(&fixture, found, 19), Some(Duration::from_secs(1)), "the session has as much time left as before the pause");
+    assert_eq!(heard(&fixture, SessionNumber(99), 19), None);
+    fixture.apply(Command::ExpireSession { session: opened, at: AT }, 19);
+    assert_eq!(heard(&fixture, opened, 19), None);
+}

@@ -1,9 +1,9 @@
 // One lock: who holds it, who waits, and who held it before.
 
-import { html } from "../../vendor/preact.js";
+import { html, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { bucket, count, median, ordinal, parseSpan, quoted, shortened, span, visible, waits } from "../format.js";
-import { Curl, Facts, Heading, Line, Meta, Pages, Panel, SessionLink, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Facts, Heading, Line, LockLink, Meta, Pages, Panel, SessionLink, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, link, nodeCall } from "../route.js";
 import { dialog, mayAct, route, serverNow } from "../state.js";
 
@@ -71,20 +71,60 @@ function Holders({ lock, usual, name }) {
 /** @param {{ base: string, name: string }} props */
 function QueuePanel({ base, name }) {
   const cursor = route.value.query.get("cursor") ?? "";
-  const poll = usePoll(withQuery(`${base}/queue`, { consistency: "local", limit: ROWS, cursor }));
+  const around = route.value.query.get("around") ?? "";
+  // An address with both shows the page of the cursor.
+  const poll = usePoll(withQuery(`${base}/queue`, { consistency: "local", limit: ROWS, cursor, around: cursor ? "" : around }));
+  if (poll.error?.code === "grant_not_found") return html`<${NotInQueue} name=${name} number=${around} />`;
   if (!poll.body) return html`<${Panel} title="Queue"><${Waiting} poll=${poll} /></>`;
-  const waiters = poll.body.items.filter((/** @type {any} */ item) => item.state === "queued");
+  const { items, holder_count, queue_length, next_cursor } = poll.body;
+  const waiters = items.filter((/** @type {any} */ item) => item.state === "queued");
+  const isLong = holder_count + queue_length > ROWS;
+  const isPart = cursor !== "" || around !== "";
+  const wanted = (/** @type {any} */ row) => (String(row.number) === around ? html`<strong>▸ #${row.number}</strong>` : html`<span class="muted">#${row.number}</span>`);
   const columns = [
     { head: "Place", figure: true, cell: (/** @type {any} */ row) => ordinal(row.position) },
-    { head: "Owner", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
+    { head: "Owner", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> ${wanted(row)}` },
     { head: "Waits for", cell: (/** @type {any} */ row) => (row.waits_for ? html`<${Typed} text=${row.waits_for.owner} most=${32} /> <span class="muted">#${row.waits_for.number}</span>` : "—") },
     { head: "Waits", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.queued_at} />` },
     { head: "Estimate", figure: true, cell: (/** @type {any} */ row) => (row.estimate ? `about ${span(parseSpan(row.estimate))}` : "unknown") },
     { head: "Mode", cell: (/** @type {any} */ row) => `${row.mode}${row.permits > 1 ? `, ${row.permits} permits` : ""}` },
   ];
-  return html`<${Panel} title="Queue" extra=${html`<span class="muted">${waits(poll.body.queue_length)}</span>`}>
+  if (waiters.some((/** @type {any} */ row) => row.locks)) {
+    columns.push({ head: "Together with", cell: (/** @type {any} */ row) => html`<${Others} locks=${row.locks ?? []} name=${name} />` });
+  }
+  const places = waiters.length > 0 && isLong ? `, places ${count(waiters[0].position)} to ${count(waiters[waiters.length - 1].position)}` : "";
+  return html`<${Panel} title="Queue" extra=${html`<span class="muted">${waits(queue_length)}${places}</span>`}>
+    ${isLong || isPart ? html`<${Find} name=${name} />` : null}
     <${Table} columns=${columns} rows=${waiters} of=${(/** @type {any} */ row) => row.number} label="Queue" empty="Nobody waits here." />
-    <${Pages} first=${cursor ? link("locks", name) : null} next=${poll.body.next_cursor ? link("locks", name, { cursor: poll.body.next_cursor }) : null} /></>`;
+    <${Pages} first=${isPart ? link("locks", name) : null} next=${next_cursor ? link("locks", name, { cursor: next_cursor }) : null}
+      last=${isLong && next_cursor ? link("locks", name, { around: "last" }) : null} /></>`;
+}
+
+/** The other locks of a grant of several. @param {{ locks: any[], name: string }} props */
+function Others({ locks, name }) {
+  const others = locks.filter((lock) => lock.name !== name);
+  return others.length === 0 ? "—" : html`<span class="owned">${others.map((lock) => html`<${LockLink} key=${lock.name} name=${lock.name} />`)}</span>`;
+}
+
+/** Opens the page of a long queue that has a waiter in its middle. @param {{ name: string }} props */
+function Find({ name }) {
+  const [typed, setTyped] = useState("");
+  const number = typed.trim().replace(/^#/, "");
+  const go = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (/^[0-9]{1,15}$/.test(number)) location.hash = link("locks", name, { around: number });
+  };
+  return html`<form class="controls" onSubmit=${go}>
+    <label>Find a waiter by the number of its grant <input type="text" inputMode="numeric" pattern="\\s*#?[0-9]{1,15}\\s*" title="a number, such as 57"
+      value=${typed} placeholder="57" spellcheck=${false} autocomplete="off" onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>
+    <button type="submit">Find</button></form>`;
+}
+
+/** @param {{ name: string, number: string }} props */
+function NotInQueue({ name, number }) {
+  return html`<${Panel} title="Queue"><${Find} name=${name} />
+    <p class="note">Grant #${visible(number)} neither holds this lock nor waits for it. If it has held it, the <a href=${link("locks", name, { tab: "history" })}>history</a> has it.</p>
+    <${Pages} first=${link("locks", name)} next=${null} last=${link("locks", name, { around: "last" })} /></>`;
 }
 
 const ENDED = { released: "released", expired: "✕ expired", broken: "✕ broken", withdrawn: "✕ caller gone" };

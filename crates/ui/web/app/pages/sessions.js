@@ -1,7 +1,7 @@
 // The sessions, a page at a time, and one session with what it owns.
 
 import { html } from "../../vendor/preact.js";
-import { withQuery } from "../api.js";
+import { call, withQuery } from "../api.js";
 import { count, parseSpan, shortened, span } from "../format.js";
 import { Count, Curl, Facts, Heading, Line, LockLink, Meta, OpenByName, Pages, Panel, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link, treeLink } from "../route.js";
@@ -76,22 +76,44 @@ function Numbered({ number }) {
   const poll = usePoll(withQuery(base, { consistency: "local", limit: ROWS, cursor }), 2000);
   const session = poll.body;
   const ended = poll.error?.code === "session_not_found";
+  const heardAgo = useHeardAgo(base, session, ended);
   const act = mayAct.value && session && !ended ? html`<span class="acts"><button type="button" class="danger"
     onClick=${() => { dialog.value = { kind: "end", session }; }}>End…</button></span>` : null;
   return html`<${Heading}>Session ${number} ${session?.name === undefined ? null : html`<${Typed} text=${session.name} />`}</>
     ${ended ? html`<p class="note lost">✕ This session has ended, or never was. All that it owned ended with it.</p>` : null}
-    ${ended && !session ? null : html`<${Panel} title="Session" extra=${act}>${session ? html`<${About} session=${session} />` : html`<${Waiting} poll=${poll} />`}</>`}
+    ${ended && !session ? null : html`<${Panel} title="Session" extra=${act}>${session ? html`<${About} session=${session} heardAgo=${heardAgo} />` : html`<${Waiting} poll=${poll} />`}</>`}
     ${session ? html`<${Grants} session=${session} /><${Ephemeral} session=${session} />
       <${Pages} first=${cursor ? link("sessions", number) : null} next=${session.next_cursor ? link("sessions", number, { cursor: session.next_cursor }) : null} />` : null}
     <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold sessions show ${number}`} />
       <${Curl} path=${base} /></>`;
 }
 
-/** @param {{ session: any }} props */
-function About({ session }) {
+/** How long ago the leader heard of a session. Another node has to ask the leader; without one, this is unknown.
+ * @param {string} base @param {any} session @param {boolean} ended */
+function useHeardAgo(base, session, ended) {
+  const known = session?.heard_ago;
+  const asks = session && !ended && known === undefined;
+  const asked = usePoll(asks ? withQuery(base, { limit: 1 }) : null, 5000, callOrNothing);
+  return known ?? asked.body?.heard_ago;
+}
+
+/** An unknown figure does not make the page old. @param {string} path @param {import("../api.js").Options} [options] */
+async function callOrNothing(path, options) {
+  try {
+    return await call(path, options);
+  } catch (error) {
+    console.debug(error);
+    return { body: {}, headers: new Headers(), revision: 0 };
+  }
+}
+
+/** @param {{ session: any, heardAgo: string | undefined }} props */
+function About({ session, heardAgo }) {
+  const heard = parseSpan(heardAgo);
   const rows = [
     ["Name", html`<${Name} session=${session} />`],
     ["Timeout without a keepalive", span(parseSpan(session.ttl))],
+    ["Heard", heard === null ? html`<span class="muted">unknown</span>` : `${span(heard - (heard % 1000))} ago`],
     ["Open for", html`<${Since} at=${session.opened_at} />`],
     ["Opened", html`<${Time} at=${session.opened_at} />`],
   ];
