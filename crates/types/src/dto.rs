@@ -31,7 +31,8 @@ pub use membership::{
     Settings,
 };
 pub use overview::{
-    AwaitedHold, LongHold, LongWait, Overview, OverviewProblem, OverviewSeries, OverviewTotals, WaitItem, WaitPlace, Waits,
+    AwaitedHold, HotLockRow, LongHold, LongWait, Overview, OverviewProblem, OverviewRecent, OverviewSeries, OverviewTotals,
+    RefusedWaitRow, WaitItem, WaitPlace, Waits,
 };
 pub use sessions::{Session, SessionGrant};
 pub use tenants::{QuotaEntry, TenantEntry, TenantList, TenantQuotas};
