@@ -1,5 +1,5 @@
-//! The overview: each node shows which requests were refused because of deadlocks, to callers that may see their locks, and
-//! which locks change hands.
+//! The overview: each node shows which requests were refused because of deadlocks, to callers that may see their locks,
+//! and which locks change hands.
 
 use crate::{
     access::{Guarded, User},

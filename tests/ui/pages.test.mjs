@@ -453,7 +453,7 @@ test("a refused deadlock is on the overview, among the waits and in the history"
   }
   const { page, wrong, close } = await open("#/waits?owner=nobody");
   await shown(page, "None that matches is known.");
-  await shown(page, "It keeps the newest 64, and a restart forgets them.");
+  await shown(page, "It keeps the newest 64, in memory only.");
   await page.goto(`${cluster.urls[0]}/ui/#/history?at=${at}&prefix=dead/`);
   const around = page.locator("table[aria-label='Around then'] tbody tr");
   assert.match(await around.filter({ hasText: "refused deadlock" }).innerText(), chain);

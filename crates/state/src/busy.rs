@@ -1,5 +1,5 @@
-//! What stands out among the locks in use: the longest waits, the longest holds, the locks that change hands most often, and
-//! locks that deserve a look.
+//! What stands out among the locks in use: the longest waits, the longest holds, the locks that change hands most
+//! often, and locks that deserve a look.
 
 mod hot;
 

@@ -1,5 +1,5 @@
-//! The newest requests that were refused because waiting would have caused a deadlock. They are only in memory: the state has
-//! no trace of a refusal.
+//! The newest requests that were refused because waiting would have caused a deadlock. They are only in memory: the
+//! state has no trace of a refusal.
 
 use crate::api::{RefusedWait, RefusedWaitsView};
 use fairhold_state::command::Blocked;
@@ -9,7 +9,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 /// How many refusals are kept.
 const REFUSED_MAX: usize = 64;
-/// How many bytes an answer has for them: as many as 64 refusals with short names need. Long names leave out the oldest.
+/// How many bytes an answer has for them: as many as 64 refusals with short names need. Long names leave out the
+/// oldest.
 const SHOWN_BYTES_MAX: usize = 12 * 1024;
 /// What a refusal has as JSON, in bytes, without its cycle.
 const WAIT_BYTES: usize = 64;

@@ -41,8 +41,8 @@ impl LastMinute {
         LastMinute { now: now.0, from: now.0.saturating_sub(MINUTE_MS).max(kept_since) }
     }
 
-    /// About how many hand-overs a minute a lock has, to rank it: its ended holds, times the share of its grants that had to
-    /// wait. The cost does not depend on the length of the history.
+    /// About how many hand-overs a minute a lock has, to rank it: its ended holds, times the share of its grants that
+    /// had to wait. The cost does not depend on the length of the history.
     pub(super) fn estimate(self, record: &LockRecord) -> Option<u64> {
         let statistics = record.statistics.as_ref().filter(|statistics| statistics.hand_overs > 0)?;
         let (from, first) = self.part(record)?;
@@ -84,8 +84,8 @@ fn ended_at(past: &PastHolding) -> u64 {
     past.ending.to.at.0
 }
 
-/// How long the holds from this index on had waited, of those that began after a wait. A grant that changes its mode has several
-/// holds, and waited before the first.
+/// How long the holds from this index on had waited, of those that began after a wait. A grant that changes its mode
+/// has several holds, and waited before the first.
 fn waits(record: &LockRecord, first: usize) -> Vec<u64> {
     let mut changed = BTreeSet::new();
     let mut waits = Vec::new();

@@ -40,11 +40,12 @@ pub struct Overview {
     pub waiting_longest: Vec<LongWait>,
     /// The longest holder of each lock: the ten longest, the longest first.
     pub held_longest: Vec<LongHold>,
-    /// The ten locks in use that changed hands most often in the last minute, the most often first; omitted if none did.
+    /// The ten locks in use that changed hands most often in the last minute, the most often first; omitted if none
+    /// did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<HotLockRow>,
-    /// The newest requests that were refused because waiting would have caused a deadlock, the newest first, whichever server
-    /// received them; omitted if none is known. A server keeps 64 in memory.
+    /// The newest requests that were refused because waiting would have caused a deadlock, the newest first, whichever
+    /// server received them; omitted if none is known. A server keeps 64 in memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedWaitRow>,
     /// Since when `refused` has all of them that you may see. Older ones may be missing.
@@ -99,8 +100,8 @@ pub struct OverviewRecent {
 pub struct HotLockRow {
     /// The lock.
     pub lock: LockName,
-    /// How many holds ended in the last minute that had begun after a wait, by the lock's history. If the history does not
-    /// reach back that far, the rate of the time that it covers.
+    /// How many holds ended in the last minute that had begun after a wait, by the lock's history. If the history does
+    /// not reach back that far, the rate of the time that it covers.
     pub hand_overs_per_minute: u64,
     /// The median of the waits before these holds.
     pub wait_p50: String,

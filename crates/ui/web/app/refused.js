@@ -43,6 +43,6 @@ export function Refusals({ rows, empty }) {
 /** How far back the refusals are known. */
 export function RefusalsKnown() {
   const since = refusedSince();
-  if (since === null) return html`<p class="note">This node's program is older than this page, or has no answer yet: it tells no refused deadlocks.</p>`;
-  return html`<p class="note">This node knows all since <${Time} at=${since} />, if you may see their locks. It keeps the newest 64, and a restart forgets them.</p>`;
+  if (since === null) return html`<p class="note">This node tells no refused deadlocks: its program is older than this page, or your rights do not cover its overview.</p>`;
+  return html`<p class="note">This node knows all since <${Time} at=${since} />, if you may see their locks. It keeps the newest 64, in memory only.</p>`;
 }

@@ -146,5 +146,5 @@ function AroundKnown({ poll, begin, end }) {
     ${poll.body ? html`<p class="note">${first === undefined ? "It knows no elections yet: it started less than a minute ago." : html`It knows the elections from${" "}
       <${Time} at=${timeText(first)} /> to <${Time} at=${timeText(last)} />, by minutes, at most twelve hours.`}</p>` : html`<${Waiting} poll=${poll} />`}
     <p class="note">${since === null ? "It tells no refused deadlocks: its program is older than this page, or your rights do not cover its overview."
-      : html`It knows the refused deadlocks since <${Time} at=${since} />, at most 64.`} A restart of the node forgets both.</p>`;
+      : html`It knows the refused deadlocks since <${Time} at=${since} />, at most 64.`} It has both in memory only.</p>`;
 }
