@@ -67,7 +67,7 @@ function Figures({ found }) {
 /** @param {{ problems: any[] }} props */
 export function Problems({ problems }) {
   if (problems.length === 0) return html`<p class="note">No problem is known to this node.</p>`;
-  return html`<ul class="problems">${problems.map((problem) => html`<li key=${problem.check + (problem.lock ?? "")}>
+  return html`<ul class="problems">${problems.map((problem) => html`<li key=${[problem.check, problem.lock, problem.since].join(" ")}>
     <span class=${problem.severity === "critical" ? "grade lost" : "grade queued"}>${problem.severity === "critical" ? "⬣ fail" : "▲ warn"}</span>
     <span>${shortened(problem.seen, 300)} ${problem.since ? html`<span class="muted">since <${Time} at=${problem.since} /></span>` : null}
       ${problem.lock ? html` <${LockLink} name=${problem.lock} />` : null}
