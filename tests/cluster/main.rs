@@ -81,6 +81,7 @@ mod metrics;
 mod modes;
 mod multi_lock;
 mod overload;
+mod overview;
 mod overview_series;
 mod paused;
 mod peer_port;

@@ -42,6 +42,15 @@ test("rows continue those before, or replace them if the server has begun anew",
   assert.equal(series.joined(second, answer(true, many)).rows.length, 600);
 });
 
+test("an election is in the row at whose end the term is another one", () => {
+  const rows = { names: ["at", "term"], rows: [[60000, 4], [120000, 4], [180000, 6], [240000, 6], [300000, 7]], next: null };
+  const found = [{ from: 120000, to: 180000, before: 4, term: 6 }, { from: 240000, to: 300000, before: 6, term: 7 }];
+  assert.deepEqual(series.electionsWithin(rows, 0, 400000), found);
+  assert.deepEqual(series.electionsWithin(rows, 170000, 230000), found.slice(0, 1));
+  assert.deepEqual(series.electionsWithin(rows, 181000, 239000), []);
+  assert.deepEqual(series.electionsWithin(series.NO_ROWS, 0, 400000), []);
+});
+
 test("a rate is per second, also if the server was late or its clock stepped back", () => {
   const of = (...rows) => ({ names: ["at", "grants"], rows, next: null });
   assert.equal(series.rate(of(), "grants", 10), null);

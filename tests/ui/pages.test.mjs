@@ -533,6 +533,77 @@ test("a past time is asked about again only while a hold of it lasts", async () 
   await close();
 });
 
+/** Has a request refused because of a deadlock. Returns it, as the overview has it. */
+async function deadlock(prefix, [first, second]) {
+  const [one, other] = [await cluster.session(first), await cluster.session(second)];
+  const locks = [`${prefix}left`, `${prefix}right`];
+  await cluster.acquire(one, locks[0], first);
+  await cluster.acquire(other, locks[1], second);
+  await cluster.acquire(one, locks[1], first);
+  const body = { session: other, owner: second, wait: "1ms" };
+  const { status, json } = await cluster.call(`/v1/locks/${encodeURIComponent(locks[0])}`, { method: "POST", body });
+  assert.deepEqual([status, json.code], [409, "would_deadlock"]);
+  return until("the node has applied the refusal", async () => {
+    const overview = await cluster.call("/v1/overview");
+    return overview.json.refused?.find((row) => row.cycle[0].owner === second);
+  });
+}
+
+test("a refused deadlock is on the overview, among the waits and in the history", async () => {
+  const { at } = await deadlock("dead/", ["lefty", "righty"]);
+  const chain = /righty\s*→\s*dead\/left\s*→\s*lefty\s*→\s*dead\/right\s*→\s*righty/;
+  for (const hash of ["#/", "#/waits?owner=lefty"]) {
+    const { page, wrong, close } = await open(hash);
+    const row = page.locator("table[aria-label='Refused deadlocks'] tbody tr", { hasText: "dead/left" });
+    assert.match(await row.innerText(), chain, hash);
+    await inspect(page, 1280, hash);
+    assert.deepEqual(wrong, [], hash);
+    await close();
+  }
+  const { page, wrong, close } = await open("#/waits?owner=nobody");
+  await shown(page, "None that matches is known.");
+  await shown(page, "It keeps the newest 64, in memory only.");
+  await page.goto(`${cluster.urls[0]}/ui/#/history?at=${at}&prefix=dead/`);
+  const around = page.locator("table[aria-label='Around then'] tbody tr");
+  assert.match(await around.filter({ hasText: "refused deadlock" }).innerText(), chain);
+  await inspect(page, 1280, "history");
+  await page.getByLabel("Name begins with").fill("alive/");
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await shown(page, "This node knows of no election and of no refused deadlock in these ten minutes.");
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("the history has the elections around a time, and says where the node's knowledge ends", async () => {
+  const at = Date.now() - 3600000;
+  const rows = [[at - 120000, 4], [at - 60000, 5], [at + 3600000, 5]];
+  const { page, wrong, close } = await open("#/");
+  await page.route((url) => url.pathname === "/v1/overview/series" && url.search.includes("1m"), (route) => route.fulfill({
+    json: { step: "1m", names: ["at", "term"], rows, continues: false, next: "1m-0000000000000007-3" },
+  }));
+  await page.goto(`${cluster.urls[0]}/ui/#/history?at=${new Date(at).toISOString()}`);
+  await page.locator("table[aria-label='Around then'] tbody tr", { hasText: "Term 4 became 5." }).waitFor();
+  await shown(page, "This node does not know all of these ten minutes.");
+  await shown(page, "at most twelve hours");
+  await inspect(page, 1280, "history");
+  assert.deepEqual(wrong, []);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+  await close();
+});
+
+test("the overview lists the locks that change hands", async () => {
+  const [one, other] = [await cluster.session("hot-1"), await cluster.session("hot-2")];
+  const holder = await cluster.acquire(one, "hot", "hot-1");
+  const next = await cluster.acquire(other, "hot", "hot-2");
+  await cluster.acquire(one, "hot", "hot-3");
+  for (const { id } of [holder, next]) await cluster.call(`/v1/grants/${id}`, { method: "DELETE" });
+  const { page, wrong, close } = await open("#/");
+  const row = page.locator("table[aria-label='Hot locks'] tbody tr", { hasText: "hot" });
+  assert.match(await row.innerText(), /hot\s+1\s/);
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
 test("nothing scrolls sideways at 320 px", async () => {
   const [candidate, next] = [await cluster.session(LONG.slice(0, 200)), await cluster.session("next")];
   const name = LONG.slice(0, 500);
@@ -540,7 +611,8 @@ test("nothing scrolls sideways at 320 px", async () => {
   await cluster.stand(next, name, LONG.slice(0, 250), LONG);
   await cluster.put("deep/a/b/c", LONG);
   const number = await cluster.numberOf(LONG.slice(0, 200));
-  const hashes = ["#/sessions", `#/sessions/${number}`, `#/elections/${name}`, "#/elections", "#/tree/names", "#/tree/deep/a/b/c", `#/grants?owner=${LONG.slice(0, 250)}`, "#/events", "#/history", "#/cluster"];
+  const hashes = ["#/sessions", `#/sessions/${number}`, `#/elections/${name}`, "#/elections", "#/tree/names", "#/tree/deep/a/b/c", `#/grants?owner=${LONG.slice(0, 250)}`, "#/events", "#/history", "#/cluster", "#/waits", "#/"];
+  await deadlock("w".repeat(300), ["x".repeat(200), "y".repeat(200)]);
   for (const hash of hashes) {
     const { page, wrong, close } = await open(hash, { viewport: { width: 320, height: 640 } });
     await page.locator("main .panel, main form").first().waitFor();

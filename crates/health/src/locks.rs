@@ -1,6 +1,6 @@
 //! The rules about locks: what a person should look at, because others wait.
 
-use fairhold_types::{dto::AlarmSeverity, duration::rounded};
+use fairhold_types::{dto::AlarmSeverity, duration::rounded, time::WallMillis};
 use std::time::Duration;
 
 /// A holder is remarkable if it holds this many times as long as usual.
@@ -9,6 +9,10 @@ const USUAL_TIMES: u32 = 10;
 const HELD_MIN: Duration = Duration::from_secs(600);
 /// The percentage of a queue's limit from which on it is nearly full.
 const QUEUE_PERCENT: u64 = 80;
+/// Deadlocks of one owner are remarkable if this many were refused within `REFUSED_WITHIN`.
+const REFUSED_TIMES: u64 = 3;
+/// The time in which refused deadlocks count.
+pub const REFUSED_WITHIN: Duration = Duration::from_secs(600);
 
 /// What is known of a lock with waiters.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +40,8 @@ pub struct LockProblem {
     pub seen: String,
     /// What to do.
     pub advice: &'static str,
+    /// Since when, if that is known.
+    pub since: Option<WallMillis>,
 }
 
 /// A holder that holds much longer than usual while others wait.
@@ -54,6 +60,7 @@ pub fn held_too_long(reading: &LockReading<'_>) -> Option<LockProblem> {
             reading.waiting
         ),
         advice: "ask its holder what it is doing; if it hangs: fairhold locks revoke, then fairhold locks break",
+        since: None,
     })
 }
 
@@ -67,6 +74,33 @@ pub fn queue_nearly_full(reading: &LockReading<'_>) -> Option<LockProblem> {
         severity: AlarmSeverity::Warning,
         seen: format!("{} wait for {}, and {max} may", reading.waiting, reading.lock),
         advice: "find out why its holders take so long, or raise the limit: fairhold locks set --max-waiters N",
+        since: None,
+    })
+}
+
+/// Requests of one owner that were refused within `REFUSED_WITHIN`, because waiting would have caused a deadlock.
+#[derive(Debug, Clone, Copy)]
+pub struct RefusedReading<'a> {
+    /// The owner.
+    pub owner: &'a str,
+    /// The lock of the newest request.
+    pub lock: &'a str,
+    /// How many requests.
+    pub times: u64,
+    /// When the first of them was refused.
+    pub since: WallMillis,
+}
+
+/// An owner that runs into deadlocks again and again.
+#[must_use]
+pub fn refused_repeatedly(reading: &RefusedReading<'_>) -> Option<LockProblem> {
+    let RefusedReading { owner, lock, times, since } = *reading;
+    (times >= REFUSED_TIMES).then(|| LockProblem {
+        check: "refused_repeatedly",
+        severity: AlarmSeverity::Warning,
+        seen: format!("{owner} was refused {times} times within 10 minutes because of deadlocks, the last time for {lock}"),
+        advice: "let it acquire all its locks in one request, or let all owners acquire them in the same order",
+        since: Some(since),
     })
 }
 
@@ -101,6 +135,15 @@ mod tests {
         assert_eq!(seen.as_deref(), Some("deploy has been held for 3h02m; usual is 40s, and 12 wait"));
         let never_held = LockReading { usual: None, ..reading(10_000, 0, 1, None) };
         assert_eq!(held_too_long(&never_held), None, "nothing is usual yet");
+    }
+
+    #[test]
+    fn three_refusals_within_ten_minutes_are_remarkable() {
+        let of = |times| refused_repeatedly(&RefusedReading { owner: "ci-9", lock: "stock", times, since: WallMillis(7) });
+        assert_eq!(of(2), None);
+        let found = of(3).map(|problem| (problem.seen, problem.since));
+        let seen = "ci-9 was refused 3 times within 10 minutes because of deadlocks, the last time for stock";
+        assert_eq!(found, Some((seen.to_owned(), Some(WallMillis(7)))));
     }
 
     #[test]

@@ -15,7 +15,9 @@ pub use admin::{BreakCall, RevokeCall, SetLockCall};
 pub use error::CallError;
 pub(crate) use error::Compacted;
 pub use membership::{CreateJoinTokenCall, JoinTokenView, MemberFacts, MemberRoundTrips, NewJoinToken, TimingView};
-pub use overview::{OverviewView, SERIES_NAMES, SeriesKey, SeriesRow, SeriesView, WaitsView};
+pub use overview::{
+    OverviewView, RecentTotals, RefusedWait, RefusedWaitsView, SERIES_NAMES, SeriesKey, SeriesRow, SeriesView, WaitsView,
+};
 pub use pages::{OwnedAfter, PageQuery};
 pub use queue_position::{Ahead, QueuePosition};
 pub use sessions::{OpenSessionCall, OpenedSession, Renewal, SessionRef, SessionView};

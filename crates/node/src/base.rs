@@ -5,6 +5,7 @@ pub(crate) mod backups;
 pub(crate) mod memory;
 pub(crate) mod metrics;
 pub(crate) mod pulse;
+pub(crate) mod refused;
 pub(crate) mod series;
 pub(crate) mod shared_answers;
 pub(crate) mod stop;

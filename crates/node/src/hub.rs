@@ -5,12 +5,17 @@
 //! wake-up carries no data: the request looks again.
 
 use crate::{
-    base::metrics::NodeMetrics,
+    base::{metrics::NodeMetrics, refused::RefusedWaits},
+    clock::wall_now,
     feed::{change::Changes, dispatcher::WatchDispatcher},
     leader::clock::LeaderClock,
 };
 use fairhold_raft::ApplyObserver;
-use fairhold_state::{State, access::AccessData, command::Event};
+use fairhold_state::{
+    State,
+    access::AccessData,
+    command::{Command, Event, Rejection},
+};
 use fairhold_types::{GrantNumber, Revision};
 use openraft_rt::AsyncRuntime;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -22,6 +27,7 @@ pub(crate) struct Hub<RT: AsyncRuntime> {
     waiters: Mutex<Waiters>,
     clock: Arc<LeaderClock<RT>>,
     pub(crate) metrics: NodeMetrics<RT::Instant>,
+    pub(crate) refused: RefusedWaits,
     pub(crate) dispatcher: Arc<WatchDispatcher>,
     /// The applied access data. It is set before the events of its revision are passed on.
     access: RwLock<Arc<AccessData>>,
@@ -57,7 +63,14 @@ impl<RT: AsyncRuntime> Drop for Waiter<RT> {
 impl<RT: AsyncRuntime> Hub<RT> {
     pub(crate) fn new(clock: Arc<LeaderClock<RT>>, ring_bytes: u64) -> Hub<RT> {
         let dispatcher = Arc::new(WatchDispatcher::new(ring_bytes));
-        Hub { waiters: Mutex::default(), clock, metrics: NodeMetrics::default(), dispatcher, access: RwLock::default() }
+        Hub {
+            waiters: Mutex::default(),
+            clock,
+            metrics: NodeMetrics::default(),
+            refused: RefusedWaits::default(),
+            dispatcher,
+            access: RwLock::default(),
+        }
     }
 
     /// Registers a request that waits for events of this grant.
@@ -159,8 +172,15 @@ impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
         self.clock.observe(state, events);
     }
 
+    fn refused(&self, command: &Command, rejection: &Rejection) {
+        if let Rejection::WouldDeadlock { cycle } = rejection {
+            self.refused.add(command.at(), cycle);
+        }
+    }
+
     fn replaced(&self, state: &State) {
         self.follow_access(state);
+        self.refused.note_gap(wall_now());
         self.metrics.forget_phases();
         self.dispatcher.reset(state.revision());
         // This node never saw the events that led to the snapshot: every waiter must look again.

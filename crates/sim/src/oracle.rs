@@ -7,7 +7,11 @@ use crate::{
     trace,
 };
 use fairhold_raft::ApplyObserver;
-use fairhold_state::{State, command::Event, snapshot::ITEM_WEIGHT};
+use fairhold_state::{
+    State,
+    command::{Command, Event, Rejection},
+    snapshot::ITEM_WEIGHT,
+};
 use fairhold_types::{ClusterId, ClusterVersion, EndReason, NodeId, Revision};
 use parking_lot::Mutex;
 use std::{
@@ -204,6 +208,10 @@ impl ApplyObserver for WitnessingObserver {
         self.check_membership(revision);
         self.oracle.on_applied(self.node, state, revision, events);
         self.inner.applied(state, revision, events);
+    }
+
+    fn refused(&self, command: &Command, rejection: &Rejection) {
+        self.inner.refused(command, rejection);
     }
 
     fn replaced(&self, state: &State) {

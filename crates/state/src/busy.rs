@@ -1,8 +1,13 @@
-//! What stands out among the locks in use: the longest waits, the longest holds, and locks that deserve a look.
+//! What stands out among the locks in use: the longest waits, the longest holds, the locks that change hands most
+//! often, and locks that deserve a look.
+
+mod hot;
 
 use crate::{State, queue::Queue};
 use fairhold_types::{GrantNumber, LockName, SessionNumber, time::WallMillis};
-use std::{collections::BTreeSet, fmt};
+pub use hot::HotLock;
+use hot::LastMinute;
+use std::{cmp::Reverse, collections::BTreeSet, fmt};
 
 /// How many entries each list has.
 pub const BUSY_LISTED_MAX: usize = 10;
@@ -41,6 +46,8 @@ pub struct BusyLocks {
     pub blocking: Vec<BusyEntry>,
     /// The longest waiter of each lock, the fullest queue first, of the queues with a limit.
     pub full: Vec<BusyEntry>,
+    /// The locks that changed hands most often in the last minute, the most often first.
+    pub hot: Vec<HotLock>,
 }
 
 /// Looks at all locks in use. It visits a given number of locks at a time, so that the caller can let other tasks run in
@@ -54,6 +61,8 @@ pub struct BusyWalk<'a> {
     holding: Longest<'a>,
     blocking: Longest<'a>,
     full: Longest<'a>,
+    last_minute: LastMinute,
+    hot: Longest<'a>,
 }
 
 impl fmt::Debug for BusyWalk<'_> {
@@ -105,11 +114,25 @@ impl<'a> BusyWalk<'a> {
             holding: self.holding.entries(self.state),
             blocking: self.blocking.entries(self.state),
             full: self.full.entries(self.state),
+            hot: self.hot_locks(),
         }
     }
 
+    fn hot_locks(&self) -> Vec<HotLock> {
+        let found = self.hot.0.iter().filter_map(|(_, lock, _)| self.last_minute.hot_lock(self.state, lock));
+        let mut hot: Vec<HotLock> = found.collect();
+        // They were chosen by an estimate.
+        hot.sort_by_key(|hot| Reverse(hot.hand_overs_per_minute));
+        hot
+    }
+
     fn consider(&mut self, lock: &'a LockName) {
-        let Some(queue) = self.state.queue_of(lock) else { return };
+        let Some(record) = self.state.lock_record(lock) else { return };
+        let Some(queue) = record.queue() else { return };
+        if let Some(rate) = self.last_minute.estimate(record) {
+            // No grant: the entry is about the lock.
+            self.hot.add(u64::MAX - rate, lock, GrantNumber(0));
+        }
         let oldest = queue.by_age.get_min().copied();
         if let Some(oldest) = oldest {
             // Numbers grow with the time of queueing.
@@ -142,9 +165,9 @@ impl<'a> BusyWalk<'a> {
 }
 
 impl State {
-    /// A walk over all locks with holders or waiters.
+    /// A walk over all locks with holders or waiters. `now` ends the minute of the locks that change hands most often.
     #[must_use]
-    pub fn busy_walk(&self) -> BusyWalk<'_> {
+    pub fn busy_walk(&self, now: WallMillis) -> BusyWalk<'_> {
         BusyWalk {
             state: self,
             visible: None,
@@ -153,6 +176,8 @@ impl State {
             holding: Longest::default(),
             blocking: Longest::default(),
             full: Longest::default(),
+            last_minute: LastMinute::of(self, now),
+            hot: Longest::default(),
         }
     }
 

@@ -36,7 +36,8 @@ pub use membership::{
     Settings,
 };
 pub use overview::{
-    AwaitedHold, LongHold, LongWait, Overview, OverviewProblem, OverviewSeries, OverviewTotals, WaitItem, WaitPlace, Waits,
+    AwaitedHold, HotLockRow, LongHold, LongWait, Overview, OverviewProblem, OverviewRecent, OverviewSeries, OverviewTotals,
+    RefusedWaitRow, WaitItem, WaitPlace, Waits,
 };
 pub use queue::{Queue, QueueItem};
 pub use sessions::{Session, SessionGrant};

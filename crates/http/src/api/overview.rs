@@ -17,17 +17,18 @@ use axum::{
 use fairhold_health::locks::LockProblem;
 use fairhold_node::{
     Node,
-    api::{OverviewView, SERIES_NAMES, SeriesKey},
+    api::{OverviewView, RecentTotals, RefusedWait, SERIES_NAMES, SeriesKey},
 };
 use fairhold_state::{
-    busy::BusyEntry,
+    busy::{BusyEntry, HotLock},
+    command::Blocked,
     waits::{AwaitedLock, WaitRow, WaitsQuery},
 };
 use fairhold_types::{
     LockName, SessionNumber,
     call::{self, SeriesStep},
     dto::{self, Alarm},
-    duration,
+    duration, problem,
     time::WallMillis,
 };
 use http::StatusCode;
@@ -55,10 +56,14 @@ pub(crate) async fn overview<RT: AsyncRuntime>(
         revision: view.revision,
         as_of: now.to_rfc3339(),
         totals: totals(&view),
+        recent: view.recent.map(recent),
         members: cluster.members,
         problems: problems(node.alarms().alarms, &view),
         waiting_longest: view.locks.waiting.iter().map(|entry| long_wait(entry, now)).collect(),
         held_longest: view.locks.holding.iter().map(|entry| long_hold(entry, now)).collect(),
+        hot: view.locks.hot.iter().map(hot_lock).collect(),
+        refused: view.refused.waits.iter().map(|wait| refused_wait(wait)).collect(),
+        refused_since: Some(view.refused.since.to_rfc3339()),
     };
     answer::json(StatusCode::OK, view.revision, &body)
 }
@@ -75,6 +80,11 @@ fn totals(view: &OverviewView) -> dto::OverviewTotals {
         handed_over: totals.hand_overs,
         lost: totals.expired + totals.broken + totals.abandoned,
     }
+}
+
+fn recent(recent: RecentTotals) -> dto::OverviewRecent {
+    let RecentTotals { over, granted, handed_over, lost, refused } = recent;
+    dto::OverviewRecent { over: duration::format(over), grants: granted, handed_over, lost, refused }
 }
 
 /// `GET /v1/overview/series`
@@ -130,7 +140,7 @@ fn problems(alarms: Vec<Alarm>, view: &OverviewView) -> Vec<dto::OverviewProblem
         check: problem.check.to_owned(),
         seen: problem.seen.clone(),
         advice: problem.advice.to_owned(),
-        since: None,
+        since: problem.since.map(WallMillis::to_rfc3339),
         lock: Some(lock.clone()),
     };
     alarms.into_iter().map(of_alarm).chain(view.problems.iter().map(of_lock)).collect()
@@ -159,6 +169,24 @@ fn long_hold(entry: &BusyEntry, now: WallMillis) -> dto::LongHold {
         held_for: answer::span(entry.since, now),
         usual: entry.usual_hold_ms.map(|usual| duration::format(Duration::from_millis(usual))),
         queue_length: entry.waiting as u64,
+    }
+}
+
+fn hot_lock(hot: &HotLock) -> dto::HotLockRow {
+    dto::HotLockRow {
+        lock: hot.lock.clone(),
+        hand_overs_per_minute: hot.hand_overs_per_minute,
+        wait_p50: duration::format(Duration::from_millis(hot.wait_p50_ms)),
+        queue_length: hot.waiting as u64,
+    }
+}
+
+fn refused_wait(wait: &RefusedWait) -> dto::RefusedWaitRow {
+    let blocked = |one: &Blocked| problem::Blocked { session: one.session, owner: one.owner.clone(), lock: one.lock.clone() };
+    dto::RefusedWaitRow {
+        at: wait.at.to_rfc3339(),
+        cycle: wait.cycle.iter().map(blocked).collect(),
+        cycle_left_out: (wait.left_out > 0).then_some(wait.left_out as u64),
     }
 }
 

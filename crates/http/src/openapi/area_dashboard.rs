@@ -32,6 +32,7 @@ fn overview(api: &mut Describer) -> Operation<'_> {
             "locks": 700, "held": 640, "queued": 95, "cooling": 1, "sessions": 702, "granted": 83_000,
             "handed_over": 41_000, "lost": 12,
         },
+        "recent": { "over": "10s", "grants": 4_123, "handed_over": 3_901, "lost": 0, "refused": 1 },
         "members": examples::cluster()["members"],
         "problems": [alarm, lock],
         "waiting_longest": [{
@@ -42,12 +43,18 @@ fn overview(api: &mut Describer) -> Operation<'_> {
             "lock": "deploy", "number": 88, "session": 41, "owner": "ci-7", "since": "2026-01-01T08:58:00.000Z",
             "held_for": "10951s", "usual": "40s", "queue_length": 12,
         }],
+        "hot": [{ "lock": "orders/42", "hand_overs_per_minute": 340, "wait_p50": "80ms", "queue_length": 18 }],
+        "refused": [{ "at": "2026-01-01T11:59:58.000Z", "cycle": [
+            { "session": 52, "owner": "ci-9", "lock": "stock" }, { "session": 41, "owner": "ci-7", "lock": "deploy" },
+        ] }],
+        "refused_since": "2026-01-01T08:00:00.000Z",
     });
     api.call(Here, "/v1/overview", "getOverview", TAG, "Show the cluster at a glance.")
         .about(
             "Every server answers this from its own state, even without a quorum. Callers that may see all locks share one \
-             answer for a second. The lists leave out what the caller may not see; the totals count everything. Each list has \
-             ten entries at most.",
+             answer for a second. The lists leave out what the caller may not see; the totals count everything. `refused` has \
+             up to 64 entries, fewer if they have long names, each only if the caller may see all its locks. The other lists of \
+             locks have ten entries at most. `refused` and `recent` are in memory only.",
         )
         .query::<call::ShowOverview>()
         .timeout()

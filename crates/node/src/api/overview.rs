@@ -1,8 +1,9 @@
 //! The locks at a glance, and who waits for whom.
 
 use fairhold_health::locks::LockProblem;
-use fairhold_state::{busy::BusyLocks, read::Census, statistics::Statistics, waits::WaitTree};
+use fairhold_state::{busy::BusyLocks, command::Blocked, read::Census, statistics::Statistics, waits::WaitTree};
 use fairhold_types::{LockName, Revision, call::SeriesStep, time::WallMillis};
+use std::{sync::Arc, time::Duration};
 
 /// The locks at a glance.
 #[derive(Debug, Clone)]
@@ -15,10 +16,49 @@ pub struct OverviewView {
     pub census: Census,
     /// The totals since the cluster was formed.
     pub totals: Statistics,
+    /// What happened in the last seconds; `None` if the node has just started.
+    pub recent: Option<RecentTotals>,
     /// The locks that stand out, of those that the caller may see.
     pub locks: BusyLocks,
+    /// The newest refusals that the caller may see.
+    pub refused: RefusedWaitsView,
     /// What the rules about locks object to.
     pub problems: Vec<(LockName, LockProblem)>,
+}
+
+/// What happened in a time, over all locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecentTotals {
+    /// How long that time is.
+    pub over: Duration,
+    /// The grants given.
+    pub granted: u64,
+    /// Those of them that had to wait.
+    pub handed_over: u64,
+    /// Held grants that expired or were broken.
+    pub lost: u64,
+    /// Requests for a grant that this node refused.
+    pub refused: u64,
+}
+
+/// A request that was refused because waiting would have caused a deadlock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedWait {
+    /// When, by the clock of the node that received the request.
+    pub at: WallMillis,
+    /// Each waits for the next, and the last for the first, which is the requester.
+    pub cycle: Vec<Blocked>,
+    /// How many more the cycle has.
+    pub left_out: usize,
+}
+
+/// The newest refusals that a node has applied and keeps in memory.
+#[derive(Debug, Clone)]
+pub struct RefusedWaitsView {
+    /// The refusals, the newest first.
+    pub waits: Vec<Arc<RefusedWait>>,
+    /// None is missing since then, of those that the caller may see.
+    pub since: WallMillis,
 }
 
 /// The tree of waits. It has only the locks that the caller may see.

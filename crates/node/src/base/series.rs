@@ -1,7 +1,7 @@
 //! The totals of the last ten minutes by seconds, and of the last twelve hours by minutes. They are only in memory, and
 //! their size does not depend on the load.
 
-use crate::api::{SeriesKey, SeriesRow, SeriesView};
+use crate::api::{RecentTotals, SeriesKey, SeriesRow, SeriesView};
 use fairhold_metrics::BucketCounts;
 use fairhold_types::{call::SeriesStep, time::WallMillis};
 use parking_lot::Mutex;
@@ -13,6 +13,8 @@ const SECONDS_MAX: usize = 600;
 const MINUTES_MAX: usize = 720;
 /// A row of a minute covers this many rows of a second.
 const SECONDS_OF_MINUTE: u64 = 60;
+/// The recent totals are over this many rows of a second.
+const RECENT_ROWS: usize = 10;
 
 /// What a node reads for a row. The counters only grow, unless the node takes over another state.
 #[derive(Debug, Clone)]
@@ -137,6 +139,27 @@ impl Series {
         }
     }
 
+    /// What happened in the newest rows of a second; `None` if there are none.
+    pub(crate) fn recent(&self) -> Option<RecentTotals> {
+        let begun = self.0.lock();
+        let rows = &begun.as_ref()?.seconds.rows;
+        let newest = rows.back()?;
+        let counted = rows.len().min(RECENT_ROWS);
+        // The row before them ends when they begin. The first row covers a second.
+        let before = rows.len().checked_sub(counted + 1).map_or(u64::MAX, |before| rows[before][0]);
+        // A clock that stepped back says nothing. A row covers one second at least.
+        let over = Duration::from_millis(newest[0].saturating_sub(before)).max(Duration::from_secs(counted as u64));
+        let mut recent = RecentTotals { over, granted: 0, handed_over: 0, lost: 0, refused: 0 };
+        for row in rows.range(rows.len() - counted..) {
+            let [_, granted, handed_over, _released, expired, broken, refused, ..] = row;
+            recent.granted += granted;
+            recent.handed_over += handed_over;
+            recent.lost += expired + broken;
+            recent.refused += refused;
+        }
+        Some(recent)
+    }
+
     /// The rows after that position. All of them if there is no position, or if it is in another series.
     pub(crate) fn read(&self, step: SeriesStep, after: Option<SeriesKey>) -> SeriesView {
         let begun = self.0.lock();
@@ -243,6 +266,23 @@ mod tests {
         assert_eq!((all.rows.len(), all.rows[0][0], all.next.number), (SECONDS_MAX, 6_000, 605));
         assert!(all.rows.iter().all(|row| row[1] == 2), "each second gave two grants");
         assert_eq!(all.to, Some(WallMillis(605_000)));
+    }
+
+    #[test]
+    fn the_recent_totals_are_of_the_last_ten_rows_and_of_the_time_that_they_cover() {
+        assert_eq!(filled(7, 1).recent(), None, "the first reading makes no row");
+        let of = |granted, seconds| {
+            let over = Duration::from_secs(seconds);
+            Some(RecentTotals { over, granted, handed_over: 0, lost: 0, refused: 0 })
+        };
+        assert_eq!(filled(7, 1 + 3).recent(), of(6, 3));
+        assert_eq!(filled(7, 1 + 25).recent(), of(20, 10));
+        let late = filled(7, 1 + 25);
+        late.add(Reading { granted: 70, expired: 2, broken: 1, refused: 4, ..idle(27_500) }, || 7);
+        let over = Duration::from_millis(11_500);
+        assert_eq!(late.recent(), Some(RecentTotals { over, granted: 38, handed_over: 0, lost: 3, refused: 4 }));
+        late.add(Reading { granted: 70, expired: 2, broken: 1, refused: 4, ..idle(1_000) }, || 7);
+        assert_eq!(late.recent().map(|recent| recent.over), Some(Duration::from_secs(10)), "the clock stepped back");
     }
 
     #[test]

@@ -3,23 +3,25 @@
 
 use crate::{
     access::Visible,
-    api::{CallError, Freshness, OverviewView, ReadOptions, SeriesKey, SeriesView, WaitsView},
+    api::{CallError, Freshness, OverviewView, ReadOptions, RefusedWait, SeriesKey, SeriesView, WaitsView},
     base::{series::Reading, shared_answers::SharedAnswers, walks::walk_in_turns},
     clock::wall_now,
     node::Node,
 };
-use fairhold_health::locks::{LockProblem, LockReading, held_too_long, queue_nearly_full};
+use fairhold_health::locks::{
+    LockProblem, LockReading, REFUSED_WITHIN, RefusedReading, held_too_long, queue_nearly_full, refused_repeatedly,
+};
 use fairhold_metrics::Histogram;
 use fairhold_raft::error::NotProposed;
 use fairhold_state::{
     State,
-    busy::{BusyEntry, BusyLocks},
+    busy::{BUSY_LISTED_MAX, BusyEntry, BusyLocks},
     waits::{WaitTree, WaitsQuery},
 };
-use fairhold_types::{LockName, call::SeriesStep, time::WallMillis};
+use fairhold_types::{LockName, call::SeriesStep, duration, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
 use rand::RngExt;
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Callers that see every lock share an answer for this long after it was made: many open pages cost as much as one.
 const SHARED_FOR: Duration = Duration::from_secs(1);
@@ -66,15 +68,20 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     async fn new_overview(&self, read: ReadOptions) -> Result<OverviewView, CallError> {
         let walk = self.walk(read).await?;
-        let locks = busy_locks(&walk.state, &self.visible()?).await;
+        let visible = self.visible()?;
         let at = wall_now();
+        let locks = busy_locks(&walk.state, &visible, at).await;
+        let refused = self.0.hub.refused.shown(|wait| shows(&visible, wait));
+        let problems = problems(&locks, at).into_iter().chain(refused_owners(&refused.waits, at)).collect();
         Ok(OverviewView {
             revision: walk.state.revision(),
             at,
             census: walk.state.census(),
             totals: walk.state.totals().clone(),
-            problems: problems(&locks, at),
+            recent: self.0.series.recent(),
+            problems,
             locks,
+            refused,
         })
     }
 
@@ -127,9 +134,9 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 }
 
-async fn busy_locks(state: &State, visible: &Visible) -> BusyLocks {
+async fn busy_locks(state: &State, visible: &Visible, now: WallMillis) -> BusyLocks {
     let is_visible = |lock: &LockName| visible.has_lock(lock);
-    let mut walk = state.busy_walk();
+    let mut walk = state.busy_walk(now);
     if !visible.has_all_locks() {
         walk = walk.only(&is_visible);
     }
@@ -164,10 +171,35 @@ fn problems(locks: &BusyLocks, now: WallMillis) -> Vec<(LockName, LockProblem)> 
     full.chain(long).collect()
 }
 
+/// Whether a refusal may be shown: all locks of its cycle are visible.
+fn shows(visible: &Visible, wait: &RefusedWait) -> bool {
+    let named = || wait.cycle.iter().all(|one| visible.has_lock(&one.lock));
+    visible.has_all_locks() || (wait.left_out == 0 && named())
+}
+
+/// What the rule about refusals objects to, of the refusals with the newest first. The problem is about the lock of the
+/// newest one.
+fn refused_owners(waits: &[Arc<RefusedWait>], now: WallMillis) -> Vec<(LockName, LockProblem)> {
+    let from = WallMillis(now.0.saturating_sub(duration::millis(REFUSED_WITHIN)));
+    let mut owners: BTreeMap<&str, (&LockName, u64, WallMillis)> = BTreeMap::new();
+    for wait in waits.iter().filter(|wait| wait.at >= from) {
+        let Some(requester) = wait.cycle.first() else { continue };
+        let (_, times, since) = owners.entry(&requester.owner).or_insert((&requester.lock, 0, wait.at));
+        *times += 1;
+        *since = (*since).min(wait.at);
+    }
+    let judged = owners.into_iter().filter_map(|(owner, (lock, times, since))| {
+        let problem = refused_repeatedly(&RefusedReading { owner, lock: lock.as_str(), times, since })?;
+        Some((lock.clone(), problem))
+    });
+    judged.take(BUSY_LISTED_MAX).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairhold_types::GrantNumber;
+    use fairhold_state::command::Blocked;
+    use fairhold_types::{GrantNumber, SessionNumber};
 
     #[test]
     fn each_rule_looks_at_its_own_list() {
@@ -187,9 +219,27 @@ mod tests {
             holding: vec![entry("held", 0, None)],
             blocking: vec![entry("slow", 400_000, None), entry("quick", 999_000, None)],
             full: vec![entry("full", 999_000, Some(10)), entry("half-full", 999_000, Some(18))],
+            hot: Vec::new(),
         };
         let found = problems(&locks, WallMillis(1_000_000));
         let found: Vec<_> = found.iter().map(|(lock, problem)| (lock.as_str(), problem.check)).collect();
         assert_eq!(found, [("full", "queue_nearly_full"), ("slow", "held_too_long")]);
+    }
+
+    #[test]
+    fn an_owner_that_was_refused_three_times_within_ten_minutes_is_a_problem() {
+        let refused = |at: u64, owner: &str, lock: &str| {
+            let lock = LockName::parse(lock).unwrap();
+            let cycle = vec![Blocked { session: SessionNumber(1), owner: owner.to_owned(), lock }];
+            Arc::new(RefusedWait { at: WallMillis(at), cycle, left_out: 0 })
+        };
+        let mut waits =
+            vec![refused(900_000, "ci-9", "stock"), refused(850_000, "ci-7", "deploy"), refused(500_000, "ci-9", "deploy")];
+        waits.push(refused(399_999, "ci-9", "deploy"));
+        assert_eq!(refused_owners(&waits, WallMillis(1_000_000)), [], "the oldest is older than ten minutes");
+        waits.push(refused(400_000, "ci-9", "deploy"));
+        let found = refused_owners(&waits, WallMillis(1_000_000));
+        let found: Vec<_> = found.iter().map(|(lock, problem)| (lock.as_str(), problem.check, problem.since)).collect();
+        assert_eq!(found, [("stock", "refused_repeatedly", Some(WallMillis(400_000)))]);
     }
 }

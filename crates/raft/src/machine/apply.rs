@@ -52,6 +52,11 @@ pub trait ApplyObserver: Send + Sync + 'static {
     /// such as an id that is remembered or forgotten: `events` is empty then.
     fn applied(&self, state: &State, revision: Revision, events: &[Event]);
 
+    /// A command was refused, and changed nothing.
+    fn refused(&self, command: &Command, rejection: &Rejection) {
+        let _: (&Command, &Rejection) = (command, rejection);
+    }
+
     /// A snapshot replaced the state. The changes in between are unknown here.
     fn replaced(&self, state: &State);
 
@@ -173,6 +178,9 @@ impl<RT: AsyncRuntime> Machine<RT> {
                         // Some changes have no events, for example forgetting an id.
                         if answer.revision != before {
                             self.observer.applied(&state, answer.revision, &events);
+                        }
+                        if let Err(rejection) = &answer.result {
+                            self.observer.refused(command, rejection);
                         }
                         done += steps;
                         answers.push(answer);

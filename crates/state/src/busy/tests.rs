@@ -30,7 +30,7 @@ fn acquire(state: &mut State, id: u128, lock: &str, owner: &str, at: u64) {
 }
 
 fn walked(state: &State, visible: Option<&(dyn Fn(&LockName) -> bool + Sync)>, step: usize) -> BusyLocks {
-    let mut walk = state.busy_walk();
+    let mut walk = state.busy_walk(WallMillis(1_000));
     if let Some(visible) = visible {
         walk = walk.only(visible);
     }
@@ -72,6 +72,32 @@ fn the_fullest_queue_with_a_limit_comes_first() {
     acquire(&mut state, 10, "a", "a1", 2);
     acquire(&mut state, 11, "b", "b1", 3);
     assert_eq!(shown(&walked(&state, None, 1).full), [("b", "b1", 3, 1), ("a", "a1", 2, 1)]);
+}
+
+#[test]
+fn the_lock_that_changes_hands_most_often_comes_first() {
+    let mut state = state();
+    let release = |state: &mut State, id: u128, at: u64| {
+        let release = Command::Release { grant: GrantId::from_ulid(id << 64), session: None, at: WallMillis(at) };
+        assert!(state.apply(&release).answer.result.is_ok());
+    };
+    // Each of these grants waits for the one before.
+    for (lock, first, grants) in [("seldom", 100, 3), ("often", 200, 6), ("once", 300, 1)] {
+        for id in first..first + grants {
+            acquire(&mut state, id, lock, &format!("ci-{id}"), 100);
+        }
+        for id in first..first + grants - 1 {
+            release(&mut state, id, 150);
+        }
+    }
+    let shown = |locks: &BusyLocks| {
+        let figures = locks.hot.iter().map(|hot| (hot.lock.as_str().to_owned(), hot.hand_overs_per_minute, hot.wait_p50_ms));
+        figures.collect::<Vec<_>>()
+    };
+    // At the age of a second, a minute has begun before the first time.
+    let all = shown(&walked(&state, None, 1));
+    assert_eq!(all, [("often".to_owned(), 240, 50), ("seldom".to_owned(), 60, 50)]);
+    assert_eq!(shown(&walked(&state, Some(&|lock: &LockName| lock.as_str() == "seldom"), 1)), all[1..]);
 }
 
 #[test]

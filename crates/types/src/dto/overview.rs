@@ -1,7 +1,7 @@
 //! The JSON bodies of the overview, and of the tree of waits.
 
 use super::{AlarmSeverity, Contender, Member};
-use crate::{FencingToken, GrantNumber, LockName, NodeId, Revision, SessionNumber};
+use crate::{FencingToken, GrantNumber, LockName, NodeId, Revision, SessionNumber, problem::Blocked};
 use serde::{Deserialize, Serialize};
 
 /// The cluster at a glance, as one server sees it.
@@ -29,6 +29,9 @@ pub struct Overview {
     pub as_of: String,
     /// How much there is.
     pub totals: OverviewTotals,
+    /// What happened in the last ten seconds; missing if the server has just started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recent: Option<OverviewRecent>,
     /// The members, as this server knows them. Only the leader knows whether the others answer.
     pub members: Vec<Member>,
     /// What needs attention: the alarms of this server, and locks that others wait for.
@@ -37,6 +40,17 @@ pub struct Overview {
     pub waiting_longest: Vec<LongWait>,
     /// The longest holder of each lock: the ten longest, the longest first.
     pub held_longest: Vec<LongHold>,
+    /// The ten locks in use that changed hands most often in the last minute, the most often first; omitted if none
+    /// did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hot: Vec<HotLockRow>,
+    /// The newest requests that were refused because waiting would have caused a deadlock, the newest first, whichever
+    /// server received them; omitted if none is known. A server keeps 64 in memory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedWaitRow>,
+    /// Since when `refused` has all of them that you may see. Older ones may be missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_since: Option<String>,
 }
 
 /// How much there is. These figures count all locks, also those that you may not see.
@@ -60,6 +74,53 @@ pub struct OverviewTotals {
     pub handed_over: u64,
     /// Held grants that ended without a release: they expired, were broken, or their callers disconnected.
     pub lost: u64,
+}
+
+/// What happened in the last seconds. These figures count all locks, also those that you may not see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct OverviewRecent {
+    /// How long the time is: ten seconds, less after a start, more if the server was late.
+    pub over: String,
+    /// The grants given.
+    pub grants: u64,
+    /// Those of them that had to wait.
+    pub handed_over: u64,
+    /// Held grants that expired or were broken.
+    pub lost: u64,
+    /// Requests for a grant that this server refused, for any reason.
+    pub refused: u64,
+}
+
+/// A lock that changes hands often.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct HotLockRow {
+    /// The lock.
+    pub lock: LockName,
+    /// How many holds ended in the last minute that had begun after a wait, by the lock's history. If the history does
+    /// not reach back that far, the rate of the time that it covers.
+    pub hand_overs_per_minute: u64,
+    /// The median of the waits before these holds.
+    pub wait_p50: String,
+    /// How many wait for the lock.
+    pub queue_length: u64,
+}
+
+/// A request that was refused because waiting would have caused a deadlock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct RefusedWaitRow {
+    /// When, by the clock of the server that received the request.
+    pub at: String,
+    /// The waiters of the deadlock: each waits for the next, and the last for the first, which made the request.
+    pub cycle: Vec<Blocked>,
+    /// How many further waiters the deadlock has; omitted if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycle_left_out: Option<u64>,
 }
 
 /// The totals of one server over time, as rows of integers. The server keeps them in memory, and loses them when it stops.

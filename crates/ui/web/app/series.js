@@ -1,4 +1,4 @@
-// The totals of the last ten minutes, as rows of figures. Everything here is a pure function.
+// The totals over time, as rows of figures. Everything here is a pure function.
 
 const ROWS_MAX = 600;
 
@@ -42,4 +42,13 @@ export function rate(series, name, most) {
 export function elections(series) {
   const terms = column(series, "term");
   return terms.flatMap((term, at) => (at > 0 && term !== terms[at - 1] ? [at] : []));
+}
+
+/** The elections in a time, each in the time of its row: after `from`, and until `to` at the latest.
+ * @param {Rows} series @param {number} begin @param {number} end in milliseconds since 1970
+ * @returns {{ from: number, to: number, before: number, term: number }[]} */
+export function electionsWithin(series, begin, end) {
+  const [ends, terms] = [column(series, "at"), column(series, "term")];
+  const found = elections(series).map((at) => ({ from: ends[at - 1], to: ends[at], before: terms[at - 1], term: terms[at] }));
+  return found.filter(({ from, to }) => from <= end && to >= begin);
 }

@@ -1,15 +1,19 @@
-// The holders of all locks at a time.
+// The holders of all locks at a time, and the elections and the refused deadlocks around it.
 
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
 import { count, fieldOf, fromField, parseSpan, parseTime, quoted, span, timeText } from "../format.js";
 import { Curl, Heading, Line, LockLink, Pages, Panel, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Cycle, refusals, refusedSince } from "../refused.js";
 import { link } from "../route.js";
+import { column, electionsWithin, NO_ROWS } from "../series.js";
 import { failure, look, route, serverNow, settings } from "../state.js";
 import { Ended } from "./lock.js";
 
 const ROWS = 100;
 const STEP = 5 * 60 * 1000;
+/** A row of the series of minutes covers this time. */
+const SERIES_EVERY = 60 * 1000;
 const FILTERS = ["owner", "prefix"];
 /** How far the page's estimate of the server's time may be behind. */
 const CLOCK_SLACK = 2000;
@@ -42,6 +46,7 @@ export function History() {
     ${isFuture ? html`<p class="note lost">✕ This time is in the future by the server's clock. Choose an earlier one.</p>` : null}
     ${path === null && !isFuture && (asked === "" || at !== null) ? html`<p class="note">Loading…</p>` : null}
     ${path === null || at === null ? null : html`<${Found} poll=${poll} at=${at} given=${given} cursor=${cursor} />
+      <${Panel} title="Five minutes before and after"><${Around} at=${at} given=${given} /></>
       <${Panel} title="The same without this page"><${Line} label="fairhold" text=${command(at, given)} /><${Curl} path=${path} /></>`}`;
 }
 
@@ -108,4 +113,38 @@ function Known({ body, at }) {
     <p class="note">The cluster keeps the newest ${count(body.kept_per_lock)} ended holds of each lock and the newest 100,000 in total. Within these limits,
       it keeps them for a week, unless its state is nearly full. ${body.oldest === undefined ? null : html`The oldest kept one ended <${Time} at=${body.oldest} />.`}
       If more than ${count(body.kept_per_lock)} holds of a lock have ended since this time, the older ones of that lock are missing.</p>`;
+}
+
+/** Elections and refused deadlocks around a time. They are in this node's memory only. @param {{ at: number, given: Record<string, string> }} props */
+function Around({ at, given }) {
+  const poll = usePoll("v1/overview/series?step=1m", SERIES_EVERY);
+  const [begin, end] = [at - STEP, at + STEP];
+  const found = electionsWithin(poll.body ?? NO_ROWS, begin, end).map(({ from, to, before, term }) => ({
+    at: from, key: `term-${term}`, when: html`<${Time} at=${timeText(from)} /> to <${Time} at=${timeText(to)} />`,
+    what: html`<span class="state queued">★ election</span> Term ${count(before)} became ${count(term)}.`,
+  }));
+  const refused = refusals(given).map((/** @type {any} */ row, /** @type {number} */ index) => ({
+    at: Date.parse(row.at), key: `refused-${row.at}-${index}`, when: html`<${Time} at=${row.at} />`,
+    what: html`<span class="state lost">✕ refused deadlock</span> <${Cycle} row=${row} />`,
+  })).filter((/** @type {any} */ row) => row.at >= begin && row.at <= end);
+  const rows = [...found, ...refused].sort((one, other) => one.at - other.at);
+  const columns = [{ head: "When", cell: (/** @type {any} */ row) => row.when }, { head: "What", wide: true, cell: (/** @type {any} */ row) => row.what }];
+  return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.key} label="Around then"
+      empty="This node knows of no election and of no refused deadlock in these ten minutes." />
+    <${AroundKnown} poll=${poll} begin=${begin} end=${end} />`;
+}
+
+/** Where the knowledge of a node ends. @param {{ poll: any, begin: number, end: number }} props */
+function AroundKnown({ poll, begin, end }) {
+  const ends = column(poll.body ?? NO_ROWS, "at");
+  const [first, last, since] = [ends[0], ends[ends.length - 1], refusedSince()];
+  const refused = since === null ? null : Date.parse(since);
+  const until = Math.min(end, serverNow() ?? end);
+  // The newest row may be a minute old, and the answer too.
+  const isPart = begin < Math.max(first ?? Infinity, refused ?? Infinity) || until > (last ?? 0) + 2 * SERIES_EVERY;
+  return html`${isPart ? html`<p class="note queued">▲ This node does not know all of these ten minutes.</p>` : null}
+    ${poll.body ? html`<p class="note">${first === undefined ? "It knows no elections yet: it started less than a minute ago." : html`It knows the elections from${" "}
+      <${Time} at=${timeText(first)} /> to <${Time} at=${timeText(last)} />, by minutes, at most twelve hours.`}</p>` : html`<${Waiting} poll=${poll} />`}
+    <p class="note">${since === null ? "It tells no refused deadlocks: its program is older than this page, or your rights do not cover its overview."
+      : html`It knows the refused deadlocks since <${Time} at=${since} />, at most 64.`} It has both in memory only.</p>`;
 }

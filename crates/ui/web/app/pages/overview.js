@@ -1,14 +1,18 @@
-// The overview: problems first, then what waits and holds longest.
+// The overview: problems first, then what waits and holds longest, what changes hands most often, and refused deadlocks.
 
 import { html, signal, useEffect } from "../../vendor/preact.js";
 import { call, UNKNOWN_CALL, withQuery } from "../api.js";
 import { count, latency, parseSpan, shortened, span, visible } from "../format.js";
 import { Heading, Line, LockLink, Panel, Since, Spark, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Refusals, refusals, refusedSince } from "../refused.js";
+import { link } from "../route.js";
 import { column, elections, joined, NO_ROWS, rate, sum } from "../series.js";
-import { failure, look } from "../state.js";
+import { failure, look, serverNow } from "../state.js";
 
 /** The number of seconds over which a figure is taken, so that it does not jump. */
 const RECENT = 10;
+const HOUR = 3600000;
+const REFUSALS = 10;
 /** Kept while other pages are shown, so that the server sends only what is newer. */
 const kept = signal(NO_ROWS);
 
@@ -23,6 +27,10 @@ export function Overview() {
     <div class="columns">
       <${Panel} title="Waiting longest"><${WaitingLongest} rows=${found.waiting_longest} /></>
       <${Panel} title="Held longest"><${HeldLongest} rows=${found.held_longest} /></>
+    </div>
+    <div class="columns">
+      <${Panel} title="Hot locks"><${Hot} rows=${found.hot ?? []} /></>
+      <${Panel} title="Refused deadlocks, last hour"><${RefusedLately} /></>
     </div>`;
 }
 
@@ -59,7 +67,7 @@ function Figures({ found }) {
 /** @param {{ problems: any[] }} props */
 export function Problems({ problems }) {
   if (problems.length === 0) return html`<p class="note">No problem is known to this node.</p>`;
-  return html`<ul class="problems">${problems.map((problem) => html`<li key=${problem.check + (problem.lock ?? "")}>
+  return html`<ul class="problems">${problems.map((problem) => html`<li key=${[problem.check, problem.lock, problem.since].join(" ")}>
     <span class=${problem.severity === "critical" ? "grade lost" : "grade queued"}>${problem.severity === "critical" ? "⬣ fail" : "▲ warn"}</span>
     <span>${shortened(problem.seen, 300)} ${problem.since ? html`<span class="muted">since <${Time} at=${problem.since} /></span>` : null}
       ${problem.lock ? html` <${LockLink} name=${problem.lock} />` : null}
@@ -93,3 +101,25 @@ function HeldLongest({ rows }) {
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.lock} label="Held longest" empty=${empty} />`;
 }
 
+/** @param {{ rows: any[] }} props */
+function Hot({ rows }) {
+  if (refusedSince() === null) return html`<p class="note">This node's program is older than this page: it does not tell which locks are hot.</p>`;
+  const columns = [
+    { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} tab="history" />` },
+    { head: "Hand-overs a minute", figure: true, cell: (/** @type {any} */ row) => count(row.hand_overs_per_minute) },
+    { head: "Wait p50", figure: true, cell: (/** @type {any} */ row) => span(parseSpan(row.wait_p50)) },
+    { head: "In line", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
+  ];
+  return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.lock} label="Hot locks"
+    empty="No lock in use was handed to a waiter and released again in the last minute." />`;
+}
+
+function RefusedLately() {
+  const since = refusedSince();
+  if (since === null) return html`<p class="note">This node's program is older than this page: it does not tell refused deadlocks.</p>`;
+  const from = (serverNow() ?? 0) - HOUR;
+  const rows = refusals({}).filter((/** @type {any} */ row) => Date.parse(row.at) >= from);
+  return html`<${Refusals} rows=${rows.slice(0, REFUSALS)} empty="No request was refused because of a deadlock." />
+    ${rows.length > REFUSALS ? html`<p class="note"><a href=${link("waits")}>${count(rows.length - REFUSALS)} more</a></p>` : null}
+    ${Date.parse(since) > from ? html`<p class="note">Known since <${Time} at=${since} />.</p>` : null}`;
+}

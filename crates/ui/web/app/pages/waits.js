@@ -1,9 +1,10 @@
-// Who waits for whom, roots first.
+// Who waits for whom, roots first, and the waits that were refused.
 
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, ordinal, parseSpan, span, waits } from "../format.js";
-import { Curl, Heading, LockLink, OwnerLink, Panel, Since, usePoll, Waiting } from "../parts.js";
+import { Curl, Heading, LockLink, OwnerLink, Panel, Since, Typed, usePoll, Waiting } from "../parts.js";
+import { Refusals, refusals, RefusalsKnown } from "../refused.js";
 import { link } from "../route.js";
 import { route } from "../state.js";
 
@@ -25,6 +26,7 @@ export function Waits() {
       ${tree?.left_out > 0 ? html`<p class="note">${count(tree.left_out)} further rows are left out: name an owner, a lock or a session.</p>` : null}
       ${tree && !tree.complete ? html`<p class="note queued">▲ More grants wait than the server examines: this is a part of the tree.</p>` : null}
     </>
+    <${Panel} title="Refused deadlocks"><${Refusals} rows=${refusals(given)} empty=${filtered ? "None that matches is known." : "None is known."} /><${RefusalsKnown} /></>
     <${Panel} title="The same without this page"><${Curl} path=${path} /></>`;
 }
 

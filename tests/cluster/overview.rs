@@ -1,0 +1,134 @@
+//! The overview: each node shows which requests were refused because of deadlocks, to callers that may see their locks,
+//! and which locks change hands.
+
+use crate::{
+    access::{Guarded, User},
+    client::{Answer, Call},
+    harness::{Cluster, READY_WITHIN, SHORT, eventually, run_parallel},
+};
+use serde_json::{Value, json};
+
+async fn overview(cluster: &Cluster, index: usize) -> Answer {
+    cluster.client(index).send_to(index, &Call::get("/v1/overview")).await.expect("the node runs").expect_status(200)
+}
+
+fn list<'a>(answer: &'a Answer, name: &str) -> &'a [Value] {
+    answer.json[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+#[test]
+fn each_node_shows_refused_deadlocks_and_says_since_when_it_knows_them() {
+    run_parallel(SHORT, async {
+        let mut cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let [alice, bob] = [client.open_session("60s", "alice").await, client.open_session("60s", "bob").await];
+        client.acquire("left", &format!("session={}&owner=alice", alice.id)).await;
+        client.acquire("right", &format!("session={}&owner=bob", bob.id)).await;
+        let waits = Call::post(&format!("/v1/locks/right?session={}&owner=alice", alice.id)).with("prefer", "respond-async");
+        client.send(&waits).await.expect_status(202);
+        let refuse = async || {
+            let asks = Call::post(&format!("/v1/locks/left?session={}&owner=bob&wait=60s", bob.id));
+            client.send(&asks).await.expect_problem(409, "would_deadlock");
+        };
+        refuse().await;
+        let cycle = json!([
+            { "session": bob.number, "owner": "bob", "lock": "left" },
+            { "session": alice.number, "owner": "alice", "lock": "right" },
+        ]);
+        for index in 0..3 {
+            let shown = eventually("the node shows the refusal", READY_WITHIN, || async {
+                Some(overview(&cluster, index).await).filter(|answer| !list(answer, "refused").is_empty())
+            })
+            .await;
+            let [refused] = list(&shown, "refused") else { panic!("more than one refusal: {shown:?}") };
+            assert_eq!(refused["cycle"], cycle, "{shown:?}");
+            // Both are in UTC and have milliseconds, so the order of the texts is that of the times.
+            assert!(refused["at"].as_str() >= Some(shown.string("refused_since")), "{shown:?}");
+            assert!(!shown.text.contains("refused_repeatedly"), "once is no problem: {shown:?}");
+        }
+
+        refuse().await;
+        refuse().await;
+        let problem = |answer: &Answer| list(answer, "problems").iter().find(|one| one["check"] == "refused_repeatedly").cloned();
+        let found =
+            eventually("three refusals are a problem", READY_WITHIN, || async { problem(&overview(&cluster, 1).await) }).await;
+        assert_eq!((&found["lock"], &found["severity"]), (&json!("left"), &json!("warning")), "{found}");
+        assert!(found["since"].is_string(), "{found}");
+
+        let before = overview(&cluster, 2).await;
+        let newest = list(&before, "refused").first().and_then(|refused| refused["at"].as_str()).expect("a refusal");
+        cluster.nodes[2].kill().await;
+        cluster.nodes[2].start();
+        cluster.ready().await;
+        let after = overview(&cluster, 2).await;
+        assert!(after.string("refused_since") > newest, "{after:?} claims to know what was before its start: {before:?}");
+    });
+}
+
+#[test]
+fn a_lock_that_changes_hands_is_hot_and_the_last_seconds_are_counted() {
+    run_parallel(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let queue = async || {
+            let call = Call::post("/v1/locks/printer?ttl=60s").with("prefer", "respond-async");
+            client.send(&call).await.expect_status(202).string("id").to_owned()
+        };
+        let first = client.acquire("printer", "ttl=60s").await;
+        let second = queue().await;
+        queue().await;
+        client.acquire("calm", "ttl=60s").await;
+        client.release(&first.id).await;
+        // It was handed over, and is again.
+        client.release(&second).await;
+        let hot = eventually("the lock is hot", READY_WITHIN, || async {
+            Some(overview(&cluster, 1).await).filter(|answer| !list(answer, "hot").is_empty())
+        })
+        .await;
+        let [printer] = list(&hot, "hot") else { panic!("more than one lock changed hands: {hot:?}") };
+        let figures = (&printer["lock"], &printer["hand_overs_per_minute"], &printer["queue_length"]);
+        assert_eq!(figures, (&json!("printer"), &json!(1), &json!(0)), "{hot:?}");
+        eventually("a row of the series has the grants", READY_WITHIN, || async {
+            let recent = overview(&cluster, 1).await.json["recent"].clone();
+            (recent["over"].is_string() && recent["grants"].is_u64()).then_some(())
+        })
+        .await;
+    });
+}
+
+/// Has a request for `one` refused, because another one waits for `other`.
+async fn refuse(root: &User, one: &str, other: &str) {
+    let open = async || {
+        let opened = root.send(Call::post("/v1/sessions").json(&json!({ "ttl": "60s" }))).await.expect_status(201);
+        opened.string("id").to_owned()
+    };
+    let (alice, bob) = (open().await, open().await);
+    root.acquire(one, &format!("session={alice}&owner=alice")).await.expect_status(200);
+    root.acquire(other, &format!("session={bob}&owner=bob")).await.expect_status(200);
+    let waits = Call::post(&format!("/v1/locks/{other}?session={alice}&owner=alice")).with("prefer", "respond-async");
+    root.send(waits).await.expect_status(202);
+    root.acquire(one, &format!("session={bob}&owner=bob&wait=60s")).await.expect_problem(409, "would_deadlock");
+}
+
+#[test]
+fn a_refused_deadlock_is_shown_only_to_callers_that_may_see_all_its_locks() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, _) = guarded.enforce().await;
+        let rules = json!({ "rules": ["status cluster", "inspect locks:deploy/**"] });
+        guarded.file().send(Call::put("/v1/access/roles/watchers", "").json(&rules)).await.expect_status(200);
+        guarded.bind("watchers", "user:watcher").await;
+        let watcher = guarded.user("watcher").await;
+        refuse(&root, "deploy%2Fa", "deploy%2Fb").await;
+        refuse(&root, "deploy%2Fc", "secret").await;
+        let look = async |user: &User| user.send(Call::get("/v1/overview")).await.expect_status(200);
+        let all = eventually("the node has applied both refusals", READY_WITHIN, || async {
+            Some(look(&root).await).filter(|answer| list(answer, "refused").len() == 2)
+        })
+        .await;
+        assert!(all.text.contains("secret"), "{all:?}");
+        let some = look(&watcher).await;
+        let [refused] = list(&some, "refused") else { panic!("not one refusal: {some:?}") };
+        assert!(refused.to_string().contains("deploy/b") && !some.text.contains("secret"), "{some:?}");
+    });
+}
