@@ -181,8 +181,9 @@ impl State {
         let items =
             std::iter::once(header).chain(version).chain(membership).chain(access).chain(sessions).chain(nodes).chain(remembered);
         let mut items = items.chain(history).chain(statistics).chain(pending);
+        // Its memory serves for all blocks.
+        let mut block = Vec::new();
         std::iter::from_fn(move || {
-            let mut block = Vec::new();
             let mut size = 0;
             while size < BLOCK_BYTES as u64
                 && let Some(item) = items.next()
@@ -192,10 +193,12 @@ impl State {
             }
             // An item, even a grant with very many holds, has a few MiB at most, so a block stays far below the codec's
             // limit.
-            (!block.is_empty()).then(|| match fairhold_codec::encode(SNAPSHOT_FORMAT, &block) {
+            let encoded = (!block.is_empty()).then(|| match fairhold_codec::encode(SNAPSHOT_FORMAT, &block) {
                 Ok(bytes) => bytes,
                 Err(error) => unreachable!("a block of {size} bytes cannot be encoded: {error}"),
-            })
+            });
+            block.clear();
+            encoded
         })
     }
 
