@@ -60,10 +60,13 @@ enum BackupCommand {
 
 pub(crate) fn main(args: &BackupArgs) -> ExitCode {
     let done = match &args.command {
-        BackupCommand::Save(args) => match &args.data {
-            Some(data) => save::run(args, data),
-            None => return remote::run(&args.remote, async |_| live::run(args).await),
-        },
+        BackupCommand::Save(args) => {
+            save::lower_priority();
+            match &args.data {
+                Some(data) => save::run(args, data),
+                None => return remote::run(&args.remote, async |_| live::run(args).await),
+            }
+        }
         BackupCommand::Inspect(args) => inspect::run(args).and_then(|text| print(&text)),
         BackupCommand::Verify { file } => read(file).and_then(|(backup, summary)| print(&verified(&backup, &summary))),
         BackupCommand::Restore(args) => restore::run(args).and_then(|text| print(&text)),
