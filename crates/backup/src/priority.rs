@@ -6,9 +6,9 @@ use std::io;
 /// Its niceness, as in nice(1): a tenth of the processor time of another busy thread.
 const NICENESS: i32 = 10;
 
-/// Lowers the priority of the calling thread, and of the threads that it starts from now on. A backup keeps a processor busy
-/// for a second or longer, and the nodes on the same machine have requests to serve. There is no way back, so no other work
-/// may follow on the thread.
+/// Lowers the priority of the calling thread, and of the threads that it starts from now on. A backup keeps a processor
+/// busy for a second or longer, and the nodes on the same machine have requests to serve. There is no way back, so no
+/// other work may follow on the thread.
 pub fn lower_priority() -> io::Result<()> {
     // On Linux, this applies to one thread alone.
     let niceness = getpriority_process(None)?.max(NICENESS);

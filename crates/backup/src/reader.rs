@@ -123,8 +123,8 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Reads bytes after their length into `bytes`. Returns false if the length is 0. Memory grows only with the bytes that
-    /// arrive.
+    /// Reads bytes after their length into `bytes`. Returns false if the length is 0. Memory grows only with the bytes
+    /// that arrive.
     fn sized(&mut self, part: BackupPart, bytes_max: usize, bytes: &mut Vec<u8>) -> Result<bool> {
         let mut length = [0; 4];
         self.fill(&mut length, part)?;

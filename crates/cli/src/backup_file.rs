@@ -14,8 +14,8 @@ const MODE: u32 = 0o600;
 /// The bytes of a backup after those that its trailer's SHA-256 covers: the SHA-256 and the magic.
 const SEAL_BYTES: usize = 32 + fairhold_backup::MAGIC.len();
 const READ_BYTES: usize = 256 * 1024;
-/// The most bytes of a backup that are written, but not on the disk. If a node's log is on the same file system, a sync of the
-/// log can wait until the disk has them.
+/// The most bytes of a backup that are written, but not on the disk. If a node's log is on the same file system, a sync
+/// of the log can wait until the disk has them.
 const UNSYNCED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Checks a backup by its trailer, as its bytes pass, in little memory. It finds every backup that was cut off or has a

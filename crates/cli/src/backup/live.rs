@@ -93,7 +93,8 @@ async fn save(stream: &mut BackupStream, args: &SaveArgs) -> Result<String, Fail
         }
     }
     drop(report);
-    // Whether the disk has what was written. The check, which is still behind, goes on meanwhile. What it finds comes first.
+    // Whether the disk has what was written. The check, which is still behind, goes on meanwhile. What it finds comes
+    // first.
     let sealed = partial.verify_seal();
     let (header, summary) = checking.await.map_err(io::Error::other)?.map_err(|error| unverified(&error))?;
     let bytes = sealed.map_err(|error| named(&partial_path, error))?;

@@ -1,7 +1,7 @@
 //! A backup of this node's state, piece by piece, made from a copy: apply does not wait.
 //!
-//! A thread of low priority encodes the pieces, at most two ahead of the reader. A reader that takes too long for one ends
-//! the backup, and so does one that goes away: the copy is freed, with everything that has changed since.
+//! A thread of low priority encodes the pieces, at most two ahead of the reader. A reader that takes too long for one
+//! ends the backup, and so does one that goes away: the copy is freed, with everything that has changed since.
 
 pub use crate::base::backups::{BackupKind, CompleteBackup};
 
