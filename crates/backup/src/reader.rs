@@ -8,7 +8,11 @@ use crate::{
 };
 use fairhold_state::snapshot::{SnapshotDecoder, SnapshotError};
 use fairhold_types::SupportedVersions;
-use std::io::{self, Read};
+use std::{
+    io::{self, Read},
+    panic::resume_unwind,
+    thread,
+};
 
 type Result<T> = std::result::Result<T, ReadBackupError>;
 
@@ -22,20 +26,20 @@ impl Backup {
     /// Reads a backup to its end, and verifies every checksum, the counts and the state. It blocks, and holds the state
     /// and one block in memory.
     pub fn read(input: impl Read) -> Result<(Backup, BackupSummary)> {
-        let mut source = Source { input, progress: Progress::default() };
-        let header = read_header(&mut source)?;
-        let mut decoder = SnapshotDecoder::default();
-        // Its memory serves for all blocks.
-        let mut block = Vec::new();
-        while source.sized(BackupPart::Block(source.progress.blocks), BLOCK_BYTES_MAX, &mut block)? {
-            source.progress.blocks += 1;
-            decoder.add(&block).map_err(|error| damage_of(&error))?;
-        }
-        let state = decoder.finish().map_err(|error| damage_of(&error))?;
-        let summary = read_trailer(&mut source)?;
-        let backup = Backup { header, state };
+        let (backup, summary) = read_unchecked(input)?;
         backup.check()?;
         Ok((backup, summary))
+    }
+
+    /// The same, with the digest of the state. A second thread computes it while this one checks the state.
+    pub fn read_with_digest(input: impl Read) -> Result<(Backup, BackupSummary, String)> {
+        let (backup, summary) = read_unchecked(input)?;
+        let (checked, digest) = thread::scope(|scope| {
+            let digest = scope.spawn(|| backup.state.digest());
+            (backup.check(), digest.join())
+        });
+        checked?;
+        Ok((backup, summary, digest.unwrap_or_else(|panic| resume_unwind(panic))))
     }
 
     /// Reads only the header, which is enough to tell what a backup is. The rest may be damaged.
@@ -55,6 +59,22 @@ impl Backup {
         }
         state.check_for_backup().map_err(BackupDamage::State)
     }
+}
+
+/// Reads a backup to its end, and verifies every checksum and the counts, but not yet the state.
+fn read_unchecked(input: impl Read) -> Result<(Backup, BackupSummary)> {
+    let mut source = Source { input, progress: Progress::default() };
+    let header = read_header(&mut source)?;
+    let mut decoder = SnapshotDecoder::default();
+    // Its memory serves for all blocks.
+    let mut block = Vec::new();
+    while source.sized(BackupPart::Block(source.progress.blocks), BLOCK_BYTES_MAX, &mut block)? {
+        source.progress.blocks += 1;
+        decoder.add(&block).map_err(|error| damage_of(&error))?;
+    }
+    let state = decoder.finish().map_err(|error| damage_of(&error))?;
+    let summary = read_trailer(&mut source)?;
+    Ok((Backup { header, state }, summary))
 }
 
 fn read_header(source: &mut Source<impl Read>) -> Result<BackupHeader> {

@@ -49,6 +49,6 @@ pub(super) fn run(args: &SaveArgs, data: &Path) -> Result<(), BackupError> {
         return Ok(());
     }
     let (saved, summary) = file::save(&backup, &args.file, args.force)?;
-    note(&format!("saved {}\n{}", args.file.display(), verified(&saved, &summary).trim_end()));
+    note(&format!("saved {}\n{}", args.file.display(), verified(&saved, &summary, &saved.state().digest()).trim_end()));
     Ok(())
 }
