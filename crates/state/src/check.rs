@@ -148,3 +148,32 @@ impl State {
 pub(crate) fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(message()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Command, Lifetime, Operation, Transact};
+    use fairhold_types::{Path, time::WallMillis};
+
+    #[test]
+    fn a_wrong_count_of_children_is_found_also_if_other_nodes_are_between_them() {
+        let mut state = State::new();
+        let create = |path| Operation::Create {
+            path: Path::parse(path).unwrap(),
+            value: vec![7; 3].into(),
+            parents: false,
+            lifetime: Lifetime::Persistent,
+        };
+        // In the order of paths, /a-b and its child come between /a and its children.
+        let then = ["/a", "/a-b", "/a-b/c", "/a/c", "/a/d", "/a/d/e"].map(create).into();
+        let command = Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise: None, at: WallMillis(0) });
+        state.apply(&command).answer.result.unwrap();
+        state.check().unwrap();
+        for path in ["/", "/a", "/a-b", "/a-b/c", "/a/d"] {
+            let mut wrong = state.clone();
+            wrong.tree.get_mut(path).unwrap().num_children += 1;
+            let error = wrong.check().unwrap_err();
+            assert!(error.starts_with(&format!("{path} counts ")), "{error}");
+        }
+    }
+}
