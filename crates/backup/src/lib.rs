@@ -26,6 +26,7 @@ mod backup;
 mod damage;
 mod format;
 mod header;
+mod priority;
 mod reader;
 mod restore;
 #[cfg(test)]
@@ -36,5 +37,6 @@ pub use backup::{Backup, BackupSummary};
 pub use damage::{BackupDamage, BackupPart, ReadBackupError};
 pub use format::{BACKUP_FORMAT, MAGIC, MEDIA_TYPE};
 pub use header::{BackupHeader, BackupMember, BackupOrigin, BackupSource};
+pub use priority::lower_priority;
 pub use restore::{RestoreError, RestoreRequest, restored, restored_revision};
 pub use writer::BackupPieces;

@@ -6,9 +6,13 @@ use crate::{
     format::{BACKUP_FORMAT, BLOCK_BYTES_MAX, HEADER_BYTES_MAX, HEADER_FORMAT, MAGIC, Progress, reversed_magic},
     header::BackupHeader,
 };
-use fairhold_state::{State, snapshot::SnapshotError};
+use fairhold_state::snapshot::{SnapshotDecoder, SnapshotError};
 use fairhold_types::SupportedVersions;
-use std::io::{self, Read};
+use std::{
+    io::{self, Read},
+    panic::resume_unwind,
+    thread,
+};
 
 type Result<T> = std::result::Result<T, ReadBackupError>;
 
@@ -18,30 +22,24 @@ struct Source<R> {
     progress: Progress,
 }
 
-/// The blocks of a backup. The first error ends them.
-struct Blocks<'a, R> {
-    source: &'a mut Source<R>,
-    error: Option<ReadBackupError>,
-    ended: bool,
-}
-
 impl Backup {
     /// Reads a backup to its end, and verifies every checksum, the counts and the state. It blocks, and holds the state
     /// and one block in memory.
     pub fn read(input: impl Read) -> Result<(Backup, BackupSummary)> {
-        let mut source = Source { input, progress: Progress::default() };
-        let header = read_header(&mut source)?;
-        let mut blocks = Blocks { source: &mut source, error: None, ended: false };
-        let state = State::from_snapshot_blocks(blocks.by_ref());
-        // A state without its last blocks is incomplete, so this error comes first.
-        if let Some(error) = blocks.error {
-            return Err(error);
-        }
-        let state = state.map_err(|error| damage_of(&error))?;
-        let summary = read_trailer(&mut source)?;
-        let backup = Backup { header, state };
+        let (backup, summary) = read_unchecked(input)?;
         backup.check()?;
         Ok((backup, summary))
+    }
+
+    /// The same, with the digest of the state. A second thread computes it while this one checks the state.
+    pub fn read_with_digest(input: impl Read) -> Result<(Backup, BackupSummary, String)> {
+        let (backup, summary) = read_unchecked(input)?;
+        let (checked, digest) = thread::scope(|scope| {
+            let digest = scope.spawn(|| backup.state.digest());
+            (backup.check(), digest.join())
+        });
+        checked?;
+        Ok((backup, summary, digest.unwrap_or_else(|panic| resume_unwind(panic))))
     }
 
     /// Reads only the header, which is enough to tell what a backup is. The rest may be damaged.
@@ -63,6 +61,22 @@ impl Backup {
     }
 }
 
+/// Reads a backup to its end, and verifies every checksum and the counts, but not yet the state.
+fn read_unchecked(input: impl Read) -> Result<(Backup, BackupSummary)> {
+    let mut source = Source { input, progress: Progress::default() };
+    let header = read_header(&mut source)?;
+    let mut decoder = SnapshotDecoder::default();
+    // Its memory serves for all blocks.
+    let mut block = Vec::new();
+    while source.sized(BackupPart::Block(source.progress.blocks), BLOCK_BYTES_MAX, &mut block)? {
+        source.progress.blocks += 1;
+        decoder.add(&block).map_err(|error| damage_of(&error))?;
+    }
+    let state = decoder.finish().map_err(|error| damage_of(&error))?;
+    let summary = read_trailer(&mut source)?;
+    Ok((Backup { header, state }, summary))
+}
+
 fn read_header(source: &mut Source<impl Read>) -> Result<BackupHeader> {
     let mut beginning = [0; MAGIC.len() + 1];
     let (magic, format) = match source.fill(&mut beginning, BackupPart::Magic) {
@@ -78,7 +92,10 @@ fn read_header(source: &mut Source<impl Read>) -> Result<BackupHeader> {
         return Err(BackupDamage::Format(format.first().copied().unwrap_or_default()).into());
     }
     let part = BackupPart::Header;
-    let bytes = source.sized(part, HEADER_BYTES_MAX)?.ok_or_else(|| damaged(part, "it is empty"))?;
+    let mut bytes = Vec::new();
+    if !source.sized(part, HEADER_BYTES_MAX, &mut bytes)? {
+        return Err(damaged(part, "it is empty"));
+    }
     let header: BackupHeader = fairhold_codec::decode(HEADER_FORMAT, &bytes).map_err(|error| damaged(part, error))?;
     let (version, supports) = (header.version, SupportedVersions::OWN);
     if !supports.includes(version) {
@@ -126,50 +143,25 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Bytes after their length; `None` if the length is 0. Memory grows only with the bytes that arrive.
-    fn sized(&mut self, part: BackupPart, bytes_max: usize) -> Result<Option<Vec<u8>>> {
+    /// Reads bytes after their length into `bytes`. Returns false if the length is 0. Memory grows only with the bytes
+    /// that arrive.
+    fn sized(&mut self, part: BackupPart, bytes_max: usize, bytes: &mut Vec<u8>) -> Result<bool> {
         let mut length = [0; 4];
         self.fill(&mut length, part)?;
         let length = u32::from_le_bytes(length);
         if length == 0 {
-            return Ok(None);
+            return Ok(false);
         }
         if length as usize > bytes_max {
             return Err(damaged(part, format_args!("its length of {length} bytes exceeds {bytes_max}")));
         }
-        let mut bytes = Vec::new();
-        self.input.by_ref().take(u64::from(length)).read_to_end(&mut bytes)?;
+        bytes.clear();
+        self.input.by_ref().take(u64::from(length)).read_to_end(bytes)?;
         if bytes.len() < length as usize {
             return Err(BackupDamage::Truncated(part).into());
         }
-        self.progress.add(&bytes);
-        Ok(Some(bytes))
-    }
-}
-
-impl<R: Read> Iterator for Blocks<'_, R> {
-    type Item = Vec<u8>;
-
-    fn next(&mut self) -> Option<Vec<u8>> {
-        if self.ended {
-            return None;
-        }
-        let block = self.source.sized(BackupPart::Block(self.source.progress.blocks), BLOCK_BYTES_MAX);
-        match block {
-            Ok(Some(block)) => {
-                self.source.progress.blocks += 1;
-                Some(block)
-            }
-            Ok(None) => {
-                self.ended = true;
-                None
-            }
-            Err(error) => {
-                self.ended = true;
-                self.error = Some(error);
-                None
-            }
-        }
+        self.progress.add(bytes);
+        Ok(true)
     }
 }
 

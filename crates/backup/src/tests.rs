@@ -167,6 +167,9 @@ fn a_backup_is_read_as_it_was_written() {
     let (found, summary) = Backup::read(file.as_slice()).unwrap();
     assert!(found == backup, "the state or the header differs");
     assert_eq!((summary, summary.bytes), (written, file.len() as u64));
+    let (found, summary, digest) = Backup::read_with_digest(file.as_slice()).unwrap();
+    assert!(found == backup, "the state or the header differs");
+    assert_eq!((summary, digest), (written, backup.state().digest()));
     assert_eq!(Backup::read_header(file.as_slice()).unwrap(), *backup.header());
     let header = backup.header();
     assert_eq!((header.sessions, header.grants), (3, 3));
@@ -216,6 +219,7 @@ fn damage_names_its_place() {
     assert!(changed(in_block).starts_with("block 0 is damaged: wrong checksum"), "{}", changed(in_block));
     assert!(changed(file.len() - 20).starts_with("the trailer is damaged"), "{}", changed(file.len() - 20));
     assert_eq!(complaint(&file[..in_block]), "it is truncated in block 0");
+    assert_eq!(Backup::read_with_digest(&file[..in_block]).unwrap_err().to_string(), "it is truncated in block 0");
     assert_eq!(complaint(&file[..file.len() - 1]), "it is truncated in the trailer");
     assert_eq!(complaint(&[file.as_slice(), &[0]].concat()), "something follows its trailer");
 }

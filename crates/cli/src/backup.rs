@@ -12,7 +12,7 @@ mod stopped;
 use crate::{exit, output, remote};
 use clap::{Args, Subcommand};
 use error::BackupError;
-use source::{read, verified};
+use source::verify;
 use std::{path::PathBuf, process::ExitCode};
 
 #[derive(Debug, Args)]
@@ -60,12 +60,15 @@ enum BackupCommand {
 
 pub(crate) fn main(args: &BackupArgs) -> ExitCode {
     let done = match &args.command {
-        BackupCommand::Save(args) => match &args.data {
-            Some(data) => save::run(args, data),
-            None => return remote::run(&args.remote, async |_| live::run(args).await),
-        },
+        BackupCommand::Save(args) => {
+            save::lower_priority();
+            match &args.data {
+                Some(data) => save::run(args, data),
+                None => return remote::run(&args.remote, async |_| live::run(args).await),
+            }
+        }
         BackupCommand::Inspect(args) => inspect::run(args).and_then(|text| print(&text)),
-        BackupCommand::Verify { file } => read(file).and_then(|(backup, summary)| print(&verified(&backup, &summary))),
+        BackupCommand::Verify { file } => verify(file).and_then(|text| print(&text)),
         BackupCommand::Restore(args) => restore::run(args).and_then(|text| print(&text)),
     };
     match done {

@@ -14,6 +14,9 @@ const MODE: u32 = 0o600;
 /// The bytes of a backup after those that its trailer's SHA-256 covers: the SHA-256 and the magic.
 const SEAL_BYTES: usize = 32 + fairhold_backup::MAGIC.len();
 const READ_BYTES: usize = 256 * 1024;
+/// The most bytes of a backup that are written, but not on the disk. If a node's log is on the same file system, a sync
+/// of the log can wait until the disk has them.
+const UNSYNCED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Checks a backup by its trailer, as its bytes pass, in little memory. It finds every backup that was cut off or has a
 /// damaged byte. It does not decode the state.
@@ -53,6 +56,8 @@ impl SealCheck {
 pub(crate) struct PartialBackup {
     partial: PathBuf,
     file: File,
+    /// The bytes that are written, but may not be on the disk.
+    unsynced: usize,
     is_kept: bool,
 }
 
@@ -79,15 +84,16 @@ impl PartialBackup {
         if own.uid() != rustix::process::geteuid().as_raw() || own.nlink() != 1 {
             return Err(io::Error::other("another user has made it, or it has a second name: remove it"));
         }
-        let partial = PartialBackup { partial, file, is_kept: false };
+        let partial = PartialBackup { partial, file, unsynced: 0, is_kept: false };
         partial.file.set_permissions(fs::Permissions::from_mode(MODE))?;
         partial.file.set_len(0)?;
         Ok(partial)
     }
 
-    /// Appends bytes.
+    /// Appends bytes, and syncs the file after every few MiB.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)
+        let mut file = &self.file;
+        write_in_steps(bytes, &mut self.unsynced, |step| file.write_all(step), || self.file.sync_data())
     }
 
     /// Syncs the file, and goes back to its beginning, to verify it.
@@ -129,6 +135,26 @@ impl Drop for PartialBackup {
             fs::remove_file(&self.partial).ok();
         }
     }
+}
+
+/// Writes bytes, and syncs whenever `UNSYNCED_BYTES_MAX` bytes are unsynced.
+fn write_in_steps(
+    mut bytes: &[u8],
+    unsynced: &mut usize,
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+    mut sync: impl FnMut() -> io::Result<()>,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let (step, rest) = bytes.split_at(bytes.len().min(UNSYNCED_BYTES_MAX - *unsynced));
+        write(step)?;
+        *unsynced += step.len();
+        bytes = rest;
+        if *unsynced == UNSYNCED_BYTES_MAX {
+            sync()?;
+            *unsynced = 0;
+        }
+    }
+    Ok(())
 }
 
 /// The name of a file while it is incomplete: `FILE.partial`.

@@ -4,6 +4,7 @@ use super::*;
 use fairhold_backup::{Backup, BackupOrigin, BackupSource};
 use fairhold_state::State;
 use fairhold_types::time::WallMillis;
+use std::cell::RefCell;
 
 fn backup() -> Vec<u8> {
     let origin = BackupOrigin {
@@ -40,6 +41,30 @@ fn a_seal_is_found_however_the_bytes_arrive_and_every_cut_and_every_flipped_bit_
         assert!(check(&damaged, 64).is_err(), "byte {index}");
     }
     assert!(check(&[&bytes[..], b"x"].concat(), 64).is_err());
+}
+
+#[test]
+fn at_most_a_few_mib_wait_for_the_disk_however_the_bytes_arrive() {
+    let bytes: Vec<u8> = (0..=250).cycle().take(2 * UNSYNCED_BYTES_MAX + 7).collect();
+    for length in [64 * 1024, UNSYNCED_BYTES_MAX - 1, UNSYNCED_BYTES_MAX, bytes.len()] {
+        let written = RefCell::new(Vec::new());
+        let (mut unsynced, mut synced) = (0, Vec::new());
+        for piece in bytes.chunks(length) {
+            let write = |step: &[u8]| -> io::Result<()> {
+                written.borrow_mut().extend_from_slice(step);
+                Ok(())
+            };
+            let sync = || -> io::Result<()> {
+                synced.push(written.borrow().len());
+                Ok(())
+            };
+            write_in_steps(piece, &mut unsynced, write, sync).unwrap();
+        }
+        assert_eq!((synced, unsynced), (vec![UNSYNCED_BYTES_MAX, 2 * UNSYNCED_BYTES_MAX], 7), "in pieces of {length} bytes");
+        assert!(written.into_inner() == bytes, "in pieces of {length} bytes");
+    }
+    let failed = write_in_steps(&bytes, &mut 0, |_| Ok(()), || Err(io::Error::other("planted")));
+    assert_eq!(failed.unwrap_err().to_string(), "planted");
 }
 
 #[test]

@@ -28,14 +28,23 @@ impl State {
     }
 
     fn check_tree(&self) -> Result<(), String> {
-        let mut children: BTreeMap<_, u32> = BTreeMap::new();
+        let mut children: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut value_bytes = 0;
+        // Most siblings follow each other, so one look at their parent serves all of them.
+        let mut siblings = ("", 0_u32);
         for (path, node) in self.tree.iter() {
+            value_bytes += node.value.len() as u64;
             let newest = node.mzxid.max(node.pzxid).max(node.czxid);
             ensure(newest <= self.revision, || format!("{path} has a later revision than the state"))?;
-            let Some(parent) = path.parent() else { continue };
-            *children.entry(parent.clone()).or_default() += 1;
-            let parent_node = self.tree.get(&parent).ok_or_else(|| format!("{path} has no parent"))?;
-            ensure(parent_node.kind != NodeKind::Ephemeral, || format!("{path} is below an ephemeral node"))?;
+            let Some(parent) = path.parent_str() else { continue };
+            if parent != siblings.0 {
+                let parent_node = path.parent().and_then(|parent| self.tree.get(&parent));
+                let parent_node = parent_node.ok_or_else(|| format!("{path} has no parent"))?;
+                ensure(parent_node.kind != NodeKind::Ephemeral, || format!("{path} is below an ephemeral node"))?;
+                *children.entry(siblings.0).or_default() += siblings.1;
+                siblings = (parent, 0);
+            }
+            siblings.1 += 1;
             let owner = node.ephemeral_owner;
             let owned = owner != SessionNumber(0);
             let fits_kind = node.role != NodeRole::Data || (node.kind == NodeKind::Ephemeral) == owned;
@@ -43,11 +52,13 @@ impl State {
             let lives = !owned || self.sessions.contains_key(&owner) || self.is_ending(owner);
             ensure(lives, || format!("{path} outlives its session {owner}"))?;
         }
-        let found: u64 = self.tree.iter().map(|(_, node)| node.value.len() as u64).sum();
+        *children.entry(siblings.0).or_default() += siblings.1;
         let counted = self.tree.value_bytes();
-        ensure(counted == found, || format!("the tree counts {counted} bytes of values, but has {found}"))?;
+        ensure(counted == value_bytes, || format!("the tree counts {counted} bytes of values, but has {value_bytes}"))?;
+        // Both are in the order of paths. The empty text, with which the walk began, is no path.
+        let mut children = children.into_iter().filter(|(parent, _)| !parent.is_empty()).peekable();
         for (path, node) in self.tree.iter() {
-            let found = children.get(path).copied().unwrap_or(0);
+            let found = children.next_if(|(parent, _)| *parent == path.as_str()).map_or(0, |(_, found)| found);
             let counted = node.num_children;
             ensure(counted == found, || format!("{path} counts {counted} children, but has {found}"))?;
         }
@@ -59,14 +70,16 @@ impl State {
         rebuilt.rebuild_caches();
         let same = rebuilt.index == self.index && rebuilt.tree == self.tree;
         ensure(same, || "an index, a queue or a count differs from the tree".to_owned())?;
-        let contenders = || self.tree.iter().filter_map(|(_, node)| node.contender());
-        contenders().try_for_each(|contender| self.check_secondaries(contender))?;
+        let mut held = 0;
+        for contender in self.tree.iter().filter_map(|(_, node)| node.contender()) {
+            self.check_secondaries(contender)?;
+            held += usize::from(!contender.secondary && contender.token().is_some());
+        }
         ensure(self.tree.is_consistent(), || "the tree shows other locks or contenders than their tables have".to_owned())?;
         for path in self.index.secondaries.values() {
             let is_contender = self.tree.get(path).is_some_and(|node| node.contender().is_some());
             ensure(is_contender, || format!("{path} is not a contender"))?;
         }
-        let held = contenders().filter(|contender| !contender.secondary).filter(|contender| contender.token().is_some()).count();
         let counted = self.census().held;
         ensure(counted == held, || format!("the census counts {counted} held grants, the tree {held}"))?;
         ensure(self.tombstones.is_consistent(), || "the cache of the tombstones by age differs from their table".to_owned())
@@ -134,4 +147,33 @@ impl State {
 /// Returns the message as an error unless `holds`.
 pub(crate) fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(message()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Command, Lifetime, Operation, Transact};
+    use fairhold_types::{Path, time::WallMillis};
+
+    #[test]
+    fn a_wrong_count_of_children_is_found_also_if_other_nodes_are_between_them() {
+        let mut state = State::new();
+        let create = |path| Operation::Create {
+            path: Path::parse(path).unwrap(),
+            value: vec![7; 3].into(),
+            parents: false,
+            lifetime: Lifetime::Persistent,
+        };
+        // In the order of paths, /a-b and its child come between /a and its children.
+        let then = ["/a", "/a-b", "/a-b/c", "/a/c", "/a/d", "/a/d/e"].map(create).into();
+        let command = Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise: None, at: WallMillis(0) });
+        state.apply(&command).answer.result.unwrap();
+        state.check().unwrap();
+        for path in ["/", "/a", "/a-b", "/a-b/c", "/a/d"] {
+            let mut wrong = state.clone();
+            wrong.tree.get_mut(path).unwrap().num_children += 1;
+            let error = wrong.check().unwrap_err();
+            assert!(error.starts_with(&format!("{path} counts ")), "{error}");
+        }
+    }
 }

@@ -28,7 +28,7 @@ use fairhold_types::{
     planted::{self, Bug},
 };
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 /// The version byte of a snapshot's blocks.
 pub const SNAPSHOT_FORMAT: u8 = 2;
@@ -91,10 +91,11 @@ struct Header {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-enum Item {
+enum Item<'a> {
     Header(Header),
     Session(SessionRecord),
-    Node(Path, Znode),
+    /// Most items are nodes, so a writer borrows them.
+    Node(Cow<'a, Path>, Cow<'a, Znode>),
     Tombstone(GrantId, Revision, Tombstone),
     PastHolding(PastHolding),
     Statistics(LockName, Statistics),
@@ -109,7 +110,7 @@ enum Item {
     Audit(SavedAudit),
 }
 
-impl Item {
+impl Item<'_> {
     /// About its encoded size, good enough to size blocks: what it counts in the state's budget.
     fn size(&self) -> u64 {
         match self {
@@ -173,7 +174,7 @@ impl State {
         let membership = (!is_default).then(|| Item::Membership(Arc::clone(&self.membership)));
         let access = self.access.saved().map(Item::Access).chain(self.audit.saved().map(Item::Audit));
         let sessions = self.sessions.values().map(|session| Item::Session(SessionRecord::clone(session)));
-        let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
+        let nodes = self.tree.iter().map(|(path, node)| Item::Node(Cow::Borrowed(path), Cow::Borrowed(node)));
         let remembered = self.tombstones.table.iter().map(|(id, (at, what))| Item::Tombstone(*id, *at, what.clone()));
         let history = self.tree.locks.history_entries().map(|past| Item::PastHolding(PastHolding::clone(past)));
         let statistics = self.tree.locks.statistics().map(|(lock, counted)| Item::Statistics(lock.clone(), counted.clone()));
@@ -181,8 +182,9 @@ impl State {
         let items =
             std::iter::once(header).chain(version).chain(membership).chain(access).chain(sessions).chain(nodes).chain(remembered);
         let mut items = items.chain(history).chain(statistics).chain(pending);
+        // Its memory serves for all blocks.
+        let mut block = Vec::new();
         std::iter::from_fn(move || {
-            let mut block = Vec::new();
             let mut size = 0;
             while size < BLOCK_BYTES as u64
                 && let Some(item) = items.next()
@@ -192,10 +194,12 @@ impl State {
             }
             // An item, even a grant with very many holds, has a few MiB at most, so a block stays far below the codec's
             // limit.
-            (!block.is_empty()).then(|| match fairhold_codec::encode(SNAPSHOT_FORMAT, &block) {
+            let encoded = (!block.is_empty()).then(|| match fairhold_codec::encode(SNAPSHOT_FORMAT, &block) {
                 Ok(bytes) => bytes,
                 Err(error) => unreachable!("a block of {size} bytes cannot be encoded: {error}"),
-            })
+            });
+            block.clear();
+            encoded
         })
     }
 
@@ -240,18 +244,18 @@ impl SnapshotDecoder {
     pub fn add(&mut self, bytes: &[u8]) -> Result<(), SnapshotError> {
         let block = self.blocks;
         let decoded = fairhold_codec::decode(SNAPSHOT_FORMAT, bytes);
-        let items: Vec<Item> = decoded.map_err(|source| SnapshotError::Block { block, source })?;
+        let items: Vec<Item<'_>> = decoded.map_err(|source| SnapshotError::Block { block, source })?;
         self.blocks += 1;
         items.into_iter().try_for_each(|item| self.restore(item))
     }
 
-    fn restore(&mut self, item: Item) -> Result<(), SnapshotError> {
+    fn restore(&mut self, item: Item<'_>) -> Result<(), SnapshotError> {
         let state = &mut self.state;
         match (item, self.header.is_some()) {
             (Item::Header(found), false) => self.header = Some(found),
             (Item::Header(_), true) | (_, false) => return Err(SnapshotError::Header),
             (Item::Session(session), true) => drop(state.sessions.insert(session.number, Arc::new(session))),
-            (Item::Node(path, node), true) => state.tree.restore(path, node),
+            (Item::Node(path, node), true) => state.tree.restore(path.into_owned(), node.into_owned()),
             (Item::Tombstone(id, at, what), true) => state.tombstones.remember(id, at, what),
             (Item::PastHolding(past), true) => state.tree.locks.restore_entry(past),
             (Item::Statistics(lock, counted), true) => state.tree.locks.restore_statistics(lock, counted),

@@ -93,9 +93,11 @@ async fn save(stream: &mut BackupStream, args: &SaveArgs) -> Result<String, Fail
         }
     }
     drop(report);
+    // Whether the disk has what was written. The check, which is still behind, goes on meanwhile. What it finds comes
+    // first.
+    let sealed = partial.verify_seal();
     let (header, summary) = checking.await.map_err(io::Error::other)?.map_err(|error| unverified(&error))?;
-    // Whether the disk has what was checked.
-    let bytes = partial.verify_seal().map_err(|error| named(&partial_path, error))?;
+    let bytes = sealed.map_err(|error| named(&partial_path, error))?;
     if bytes != summary.bytes {
         let why = format!("it has {bytes} bytes instead of {}", summary.bytes);
         return Err(named(&partial_path, io::Error::new(io::ErrorKind::InvalidData, why)));
@@ -107,7 +109,11 @@ async fn save(stream: &mut BackupStream, args: &SaveArgs) -> Result<String, Fail
 
 /// Reads a backup to its end, and verifies all of it.
 fn check(file: Behind) -> Result<(BackupHeader, BackupSummary), ReadBackupError> {
-    Backup::read(BufReader::with_capacity(BUFFER_BYTES, file)).map(|(backup, summary)| (backup.header().clone(), summary))
+    let (backup, summary) = Backup::read(BufReader::with_capacity(BUFFER_BYTES, file))?;
+    let header = backup.header().clone();
+    // The process ends soon, which frees everything at once. To free node by node would keep the backup waiting.
+    std::mem::forget(backup);
+    Ok((header, summary))
 }
 
 /// Writes the backup to standard output. What a pipe has taken cannot be taken back, so only the exit code says whether

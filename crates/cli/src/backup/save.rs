@@ -29,6 +29,13 @@ pub(super) struct SaveArgs {
     pub(super) remote: RemoteArgs,
 }
 
+/// Lowers the priority of this process: the nodes on its machine come first.
+pub(super) fn lower_priority() {
+    if let Err(error) = fairhold_backup::lower_priority() {
+        tracing::debug!(%error, "cannot lower the priority of this process");
+    }
+}
+
 /// Saves the stopped node with this data directory.
 pub(super) fn run(args: &SaveArgs, data: &Path) -> Result<(), BackupError> {
     if !is_standard(&args.file) {
@@ -42,6 +49,6 @@ pub(super) fn run(args: &SaveArgs, data: &Path) -> Result<(), BackupError> {
         return Ok(());
     }
     let (saved, summary) = file::save(&backup, &args.file, args.force)?;
-    note(&format!("saved {}\n{}", args.file.display(), verified(&saved, &summary).trim_end()));
+    note(&format!("saved {}\n{}", args.file.display(), verified(&saved, &summary, &saved.state().digest()).trim_end()));
     Ok(())
 }

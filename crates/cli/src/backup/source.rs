@@ -21,11 +21,21 @@ pub(super) fn read(file: &Path) -> Result<(Backup, BackupSummary), BackupError> 
     Backup::read(file::open(file)?).map_err(failed)
 }
 
+/// The same, and then says what it is.
+pub(super) fn verify(file: &Path) -> Result<String, BackupError> {
+    let verified = |(backup, summary, digest): (Backup, BackupSummary, String)| verified(&backup, &summary, &digest);
+    let failed = |error| BackupError::Read { file: file.to_owned(), error };
+    if is_standard(file) {
+        return Backup::read_with_digest(io::stdin().lock()).map(verified).map_err(failed);
+    }
+    Backup::read_with_digest(file::open(file)?).map(verified).map_err(failed)
+}
+
 /// What `verify` and `save` say about a whole backup.
-pub(super) fn verified(backup: &Backup, summary: &BackupSummary) -> String {
+pub(super) fn verified(backup: &Backup, summary: &BackupSummary, digest: &str) -> String {
     let BackupSummary { blocks, bytes, sha256 } = summary;
     let sha256: String = sha256.iter().map(|byte| format!("{byte:02x}")).collect();
-    let (header, digest) = (backup.header(), backup.state().digest());
+    let header = backup.header();
     format!(
         "verified: {bytes} bytes in {blocks} blocks, revision {}, {} nodes\nsha256:   {sha256}\ndigest:   {digest}\n",
         header.revision, header.nodes

@@ -1,6 +1,9 @@
 //! Tests of the commands about backups.
 
-use super::{source::now, *};
+use super::{
+    source::{now, read},
+    *,
+};
 use crate::args::{self, Command};
 use clap::Parser;
 use fairhold_backup::{Backup, BackupMember, BackupOrigin, BackupSource};
@@ -70,6 +73,8 @@ fn a_stopped_node_is_saved_and_shown() {
     let refused = file::save(&second, &again, false).unwrap_err();
     let exists = std::io::ErrorKind::AlreadyExists;
     assert!(matches!(&refused, BackupError::File { error, .. } if error.kind() == exists), "{refused}");
+    let text = verify(&again).unwrap();
+    assert!(text.contains(&format!("digest:   {}\n", second.state().digest())), "{text}");
     assert!(second.header().revision.0 > first.header().revision.0 + (1 << 32));
     let BackupCommand::Inspect(args) = parse(&format!("fairhold backup inspect --data {}", data.display())) else {
         panic!("another command")
@@ -113,6 +118,7 @@ fn damage_is_named_and_nothing_is_written() {
     let text = error.to_string();
     assert!(text.contains("is damaged: ") && text.ends_with(". Use another copy, or an older backup"), "{text}");
     assert_eq!(error.exit_code(), exit::FAILURE);
+    assert_eq!(verify(&file).unwrap_err().to_string(), text);
     let data = folder.path().join("data");
     let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
     assert_eq!(restore(&line).unwrap_err().exit_code(), exit::FAILURE);

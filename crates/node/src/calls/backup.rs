@@ -1,7 +1,7 @@
 //! A backup of this node's state, piece by piece, made from a copy: apply does not wait.
 //!
-//! A thread encodes the pieces, at most two ahead of the reader. A reader that takes too long for one ends the backup, and
-//! so does one that goes away: the copy is freed, with everything that has changed since.
+//! A thread of low priority encodes the pieces, at most two ahead of the reader. A reader that takes too long for one
+//! ends the backup, and so does one that goes away: the copy is freed, with everything that has changed since.
 
 pub use crate::base::backups::{BackupKind, CompleteBackup};
 
@@ -17,7 +17,7 @@ use fairhold_raft::{Program, error::NotProposed};
 use fairhold_state::State;
 use fairhold_types::Revision;
 use openraft_rt::{AsyncRuntime, Instant};
-use std::{io, time::Duration};
+use std::{io, thread, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 /// Why a backup ended before it was complete.
@@ -177,10 +177,12 @@ impl<RT: AsyncRuntime> BackupPlan<RT> {
         let BackupPlan { node, state, origin, kind, within, slot } = self;
         let started_at = RT::Instant::now();
         let (encoded, from_thread) = mpsc::channel(1);
-        drop(RT::spawn(async move {
-            // If the thread cannot start, the channel closes, and the backup fails.
-            RT::spawn_blocking(move || encode(state, origin, &encoded)).await.ok();
-        }));
+        // Its priority stays low, so it is no thread of the runtime, which other work would use next.
+        let thread = thread::Builder::new().name("backup".to_owned()).spawn(move || encode(state, origin, &encoded));
+        if let Err(error) = thread {
+            // The channel is closed, so the backup fails.
+            tracing::warn!(%error, "the thread of a backup cannot start");
+        }
         let may_read = || node.check_caller().is_ok();
         let passed = Passing { stop: &node.0.stop, may_read, within, slot }.run::<RT>(from_thread, &out).await;
         let complete = match passed {
@@ -248,6 +250,9 @@ impl<M: Fn() -> bool> Passing<'_, M> {
 
 /// The work of the thread: encodes the backup until nobody takes the pieces any more.
 fn encode(state: State, origin: BackupOrigin, encoded: &mpsc::Sender<io::Result<Piece>>) {
+    if let Err(error) = fairhold_backup::lower_priority() {
+        tracing::debug!(%error, "cannot lower the priority of the thread of a backup");
+    }
     let backup = Backup::new(&state, origin);
     drop(state);
     for piece in backup.pieces() {

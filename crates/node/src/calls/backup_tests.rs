@@ -126,7 +126,7 @@ async fn a_reader_without_the_right_gets_no_further_piece() {
 }
 
 #[tokio::test]
-async fn the_thread_writes_a_backup_that_its_reader_accepts() {
+async fn the_thread_has_a_low_priority_and_writes_a_backup_that_its_reader_accepts() {
     let origin = BackupOrigin {
         node: 2,
         release: "0.1.0".to_owned(),
@@ -136,7 +136,11 @@ async fn the_thread_writes_a_backup_that_its_reader_accepts() {
         at: fairhold_types::time::WallMillis(1_000),
     };
     let (encoded, mut from_thread) = mpsc::channel(1);
-    let thread = std::thread::Builder::new().spawn(move || encode(State::default(), origin, &encoded)).unwrap();
+    let work = move || {
+        encode(State::default(), origin, &encoded);
+        rustix::process::getpriority_process(None).unwrap()
+    };
+    let thread = std::thread::Builder::new().spawn(work).unwrap();
     let mut file = Vec::new();
     let mut ended = false;
     while let Some(piece) = from_thread.recv().await {
@@ -145,7 +149,7 @@ async fn the_thread_writes_a_backup_that_its_reader_accepts() {
             Piece::End => ended = true,
         }
     }
-    thread.join().unwrap();
+    assert!(thread.join().unwrap() >= 10, "the thread has a low priority");
     assert!(ended);
     let (backup, summary) = Backup::read(&*file).unwrap();
     assert_eq!((backup.header().node, summary.bytes), (2, file.len() as u64));
