@@ -38,6 +38,7 @@ mod client_follows;
 mod commands;
 mod crowds;
 mod curl;
+mod dashboard;
 mod deadlocks;
 #[cfg(feature = "failpoints")]
 mod defects;

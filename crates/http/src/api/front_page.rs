@@ -33,12 +33,18 @@ struct PageFacts {
     /// Why the node cannot serve.
     trouble: Option<String>,
     host: String,
+    has_dashboard: bool,
 }
 
 /// `GET /`
-pub(crate) async fn front_page<RT: AsyncRuntime>(State(node): State<Node<RT>>, info: ServerInfo, headers: HeaderMap) -> Response {
-    if accepts_html(&headers) {
-        return ui::redirect().await;
+pub(crate) async fn front_page<RT: AsyncRuntime>(
+    State(node): State<Node<RT>>,
+    info: ServerInfo,
+    has_dashboard: bool,
+    headers: HeaderMap,
+) -> Response {
+    if has_dashboard && accepts_html(&headers) {
+        return ui::redirect();
     }
     let raft = node.cluster().raft;
     let leader_url = |id| raft.members.iter().find(|member| member.id == id).map(|member| member.member.url.clone());
@@ -51,6 +57,7 @@ pub(crate) async fn front_page<RT: AsyncRuntime>(State(node): State<Node<RT>>, i
         leader: raft.leader.map(|id| (id, leader_url(id).unwrap_or_default())),
         trouble: node.readiness().await.err(),
         host: host.unwrap_or("localhost:7171").to_owned(),
+        has_dashboard,
     };
     let headers =
         [(header::CONTENT_TYPE, TEXT), (header::CACHE_CONTROL, NO_STORE), (header::VARY, HeaderValue::from_static("accept"))];
@@ -82,7 +89,7 @@ impl PageFacts {
 
     fn text(&self) -> String {
         let mut text = format!("{}\nFair locks over HTTP. {}\n\n", self.title(), self.health());
-        for (path, about) in LINKS {
+        for (path, about) in LINKS.iter().filter(|(path, _)| self.has_dashboard || *path != "/ui/") {
             writeln!(text, "{path:<18}{about}").ok();
         }
         writeln!(text, "\nTake a lock:\n{}", self.example()).ok();
@@ -103,6 +110,7 @@ mod tests {
             leader: leader.map(|id| (id, format!("http://n{id}:7171"))),
             trouble: trouble.map(str::to_owned),
             host: "n2:7171".to_owned(),
+            has_dashboard: true,
         }
     }
 
@@ -121,5 +129,7 @@ mod tests {
         for (path, about) in LINKS {
             assert!(page.contains(path) && page.contains(about), "{page}");
         }
+        let page = PageFacts { has_dashboard: false, ..facts(Some(1), None) }.text();
+        assert!(!page.contains("/ui/") && page.contains("/v1/locks"), "{page}");
     }
 }
