@@ -108,6 +108,7 @@ mod streams;
 mod tenants;
 mod tls;
 mod tls_under_load;
+mod top;
 mod traces;
 mod trail;
 mod tree;
