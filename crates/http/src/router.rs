@@ -101,8 +101,8 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, dashboard: Dashboard, e
     let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
     let show_overview = move |node: State<Node<RT>>, request: Request| overview::overview(node, info, request);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
-    let has_dashboard = dashboard != Dashboard::Off;
-    let show_front_page = move |node: State<Node<RT>>, headers: HeaderMap| front_page(node, info, has_dashboard, headers);
+    let of_front_page = dashboard.clone();
+    let show_front_page = move |node: State<Node<RT>>, headers: HeaderMap| front_page(node, info, of_front_page, headers);
     let routes = election_routes(Routes::new(exposition.http()))
         .route("/v1/locks", post(grants::acquire_many::<RT>).get(locks::list::<RT>))
         .route("/v1/locks/{name}", post(grants::acquire::<RT>).get(locks::show::<RT>).patch(locks::set::<RT>))

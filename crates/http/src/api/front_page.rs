@@ -1,7 +1,12 @@
 //! `GET /`: for a person who opens a node's address. A browser is sent to the dashboard. curl gets a page that says what this
 //! is, whether the cluster is well, and where to continue; it needs no quorum.
 
-use crate::{api::ui, edge::accept::accepts_html, edge::body::NO_STORE, edge::server_info::ServerInfo};
+use crate::{
+    api::ui::{self, Dashboard},
+    edge::accept::accepts_html,
+    edge::body::NO_STORE,
+    edge::server_info::ServerInfo,
+};
 use axum::{
     extract::State,
     response::{IntoResponse, Response},
@@ -40,11 +45,12 @@ struct PageFacts {
 pub(crate) async fn front_page<RT: AsyncRuntime>(
     State(node): State<Node<RT>>,
     info: ServerInfo,
-    has_dashboard: bool,
+    dashboard: Dashboard,
     headers: HeaderMap,
 ) -> Response {
-    if has_dashboard && accepts_html(&headers) {
-        return ui::redirect();
+    // A browser needs no credential here, so it gets nothing else without a dashboard.
+    if accepts_html(&headers) {
+        return ui::folder(dashboard).await.into_response();
     }
     let raft = node.cluster().raft;
     let leader_url = |id| raft.members.iter().find(|member| member.id == id).map(|member| member.member.url.clone());
@@ -57,7 +63,7 @@ pub(crate) async fn front_page<RT: AsyncRuntime>(
         leader: raft.leader.map(|id| (id, leader_url(id).unwrap_or_default())),
         trouble: node.readiness().await.err(),
         host: host.unwrap_or("localhost:7171").to_owned(),
-        has_dashboard,
+        has_dashboard: dashboard != Dashboard::Off,
     };
     let headers =
         [(header::CONTENT_TYPE, TEXT), (header::CACHE_CONTROL, NO_STORE), (header::VARY, HeaderValue::from_static("accept"))];

@@ -40,13 +40,13 @@ const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const OPENER: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
-/// `GET /ui`
+/// `GET /ui`, and `GET /` of a browser.
 pub(crate) async fn folder(dashboard: Dashboard) -> Result<Response, Problem> {
     if dashboard == Dashboard::Off { Err(no_dashboard()) } else { Ok(redirect()) }
 }
 
 /// Sends a browser to the dashboard.
-pub(crate) fn redirect() -> Response {
+fn redirect() -> Response {
     let headers = [(header::LOCATION, FOLDER), (header::VARY, HeaderValue::from_static("accept"))];
     (StatusCode::SEE_OTHER, headers).into_response()
 }
