@@ -29,7 +29,7 @@ const OLD: Duration = Duration::from_millis(2_000);
 /// Draws the screen.
 pub(super) fn draw(frame: &mut Frame<'_>, content: &TopFrame, choice: &TopChoice) {
     let age = content.seen.map(|seen| seen.elapsed());
-    let mut head = vec![heading(content, age), Line::from(status(content, choice))];
+    let mut head = vec![heading(content, age), Line::from(status(content, choice, age))];
     head.extend(
         content.problems().iter().take(PROBLEMS_MAX).map(|problem| Line::from(format!(" {}", pages::problem_line(problem)))),
     );
@@ -69,7 +69,7 @@ fn heading(content: &TopFrame, age: Option<Duration>) -> Line<'static> {
 }
 
 /// The search while it is typed; otherwise where the figures come from, the totals, and what the list shows.
-fn status(content: &TopFrame, choice: &TopChoice) -> String {
+fn status(content: &TopFrame, choice: &TopChoice, age: Option<Duration>) -> String {
     if let Some(typed) = &choice.typed {
         return format!(" search: {}_", terminal_safe(typed));
     }
@@ -80,7 +80,10 @@ fn status(content: &TopFrame, choice: &TopChoice) -> String {
     }
     if overview.is_object() {
         let total = |name| cell(&overview["totals"], name);
-        parts.push(format!("revision {} at node {}", cell(overview, "revision"), cell(overview, "id")));
+        // In whole seconds, so that the line does not flicker.
+        let age = age.map_or(0, |age| age.as_secs());
+        let node = cell(overview, "id");
+        parts.push(format!("revision {} at node {node}, seen {age}s ago", cell(overview, "revision")));
         parts.push(format!("{} held, {} queued, {} sessions", total("held"), total("queued"), total("sessions")));
     }
     if content.problems().len() > PROBLEMS_MAX {

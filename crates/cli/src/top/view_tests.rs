@@ -93,7 +93,8 @@ fn every_page_has_the_revision_the_totals_and_the_first_problems() {
     content.overview["problems"] = problems.into();
     for page in every_page() {
         let drawn = screen_of(&content, &TopChoice { page: page.clone(), ..TopChoice::default() }, 160, 24);
-        assert!(drawn.contains("revision 90112 at node 2; 640 held, 95 queued, 702 sessions; c lists all 4 problems"), "{drawn}");
+        assert!(drawn.contains("revision 90112 at node 2, seen "), "{drawn}");
+        assert!(drawn.contains("640 held, 95 queued, 702 sessions; c lists all 4 problems"), "{drawn}");
         assert!(drawn.contains("▲ three: it is slow"), "{drawn}");
     }
     // A program without an overview.
