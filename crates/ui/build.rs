@@ -39,6 +39,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         "/// The tag of the first page: weak, because both encodings share it.\npub const TAG: &str = {:?};",
         tag(&hash)
     )?;
+    writeln!(
+        table,
+        "/// What the source of the first page has in place of the hash.\npub const PLACEHOLDER: &str = {PLACEHOLDER:?};"
+    )?;
     table.push_str("const FILES: &[Asset] = &[\n");
     for (index, file) in files.iter().enumerate() {
         let name = name(&web, file);

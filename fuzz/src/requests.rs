@@ -6,7 +6,7 @@
 
 use crate::memory::start_node;
 use axum::{body::Body, response::Response};
-use fairhold_http::{Admin, ApiService, Audit, Authenticator, Exposition, HttpPeer, ServerInfo, router};
+use fairhold_http::{Admin, ApiService, Audit, Authenticator, Dashboard, Exposition, HttpPeer, ServerInfo, router};
 use fairhold_raft::Replica;
 use fairhold_types::dto::Host;
 use http::{Method, Request, StatusCode, header::CONTENT_TYPE};
@@ -68,7 +68,8 @@ impl Server {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime can be had");
         let (node, replica) = runtime.block_on(start_node());
         let info = ServerInfo { version: "fuzz", host: Host::default, insecure: Vec::new };
-        let api = router(node, info, Authenticator::new(Admin::open()), Exposition::default(), Audit::off());
+        let authenticator = Authenticator::new(Admin::open());
+        let api = router(node, info, Dashboard::BuiltIn, authenticator, Exposition::default(), Audit::off());
         Server { runtime, api, replica, served: 0, values: VecDeque::new() }
     }
 

@@ -38,6 +38,7 @@ mod client_follows;
 mod commands;
 mod crowds;
 mod curl;
+mod dashboard;
 mod deadlocks;
 #[cfg(feature = "failpoints")]
 mod defects;
@@ -109,6 +110,7 @@ mod streams;
 mod tenants;
 mod tls;
 mod tls_under_load;
+mod top;
 mod traces;
 mod trail;
 mod tree;

@@ -46,7 +46,7 @@ fn top_shows_a_killed_leader_as_dead_and_continues_at_another_node() {
         for node in others {
             cluster.nodes[node].kill().await;
         }
-        top.screen_with(&["no node answers; locks seen "]).await;
+        top.screen_with(&["no node answers; figures seen "]).await;
         top.keys("q");
         assert_eq!(top.child.wait().await.expect("it ends").code(), Some(0));
     });

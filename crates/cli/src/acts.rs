@@ -131,7 +131,7 @@ fn list(reply: &ApiReply, remote: &RemoteArgs) -> Result<(), Failure> {
     let mut table = Table::new(&["SEQ", "TIME", "PRINCIPAL", "ADDRESS", "VERB", "ON", "DETAIL", "RESULT", "REASON"]);
     let fields = ["seq", "time", "principal", "address", "verb", "on", "detail", "result", "reason"];
     for line in reply.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        let line: Value = ApiReply { body: line.to_vec() }.read()?;
+        let line: Value = ApiReply { body: line.to_vec(), endpoint: String::new() }.read()?;
         table.row(fields.iter().map(|field| cell(&line, field)).collect());
     }
     format::write(&table.take(OutputFormat::resolve(remote.output)))

@@ -20,6 +20,7 @@ use crate::{
     sessions::SessionsArgs,
     top::TopArgs,
     txn::TxnArgs,
+    ui::UiArgs,
     watch::WatchArgs,
 };
 use clap::{Parser, Subcommand};
@@ -62,6 +63,8 @@ pub(crate) enum Command {
     Watch(WatchArgs),
     /// Show nodes, locks and queues live in the terminal
     Top(TopArgs),
+    /// Print the address of the dashboard
+    Ui(UiArgs),
     /// Show and change the cluster: members, join tokens, leadership, settings, snapshots, upgrades
     Cluster(ClusterArgs),
     /// Show and switch access rights, check them, give roles to users

@@ -25,7 +25,7 @@ use backup::{BackupConfig, BackupTable};
 use client_tls::{ClientTlsConfig, ClientTlsInput};
 use error::ConfigError;
 use exposure::Exposure;
-use fairhold_http::Limits;
+use fairhold_http::{Dashboard, Limits};
 use fairhold_trust::{client_port::TlsVersion, jwt::JwtProviderConfig, name::ClusterName};
 use fairhold_types::{
     Timing, duration,
@@ -75,6 +75,8 @@ pub(crate) struct ServeConfig {
     pub(crate) listen_status: Option<String>,
     /// Additional host names of this cluster.
     pub(crate) allowed_hosts: Vec<String>,
+    /// The dashboard that it serves.
+    pub(crate) dashboard: Dashboard,
     /// How the other nodes authenticate.
     pub(crate) peers: PeerTrust,
     /// TLS of the connections to the other nodes; `None` if they have no TLS.
@@ -157,8 +159,7 @@ impl ServeConfig {
         let listen = faults.or_default(given_address("listen", args.listen.or(file.listen)));
         let peer_listen = faults.or_default(given_address("peer-listen", args.peer_listen.or(file.peer_listen)));
         let listen_status = faults.or_default(given_address("listen-status", args.listen_status.or(file.listen_status)));
-        let allowed_hosts = if args.allowed_host.is_empty() { file.allowed_host } else { args.allowed_host };
-        let allowed_hosts = faults.or_default(hosts(allowed_hosts));
+        let allowed_hosts = faults.or_default(hosts(args.allowed_host, file.allowed_host));
         let event_ring_bytes = faults.or_default(event_ring_bytes(plan, args.event_ring_bytes.or(file.event_ring_bytes)));
         let state_bytes_max = faults.or_default(state_bytes_max(plan, args.state_bytes_max.or(file.state_bytes_max)));
         let log = faults.or_default(log_filter(args.log.or(file.log)));
@@ -180,6 +181,7 @@ impl ServeConfig {
         let peers = PeerTrust::new(args.peer_key_file.or(file.peer_key_file), peer_tls.as_ref());
         let (client, peer) = (client_tls.as_ref(), peer_tls.as_ref());
         let ports = Ports { listen: &listen, client_tls: client, peer_listen: &peer_listen, peers: &peers, peer_tls: peer };
+        let dashboard = faults.or_default(ports.dashboard(args.ui.or(file.ui).unwrap_or(true), args.ui_dir));
         // What is missing above may be what protects a port.
         let exposures = if faults.is_empty() { faults.keep(ports.exposures(insecure))? } else { Vec::new() };
         Some(ServeConfig {
@@ -194,6 +196,7 @@ impl ServeConfig {
             peer_listen,
             listen_status,
             allowed_hosts,
+            dashboard,
             peers,
             peer_tls,
             insecure,
@@ -274,8 +277,9 @@ fn cluster_name(given: Option<String>) -> Result<Option<ClusterName>, ConfigErro
     given.map(|name| name.parse().map_err(|fault| ConfigError::ClusterName { name, fault })).transpose()
 }
 
-/// Checks the host names of `allowed-host`.
-fn hosts(given: Vec<String>) -> Result<Vec<String>, ConfigError> {
+/// The host names of `allowed-host`.
+fn hosts(given: Vec<String>, in_file: Vec<String>) -> Result<Vec<String>, ConfigError> {
+    let given = if given.is_empty() { in_file } else { given };
     match given.iter().find(|host| !is_host(host)) {
         Some(host) => Err(ConfigError::AllowedHost { host: host.clone() }),
         None => Ok(given),

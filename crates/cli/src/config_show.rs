@@ -13,6 +13,7 @@ use crate::{
     serve::{args::ServeArgs, check},
 };
 use clap::Subcommand;
+use fairhold_http::Dashboard;
 use fairhold_trust::jwt::JwtProviderConfig;
 use fairhold_types::duration;
 use std::{
@@ -182,6 +183,9 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
     if !config.allowed_hosts.is_empty() {
         let hosts: Vec<String> = config.allowed_hosts.iter().map(|host| quoted(host)).collect();
         lines.push(("allowed-host", format!("[{}]", hosts.join(", "))));
+    }
+    if config.dashboard == Dashboard::Off {
+        lines.push(("ui", "false".to_owned()));
     }
     match &config.peers {
         PeerTrust::Key(path) => lines.push(("peer-key-file", quoted_path(path))),
@@ -373,6 +377,7 @@ mod tests {
             client_ca: Some("clients.crt".into()),
             tls_min: Some(TlsVersion::V1_2),
             listen_plain: Some("127.0.0.1:7170".to_owned()),
+            ui: Some(false),
             ..ServeArgs::default()
         };
         let folder = tempfile::tempdir().unwrap();

@@ -190,6 +190,9 @@ fn start(dev: &Dev<'_>, events: &mpsc::Sender<ChildEvent>) -> Result<RunningDev,
             (None, Some(file)) => serve_args.extend(["--admin-token-file".into(), file.clone().into_os_string()]),
             (None, None) => {}
         }
+        if let Some(folder) = &args.ui_dir {
+            serve_args.extend(["--ui-dir".into(), folder.clone().into_os_string()]);
+        }
         let supervisor = ChildSupervisor::new(node.id(), serve_args, logs, (!args.no_restart).then_some(RESTART_PAUSE))?;
         supervisors.spawn(supervisor.run(events.clone(), stopped.clone()));
     }

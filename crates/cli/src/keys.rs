@@ -23,17 +23,27 @@ static KEYBOARD: LazyLock<io::Result<OwnedFd>> = LazyLock::new(|| {
     if stdin.is_terminal() { stdin.as_fd().try_clone_to_owned() } else { File::open("/dev/tty").map(OwnedFd::from) }
 });
 
-/// What a key means.
+/// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// q, Esc or Ctrl-C; or the terminal is gone.
-    Quit,
-    /// Up or k.
+    /// Ctrl-C; or the terminal is gone.
+    Stop,
+    Escape,
+    Enter,
+    Backspace,
     Up,
-    /// Down or j.
     Down,
+    /// A key that types this.
+    Character(char),
     /// Any other key, or none.
     None,
+}
+
+impl Key {
+    /// Whether it ends a view without other keys.
+    fn quits(self) -> bool {
+        matches!(self, Key::Stop | Key::Escape | Key::Character('q'))
+    }
 }
 
 /// Waits for at most this long for a key.
@@ -46,7 +56,7 @@ pub(crate) fn read(within: Duration) -> io::Result<Key> {
     for within in [Duration::ZERO, within] {
         // crossterm reads a terminal that is gone again and again, and never returns.
         if is_gone(keyboard, within)? {
-            return Ok(Key::Quit);
+            return Ok(Key::Stop);
         }
         if event::poll(Duration::ZERO)? {
             return key();
@@ -60,18 +70,24 @@ fn key() -> io::Result<Key> {
     if key.kind == KeyEventKind::Release {
         return Ok(Key::None);
     }
-    if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
-        return Ok(Key::Quit);
+    if let KeyCode::Char(character) = key.code {
+        let is_typed = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+        return Ok(if is_typed {
+            Key::Character(character)
+        } else if character == 'c' && key.modifiers.contains(KeyModifiers::CONTROL) {
+            Key::Stop
+        } else {
+            Key::None
+        });
     }
-    Ok(if matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
-        Key::Quit
-    } else if matches!(key.code, KeyCode::Up | KeyCode::Char('k')) {
-        Key::Up
-    } else if matches!(key.code, KeyCode::Down | KeyCode::Char('j')) {
-        Key::Down
-    } else {
-        Key::None
-    })
+    let known = [
+        (KeyCode::Esc, Key::Escape),
+        (KeyCode::Enter, Key::Enter),
+        (KeyCode::Backspace, Key::Backspace),
+        (KeyCode::Up, Key::Up),
+        (KeyCode::Down, Key::Down),
+    ];
+    Ok(known.into_iter().find(|(code, _)| *code == key.code).map_or(Key::None, |(_, key)| key))
 }
 
 /// Waits for at most this long for input, and returns whether its terminal is gone, for example with its window.
@@ -90,8 +106,8 @@ fn is_gone(keyboard: &OwnedFd, within: Duration) -> io::Result<bool> {
 pub(crate) async fn quit() {
     loop {
         match read(Duration::ZERO) {
-            Ok(Key::Quit) => return,
-            Ok(Key::Up | Key::Down | Key::None) => tokio::time::sleep(CHECK_EVERY).await,
+            Ok(key) if key.quits() => return,
+            Ok(_) => tokio::time::sleep(CHECK_EVERY).await,
             Err(_) => return std::future::pending().await,
         }
     }

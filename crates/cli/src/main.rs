@@ -37,6 +37,7 @@ mod signals;
 mod telemetry;
 mod top;
 mod txn;
+mod ui;
 mod version;
 mod watch;
 
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         Command::Txn(args) => txn::main(&args),
         Command::Watch(args) => watch::main(&args),
         Command::Top(args) => top::main(&args),
+        Command::Ui(args) => ui::main(&args),
         Command::Cluster(args) => cluster::main(&args),
         Command::Access(args) => access::main(&args),
         Command::Roles(args) => access::roles::main(&args),

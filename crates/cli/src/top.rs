@@ -1,17 +1,23 @@
-//! `fairhold top`: the nodes, the locks with the longest waits and one queue, live.
+//! `fairhold top`: the nodes, the locks, their queues and histories, who waits for whom, and events, live.
 //!
 //! One task polls the cluster, and the terminal loop draws its last result. Keys work while nodes do not answer, and
-//! the screen shows how old its content is.
+//! the screen shows how old its content is. Nothing here changes the cluster.
 
+mod choice;
+mod frame;
+mod pages;
 mod poller;
+mod shell;
 mod view;
 
 use crate::{
-    keys::{self, Key},
+    keys,
     remote::{Api, ConnectArgs, Failure},
     signals::StopSignals,
 };
-use poller::{Poller, TopFrame};
+use choice::TopChoice;
+use frame::TopFrame;
+use poller::Poller;
 use std::{
     io::{self, IsTerminal as _},
     process::ExitCode,
@@ -23,7 +29,8 @@ use tokio::sync::watch;
 const KEYS_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Keys: Up and Down select the lock whose queue is shown; q quits.
+#[command(after_help = "Keys: Up and Down choose a lock, and Enter shows it with its history. / searches, s sorts, w shows who
+waits for whom, e the events, c the cluster, p pauses, ? lists all keys, and q quits.
 
 Example:
   fairhold top -e http://n2:7171")]
@@ -49,27 +56,28 @@ fn show(args: &TopArgs) -> Result<(), Failure> {
     let api = runtime.block_on(async { Api::new(&args.connect) })?;
     let mut signals = runtime.block_on(async { StopSignals::new() })?;
     let (publish, frames) = watch::channel(TopFrame::default());
-    let selection = watch::Sender::new(None);
-    runtime.spawn(Poller::new(api, &args.connect)?.run(publish, selection.subscribe()));
+    let mut choice = TopChoice::default();
+    let wishes = watch::Sender::new(choice.wish(&TopFrame::default()));
+    runtime.spawn(Poller::new(api, &args.connect)?.run(publish, wishes.subscribe()));
     // Takes over the terminal; a panic restores it too.
     let mut terminal = ratatui::try_init()?;
     let shown = (|| {
-        let mut selected = 0_usize;
+        let mut content = TopFrame::default();
         loop {
             let is_stopped = runtime.block_on(async { tokio::time::timeout(Duration::ZERO, signals.received()).await.is_ok() });
             if is_stopped {
                 return Ok(());
             }
-            let content = frames.borrow().clone();
-            selected = selected.min(content.locks.len().saturating_sub(1));
-            let name = content.locks.get(selected).and_then(|lock| lock["lock"].as_str()).map(str::to_owned);
-            selection.send_if_modified(|known| std::mem::replace(known, name.clone()) != name);
-            terminal.draw(|frame| view::draw(frame, &content, selected))?;
-            match keys::read(KEYS_EVERY)? {
-                Key::Quit => return Ok(()),
-                Key::Up => selected = selected.saturating_sub(1),
-                Key::Down => selected += 1,
-                Key::None => {}
+            if !choice.is_paused {
+                content = frames.borrow().clone();
+                choice.follow(&content);
+                let wish = choice.wish(&content);
+                wishes.send_if_modified(|known| std::mem::replace(known, wish.clone()) != wish);
+            }
+            terminal.draw(|frame| view::draw(frame, &content, &choice))?;
+            let lines = pages::lines(&content, &choice.page).len();
+            if choice.press(keys::read(KEYS_EVERY)?, &content, lines) {
+                return Ok(());
             }
         }
     })();

@@ -23,6 +23,7 @@ mod routes;
 mod server;
 pub mod workbench;
 
+pub use api::ui::Dashboard;
 pub use api::waiting::waiting_router;
 pub use audit::Audit;
 pub use audit::log::{AuditBatch, AuditLog};

@@ -191,7 +191,7 @@ fn document() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{edge::metrics::Exposition, edge::server_info::ServerInfo, router::routes};
+    use crate::{api::ui::Dashboard, edge::metrics::Exposition, edge::server_info::ServerInfo, router::routes};
     use openraft_rt_tokio::TokioRuntime;
     use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -211,6 +211,7 @@ mod tests {
     fn every_route_is_described_and_nothing_else() {
         let routes = routes::<TokioRuntime>(
             ServerInfo { version: "", host: fairhold_types::dto::Host::default, insecure: Vec::new },
+            Dashboard::BuiltIn,
             Exposition::default(),
         );
         let routed: BTreeSet<(String, String)> = routes

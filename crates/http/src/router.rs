@@ -18,7 +18,7 @@ use crate::{
     api::overview,
     api::sessions,
     api::txn,
-    api::ui,
+    api::ui::{self, Dashboard},
     api::watch,
     audit::Audit,
     edge::api_service::ApiService,
@@ -45,12 +45,13 @@ use std::sync::Arc;
 pub fn router<RT: AsyncRuntime>(
     node: Node<RT>,
     info: ServerInfo,
+    dashboard: Dashboard,
     authenticator: Authenticator,
     exposition: Exposition,
     audit: Audit,
 ) -> ApiService {
     let context = MiddlewareContext::new(node, exposition.http(), Some(authenticator), audit);
-    service(context, routes(info, exposition), no_such_resource)
+    service(context, routes(info, dashboard, exposition), no_such_resource)
 }
 
 /// The status of a node: `/livez`, `/readyz` and `/metrics`. It is for a separate listener, whose connections clients
@@ -97,11 +98,12 @@ fn state_routes<RT: AsyncRuntime>(
 }
 
 /// Every path. A test compares them with the API description.
-pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition) -> Routes<Node<RT>> {
+pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, dashboard: Dashboard, exposition: Exposition) -> Routes<Node<RT>> {
     let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
     let show_overview = move |node: State<Node<RT>>, request: Request| overview::overview(node, info, request);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
-    let show_front_page = move |node: State<Node<RT>>, headers: HeaderMap| front_page(node, info, headers);
+    let of_front_page = dashboard.clone();
+    let show_front_page = move |node: State<Node<RT>>, headers: HeaderMap| front_page(node, info, of_front_page, headers);
     let routes = election_routes(Routes::new(exposition.http()))
         .route("/v1/locks", post(grants::acquire_many::<RT>).get(locks::list::<RT>))
         .route("/v1/locks/{name}", post(grants::acquire::<RT>).get(locks::show::<RT>).patch(locks::set::<RT>))
@@ -143,13 +145,20 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo, exposition: Exposition)
         .route("/v1/cluster/settings", get(membership::show_settings::<RT>).patch(membership::set_settings::<RT>))
         .route("/v1/cluster/timing", get(membership::show_timing::<RT>))
         .route("/v1/audit", get(acts::list::<RT>))
-        .route("/ui", get(ui::redirect))
-        .route("/ui/", get(ui::index::<RT>))
-        .route("/ui/{*path}", get(ui::file))
         .route("/", get(show_front_page))
         .route("/version", get(show_version))
         .route("/openapi.json", get(openapi::serve));
-    state_routes(access_routes(routes), info, ReadyDetails::All, exposition)
+    let routes = dashboard_routes(access_routes(routes), dashboard);
+    state_routes(routes, info, ReadyDetails::All, exposition)
+}
+
+/// The files of the dashboard. The paths exist without it, too: their answers say why they have no file.
+fn dashboard_routes<RT: AsyncRuntime>(routes: Routes<Node<RT>>, dashboard: Dashboard) -> Routes<Node<RT>> {
+    let (of_folder, of_index, of_file) = (dashboard.clone(), dashboard.clone(), dashboard);
+    routes
+        .route("/ui", get(move || ui::folder(of_folder)))
+        .route("/ui/", get(move |node: State<Node<RT>>, headers: HeaderMap| ui::index(node, of_index, headers)))
+        .route("/ui/{*path}", get(move |uri: Uri, headers: HeaderMap| ui::file(uri, of_file, headers)))
 }
 
 /// The paths of access rights.

@@ -25,6 +25,16 @@ pub fn asset(path: &str) -> Option<&'static Asset> {
     FILES.iter().find(|file| file.path == path)
 }
 
+/// The content type of files whose names end like this path; `None` if no file of the dashboard does.
+#[must_use]
+pub fn content_type(path: &str) -> Option<&'static str> {
+    let (_, extension) = path.rsplit_once('.')?;
+    FILES
+        .iter()
+        .find(|file| file.path.rsplit_once('.').is_some_and(|(_, known)| known == extension))
+        .map(|file| file.content_type)
+}
+
 /// Every file.
 pub fn assets() -> impl Iterator<Item = &'static Asset> {
     FILES.iter()

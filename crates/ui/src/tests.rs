@@ -1,6 +1,6 @@
 //! What the files may contain, and how large they may be.
 
-use super::{Asset, HASH, INDEX, asset, assets};
+use super::{Asset, HASH, INDEX, asset, assets, content_type};
 use std::fmt::Write as _;
 
 const KIB: usize = 1 << 10;
@@ -84,6 +84,17 @@ fn the_first_page_names_the_others_by_the_hash() {
 fn a_file_is_found_by_its_exact_path() {
     for path in ["", "/", "app", "app/", "../src/lib.rs", "app/../index.html", "index.html/", "vendor/README.md"] {
         assert!(asset(path).is_none(), "{path}");
+    }
+}
+
+#[test]
+fn a_content_type_follows_from_the_end_of_a_path() {
+    for file in assets() {
+        assert_eq!(content_type(file.path), Some(file.content_type), "{}", file.path);
+    }
+    assert_eq!(content_type("app/new.js"), Some("text/javascript; charset=utf-8"));
+    for path in ["", "js", "a.", "a.exe", "a.js/b"] {
+        assert_eq!(content_type(path), None, "{path}");
     }
 }
 

@@ -141,6 +141,9 @@ pub(crate) enum ConfigError {
     /// An invalid host name.
     #[error("--allowed-host {host}: write only the host, such as `locks.example.com`, without a scheme, port or path")]
     AllowedHost { host: String },
+    /// Files of developers where other machines could load them.
+    #[error("--ui-dir: {address} is not a loopback address: without --ui-dir, the node serves the dashboard of its program")]
+    UiDirExposed { address: String },
     /// An event ring that is too small for even a few events.
     #[error("--event-ring-bytes {bytes}: the minimum is {EVENT_RING_BYTES_MIN}")]
     RingTooSmall { bytes: u64 },
@@ -271,6 +274,7 @@ impl ConfigError {
             | ConfigError::Jwt { .. }
             | ConfigError::Connections { .. }
             | ConfigError::AllowedHost { .. }
+            | ConfigError::UiDirExposed { .. }
             | ConfigError::RingTooSmall { .. }
             | ConfigError::StateTooSmall { .. }
             | ConfigError::Duration { .. }

@@ -20,7 +20,7 @@ use strsim::levenshtein;
 use toml::de::DeTable;
 
 /// The valid keys of the file outside its tables: the names of the flags.
-const FILE_KEYS: [&str; 29] = [
+const FILE_KEYS: [&str; 30] = [
     "id",
     "data",
     "member",
@@ -36,6 +36,7 @@ const FILE_KEYS: [&str; 29] = [
     "peer-listen",
     "listen-status",
     "allowed-host",
+    "ui",
     "peer-key-file",
     "peer-cert",
     "peer-key",
@@ -64,7 +65,7 @@ const TABLES: [(&str, &[&str]); 4] = [
 const JWT: &str = "jwt";
 
 /// What to write for each key, as an example. The keys of providers are without the name of the provider.
-const EXAMPLES: [(&str, &str); 44] = [
+const EXAMPLES: [(&str, &str); 45] = [
     ("id", "1"),
     ("data", "\"/var/lib/fairhold\""),
     ("member", "[\"1=http://a:7171,a:7271\"]"),
@@ -80,6 +81,7 @@ const EXAMPLES: [(&str, &str); 44] = [
     ("peer-listen", "\"0.0.0.0:7271\""),
     ("listen-status", "\"0.0.0.0:7371\""),
     ("allowed-host", "[\"locks.example.com\"]"),
+    ("ui", "false"),
     ("peer-key-file", "\"peer.key\""),
     ("peer-cert", "\"node.crt\""),
     ("peer-key", "\"node.key\""),
@@ -133,6 +135,7 @@ pub(super) struct FileConfig {
     pub(super) peer_listen: Option<String>,
     pub(super) listen_status: Option<String>,
     pub(super) allowed_host: Vec<String>,
+    pub(super) ui: Option<bool>,
     pub(super) peer_key_file: Option<PathBuf>,
     pub(super) peer_cert: Option<PathBuf>,
     pub(super) peer_key: Option<PathBuf>,

@@ -3,7 +3,8 @@
 use super::{
     client_tls::ClientTlsConfig, error::ConfigError, exposure::Exposure, peer_tls::PeerTlsConfig, peer_trust::PeerTrust,
 };
-use std::net::IpAddr;
+use fairhold_http::Dashboard;
+use std::{net::IpAddr, path::PathBuf};
 
 /// The addresses of a node, and how each is protected.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +25,18 @@ impl Ports<'_> {
                 Err(ConfigError::Exposed { option, address: (*address).to_owned(), exposure: *exposure })
             }
             Some(_) | None => Ok(found.into_iter().map(|(exposure, _, _)| exposure).collect()),
+        }
+    }
+
+    /// The dashboard to serve. Only this machine may load the files of its developers.
+    pub(super) fn dashboard(&self, is_on: bool, folder: Option<PathBuf>) -> Result<Dashboard, ConfigError> {
+        let Some(folder) = folder.filter(|_| is_on) else {
+            return Ok(if is_on { Dashboard::BuiltIn } else { Dashboard::Off });
+        };
+        let plain = self.client_tls.and_then(|tls| tls.listen_plain.as_deref());
+        match [Some(self.listen), plain].into_iter().flatten().find(|address| !is_loopback(address)) {
+            Some(address) => Err(ConfigError::UiDirExposed { address: address.to_owned() }),
+            None => Ok(Dashboard::Folder(folder)),
         }
     }
 
@@ -98,6 +111,21 @@ mod tests {
         ] {
             assert_eq!(protected.exposures(false).unwrap(), []);
             assert_eq!(protected.exposures(true).unwrap(), []);
+        }
+    }
+
+    #[test]
+    fn the_files_of_developers_are_served_to_this_machine_alone() {
+        let peers = &PeerTrust::Certificates;
+        let (tls_local, tls_too) = (client_tls(Some("127.0.0.1:3")), client_tls(Some("0.0.0.0:3")));
+        let local = Ports { listen: "127.0.0.1:1", client_tls: Some(&tls_local), peer_listen: "a:2", peers, peer_tls: None };
+        let folder = || Some(PathBuf::from("web"));
+        assert_eq!(local.dashboard(true, folder()).unwrap(), Dashboard::Folder("web".into()));
+        for exposed in [Ports { listen: "0.0.0.0:1", ..local }, Ports { client_tls: Some(&tls_too), ..local }] {
+            let error = exposed.dashboard(true, folder()).unwrap_err();
+            assert!(error.to_string().contains("is not a loopback address") && error.exit_code() == 2, "{error}");
+            assert_eq!(exposed.dashboard(true, None).unwrap(), Dashboard::BuiltIn);
+            assert_eq!(exposed.dashboard(false, folder()).unwrap(), Dashboard::Off);
         }
     }
 

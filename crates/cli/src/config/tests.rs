@@ -118,7 +118,7 @@ fn an_unknown_key_in_the_file_is_refused_with_a_suggestion() {
         (
             "replication",
             "the valid keys are id, data, member, join-file, advertise, timing, listen, listen-plain, cert, key, client-ca, \
-             tls-min, peer-listen, listen-status, allowed-host, peer-key-file, peer-cert, peer-key, peer-ca, peer-tls, \
+             tls-min, peer-listen, listen-status, allowed-host, ui, peer-key-file, peer-cert, peer-key, peer-ca, peer-tls, \
              cluster-name, insecure, connections-max, connections-per-address-max, event-ring-bytes, state-bytes-max, log, \
              slow-request, admin-token-file, audit, backup, trace, upgrade, jwt",
         ),
@@ -283,6 +283,14 @@ fn an_allowed_host_has_no_scheme_port_or_path() {
     let status = |text: &str| ServeConfig::resolve(ServeArgs { listen_status: Some(text.to_owned()), ..flags() });
     assert_eq!(status("[::]:7371").unwrap().listen_status.as_deref(), Some("[::]:7371"));
     assert!(complaint(status("7371")).starts_with("--listen-status: `7371` is not a HOST:PORT"));
+}
+
+#[test]
+fn the_dashboard_is_on_unless_the_flag_or_the_file_says_otherwise() {
+    let dashboard = |text: &str, ui| with_file(text, ServeArgs { ui, ..flags() }).unwrap().dashboard;
+    assert_eq!(dashboard("", None), Dashboard::BuiltIn);
+    assert_eq!([dashboard("ui = false\n", None), dashboard("", Some(false))], [Dashboard::Off, Dashboard::Off]);
+    assert_eq!(dashboard("ui = false\n", Some(true)), Dashboard::BuiltIn);
 }
 
 #[test]

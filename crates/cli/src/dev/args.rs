@@ -33,6 +33,10 @@ pub(crate) struct DevArgs {
     #[arg(long)]
     pub(crate) demo: bool,
 
+    /// Let the nodes serve the files of the dashboard from this directory, for its developers
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) ui_dir: Option<PathBuf>,
+
     /// Do not restart nodes that have died [default: restart them after 2 s]
     #[arg(long)]
     pub(crate) no_restart: bool,

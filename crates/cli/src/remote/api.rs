@@ -33,6 +33,8 @@ pub(crate) struct Api {
 /// The attempts of one call so far.
 #[derive(Debug, Default)]
 struct Attempts {
+    /// The node that got the last one.
+    endpoint: String,
     /// Why the last attempt failed.
     last: String,
     is_in_flight: bool,
@@ -111,7 +113,7 @@ impl Api {
         let recorder = Arc::clone(attempts);
         let call = call.endpoints(self.endpoints.clone()).on_event(move |event| recorder.lock().record(event));
         match call.send().await {
-            Ok(reply) => request.answered(reply),
+            Ok(reply) => request.answered(reply, attempts.lock().endpoint.clone()),
             Err(Error::Invalid(why)) => Err(Failure::Usage(why)),
             Err(error @ (Error::Unavailable { .. } | Error::Busy { .. } | Error::OutcomeUnknown { .. })) => {
                 let may_be_done = matches!(error, Error::OutcomeUnknown { .. });
@@ -140,7 +142,10 @@ impl Api {
 impl Attempts {
     fn record(&mut self, event: CallEvent<'_>) {
         match event {
-            CallEvent::Started { .. } => self.is_in_flight = true,
+            CallEvent::Started { endpoint, .. } => {
+                self.is_in_flight = true;
+                endpoint.clone_into(&mut self.endpoint);
+            }
             CallEvent::Failed { endpoint, why, foreign, .. } => {
                 self.is_in_flight = false;
                 self.foreign = if foreign { self.foreign + 1 } else { 0 };

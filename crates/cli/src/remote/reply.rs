@@ -8,6 +8,8 @@ use serde::de::DeserializeOwned;
 pub(crate) struct ApiReply {
     /// The body, byte for byte.
     pub(crate) body: Vec<u8>,
+    /// The URL of the node that answered.
+    pub(crate) endpoint: String,
 }
 
 impl ApiReply {

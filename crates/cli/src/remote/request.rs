@@ -161,14 +161,14 @@ impl ApiRequest {
         call
     }
 
-    /// The meaning of a definite answer.
-    pub(super) fn answered(&self, reply: RawReply) -> Result<ApiReply, Failure> {
+    /// The meaning of a definite answer of this node.
+    pub(super) fn answered(&self, reply: RawReply, endpoint: String) -> Result<ApiReply, Failure> {
         let RawReply { status, body, after_unknown, .. } = reply;
         let is_done = |done_by: Code| after_unknown && has_code(&body, &[done_by]);
         match status {
-            status if status.is_success() => Ok(ApiReply { body }),
+            status if status.is_success() => Ok(ApiReply { body, endpoint }),
             StatusCode::NOT_MODIFIED => Err(Failure::Ended("nothing changed within the wait".to_owned())),
-            _ if self.done_by.is_some_and(is_done) => Ok(ApiReply { body: Vec::new() }),
+            _ if self.done_by.is_some_and(is_done) => Ok(ApiReply { body: Vec::new(), endpoint }),
             status => Err(Failure::Refused { status: status.as_u16(), body }),
         }
     }

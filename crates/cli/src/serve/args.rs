@@ -132,6 +132,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", env = "FAIRHOLD_ALLOWED_HOST", value_delimiter = ' ')]
     pub(crate) allowed_host: Vec<String>,
 
+    /// Serve the dashboard at /ui/ [default: true]
+    #[arg(long, value_name = "BOOL", env = "FAIRHOLD_UI")]
+    pub(crate) ui: Option<bool>,
+
+    /// Serve the files of the dashboard from this directory, for its developers
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) ui_dir: Option<PathBuf>,
+
     /// Authenticate the other nodes with the key in this file [default: none]
     ///
     /// The file is the same on every node, readable only by its owner, with one line of at least 32 bytes. During a key

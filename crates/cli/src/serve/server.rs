@@ -148,7 +148,7 @@ impl Server {
         let authenticator = Authenticator::new(admin).with_providers(providers);
         let watches = [token_watch, peer_key::watch(&config.peers, keys), alarm, audit_watch, signs_of_life, backups];
         let watches = watches.into_iter().flatten().chain([ready, looking, sampling]).collect();
-        let api = router(services.node.clone(), info, authenticator, exposition, audit);
+        let api = router(services.node.clone(), info, config.dashboard.clone(), authenticator, exposition, audit);
         let serving = listener.serve(api, stop_requested(stopped));
         let http = ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) };
         tracing::info!(

@@ -1,16 +1,23 @@
-//! Polls the cluster once a second: every node for its own state, and the best node that answers for the joins, the locks
-//! and a queue.
+//! Polls the cluster once a second: every node for its own state, and the best node that answers for the joins, the
+//! overview, the locks, and what the page on the screen shows.
 //!
 //! The screen may stay open for longer than the given nodes exist. So each poll learns the members anew, and the next one
 //! asks them too.
 
+use super::{
+    choice::TopWish,
+    frame::{TopFrame, TopPage},
+};
 use crate::{
     local_http::probe_client,
     probe,
     remote::{Api, ApiRequest, ConnectArgs, Failure, request::encode},
 };
 use fairhold_health::cluster_probe::{ProbedMember, normalized_url};
-use fairhold_types::dto::{Join, JoinPhase, Members};
+use fairhold_types::{
+    Code,
+    dto::{Join, JoinPhase, Members},
+};
 use reqwest::Client;
 use serde_json::Value;
 use std::{
@@ -25,27 +32,10 @@ const POLL_EVERY: Duration = Duration::from_secs(1);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// The most locks on the screen.
 const LOCKS_MAX: usize = 50;
-/// The most entries of the selected lock's queue.
+/// The most entries of a queue.
 const QUEUE_MAX: usize = 100;
-
-/// The last result.
-#[derive(Debug, Clone, Default)]
-pub(super) struct TopFrame {
-    /// The cluster in one sentence; empty before the first result.
-    pub(super) summary: String,
-    /// The members, with their own answers, then the nodes that are joining.
-    pub(super) nodes: Vec<ProbedMember>,
-    /// The locks with the longest waits.
-    pub(super) locks: Vec<Value>,
-    /// The lock whose queue is shown.
-    pub(super) queue_of: Option<String>,
-    /// That queue, holders first.
-    pub(super) queue: Vec<Value>,
-    /// The time of the locks and the queue; none before the first answer.
-    pub(super) seen: Option<Instant>,
-    /// Why the last attempt failed.
-    pub(super) error: Option<String>,
-}
+/// The most rows of any other list.
+const ROWS_MAX: usize = 200;
 
 /// Polls the cluster.
 #[derive(Debug)]
@@ -85,20 +75,20 @@ impl Poller {
         }
     }
 
-    /// Publishes results until the receiver is gone. Polls at once when the selection changes.
-    pub(super) async fn run(mut self, publish: watch::Sender<TopFrame>, mut selection: watch::Receiver<Option<String>>) {
+    /// Publishes results until the receiver is gone. Polls at once when the wish changes.
+    pub(super) async fn run(mut self, publish: watch::Sender<TopFrame>, mut wishes: watch::Receiver<TopWish>) {
         while !publish.is_closed() {
             let started = Instant::now();
-            let selected = selection.borrow_and_update().clone();
+            let wish = wishes.borrow_and_update().clone();
             self.follow_token_file();
             self.poll_nodes().await;
             publish.send_replace(self.frame.clone());
-            let found = self.poll_locks(selected).await;
+            let found = self.poll_page(&wish).await;
             self.frame.error = found.err().map(|failure| failure.to_string());
             publish.send_replace(self.frame.clone());
             tokio::select! {
                 () = sleep(POLL_EVERY.saturating_sub(started.elapsed())) => {}
-                Ok(()) = selection.changed() => {}
+                Ok(()) = wishes.changed() => {}
             }
         }
     }
@@ -126,25 +116,77 @@ impl Poller {
     }
 
     /// Keeps the earlier result unless all requests succeed.
-    async fn poll_locks(&mut self, selected: Option<String>) -> Result<(), Failure> {
-        let request = ApiRequest::get(format!("/v1/locks?sort=longest_wait&consistency=local&limit={LOCKS_MAX}"));
-        let listed: Value = self.api.call(&request).await?.read()?;
-        let mut locks = listed["items"].as_array().cloned().unwrap_or_default();
-        // An idle lock without waiters is of no interest here.
-        locks.retain(|lock| lock["state"] != "idle" || lock["queue_length"] != 0);
-        let name = selected.or_else(|| locks.first().and_then(|lock| lock["lock"].as_str()).map(str::to_owned));
-        let queue: Value = match &name {
+    async fn poll_page(&mut self, wish: &TopWish) -> Result<(), Failure> {
+        let overview = self.overview().await?;
+        let locks = self.locks(wish).await?;
+        let queue_of = match &wish.page {
+            TopPage::Locks => {
+                let first = || locks.first().and_then(|lock| lock["lock"].as_str()).map(str::to_owned);
+                wish.lock.clone().or_else(first)
+            }
+            TopPage::Lock(name) => Some(name.clone()),
+            TopPage::Waits | TopPage::Events | TopPage::Cluster | TopPage::Help => None,
+        };
+        let queue = match &queue_of {
             Some(name) => {
                 let path = format!("/v1/locks/{}/queue?consistency=local&limit={QUEUE_MAX}", encode(name));
-                self.api.call(&ApiRequest::get(path)).await?.read()?
+                items(&self.answer(path).await?)
             }
+            None => Vec::new(),
+        };
+        let path = match &wish.page {
+            TopPage::Lock(name) => Some(format!("/v1/locks/{}/history?consistency=local&limit={ROWS_MAX}", encode(name))),
+            TopPage::Waits => Some(format!("/v1/waits?limit={ROWS_MAX}")),
+            TopPage::Events => Some(format!("/v1/events?consistency=local&limit={ROWS_MAX}")),
+            TopPage::Locks | TopPage::Cluster | TopPage::Help => None,
+        };
+        let listed = match path {
+            Some(path) => self.answer(path).await?,
             None => Value::Null,
         };
-        let queue = queue["items"].as_array().cloned().unwrap_or_default();
-        self.frame.locks = locks;
-        (self.frame.queue_of, self.frame.queue, self.frame.seen) = (name, queue, Some(Instant::now()));
+        let is_complete = listed["left_out"].as_u64().unwrap_or(0) == 0 && listed["complete"] != false;
+        self.frame = TopFrame {
+            overview,
+            locks,
+            page: wish.page.clone(),
+            queue_of,
+            queue,
+            rows: items(&listed),
+            is_complete,
+            seen: Some(Instant::now()),
+            ..std::mem::take(&mut self.frame)
+        };
         Ok(())
     }
+
+    /// Null if the node's program has no such call.
+    async fn overview(&self) -> Result<Value, Failure> {
+        match self.answer("/v1/overview").await {
+            Err(failure) if failure.has_code(Code::NotFound) => Ok(Value::Null),
+            answered => answered,
+        }
+    }
+
+    async fn locks(&self, wish: &TopWish) -> Result<Vec<Value>, Failure> {
+        let request = ApiRequest::get(format!("/v1/locks?consistency=local&limit={LOCKS_MAX}"))
+            .parameter("sort", Some(wish.sort))
+            .parameter("prefix", (!wish.prefix.is_empty()).then_some(&wish.prefix))
+            .parameter("state", wish.state.as_ref());
+        let mut locks = items(&self.api.call(&request).await?.read()?);
+        // An idle lock without waiters is of interest only to a user who searches for it.
+        let is_search = wish.state.is_some() || !wish.prefix.is_empty();
+        locks.retain(|lock| is_search || lock["state"] != "idle" || lock["queue_length"] != 0);
+        Ok(locks)
+    }
+
+    async fn answer(&self, path: impl Into<String>) -> Result<Value, Failure> {
+        self.api.call(&ApiRequest::get(path)).await?.read()
+    }
+}
+
+/// The items of a list.
+fn items(listed: &Value) -> Vec<Value> {
+    listed["items"].as_array().cloned().unwrap_or_default()
 }
 
 /// When the token file was written; `None` for none, and for a pipe, which has its token once.

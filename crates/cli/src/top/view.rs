@@ -1,6 +1,11 @@
-//! The screen of `fairhold top`: nodes at the top, locks in the middle, the queue of the selected lock at the bottom.
+//! The screen of `fairhold top`. On top, on every page: the cluster, the age of the figures, and the problems. Below:
+//! the nodes, the locks and the queue of the chosen lock, or another page.
 
-use super::poller::TopFrame;
+use super::{
+    choice::TopChoice,
+    frame::{TopFrame, TopPage},
+    pages,
+};
 use crate::remote::format::{cell, rounded, terminal_safe};
 use fairhold_health::cluster_probe::ProbedMember;
 use fairhold_types::duration;
@@ -16,46 +21,118 @@ use std::time::Duration;
 
 /// The most rows for nodes, so that locks stay visible.
 const NODES_MAX: usize = 7;
+/// The most problems on top of each page.
+const PROBLEMS_MAX: usize = 3;
 /// From this age on, the content is marked as old.
 const OLD: Duration = Duration::from_millis(2_000);
 
 /// Draws the screen.
-pub(super) fn draw(frame: &mut Frame<'_>, content: &TopFrame, selected: usize) {
-    let shown = &content.nodes[..content.nodes.len().min(NODES_MAX)];
-    let nodes_rows = u16::try_from(shown.len()).unwrap_or(0) + 2;
-    let parts = [Constraint::Length(1), Constraint::Length(nodes_rows), Constraint::Fill(3), Constraint::Fill(2)];
-    let [head, nodes, locks, queue] = Layout::vertical(parts).areas(frame.area());
+pub(super) fn draw(frame: &mut Frame<'_>, content: &TopFrame, choice: &TopChoice) {
     let age = content.seen.map(|seen| seen.elapsed());
-    frame.render_widget(Paragraph::new(heading(content, age)), head);
-    draw_nodes(frame, nodes, shown);
+    let mut head = vec![heading(content, age), Line::from(status(content, choice, age))];
+    head.extend(
+        content.problems().iter().take(PROBLEMS_MAX).map(|problem| Line::from(format!(" {}", pages::problem_line(problem)))),
+    );
+    let [top, body] = Layout::vertical([Constraint::Length(rows_for(head.len())), Constraint::Fill(1)]).areas(frame.area());
+    frame.render_widget(Paragraph::new(head), top);
     // Old content must not look current.
     let style = if age.is_some_and(|age| age >= OLD) { Style::new().dim() } else { Style::new() };
-    draw_locks(frame, locks, content, selected, style);
-    draw_queue(frame, queue, content, style);
+    match &choice.page {
+        TopPage::Locks => draw_list(frame, body, content, choice, style),
+        TopPage::Cluster => {
+            let parts = [Constraint::Length(rows_for(content.nodes.len()) + 2), Constraint::Fill(1)];
+            let [nodes, rest] = Layout::vertical(parts).areas(body);
+            draw_nodes(frame, nodes, &content.nodes);
+            draw_lines(frame, rest, content, choice, style);
+        }
+        TopPage::Lock(_) | TopPage::Waits | TopPage::Events | TopPage::Help => draw_lines(frame, body, content, choice, style),
+    }
 }
 
-/// The state of the cluster, and the age of the rest of the screen.
+fn rows_for(lines: usize) -> u16 {
+    u16::try_from(lines).unwrap_or(u16::MAX)
+}
+
+/// The state of the cluster, and the age of the rest of the screen if it is old.
 fn heading(content: &TopFrame, age: Option<Duration>) -> Line<'static> {
     let summary = if content.summary.is_empty() { "asking the cluster" } else { &content.summary };
     match (&content.error, age) {
-        (None, Some(age)) if age < OLD => Line::from(format!(" fairhold top: {}; q quits", terminal_safe(summary))),
+        (None, Some(age)) if age < OLD => {
+            Line::from(format!(" fairhold top: {}; ? lists the keys, q quits", terminal_safe(summary)))
+        }
         (error, age) => {
             let seen = age.map_or_else(|| "nothing seen yet".to_owned(), |age| format!("seen {} ago", duration::rounded(age)));
             let why = error.as_ref().map_or_else(String::new, |why| format!(": {}", terminal_safe(why)));
-            Line::from(format!(" fairhold top: {}; locks {seen}{why}", terminal_safe(summary))).reversed()
+            Line::from(format!(" fairhold top: {}; figures {seen}{why}", terminal_safe(summary))).reversed()
         }
     }
+}
+
+/// The search while it is typed; otherwise where the figures come from, the totals, and what the list shows.
+fn status(content: &TopFrame, choice: &TopChoice, age: Option<Duration>) -> String {
+    if let Some(typed) = &choice.typed {
+        return format!(" search: {}_", terminal_safe(typed));
+    }
+    let overview = &content.overview;
+    let mut parts = Vec::new();
+    if choice.is_paused {
+        parts.push("PAUSED, p continues".to_owned());
+    }
+    if overview.is_object() {
+        let total = |name| cell(&overview["totals"], name);
+        // In whole seconds, so that the line does not flicker.
+        let age = age.map_or(0, |age| age.as_secs());
+        let node = cell(overview, "id");
+        parts.push(format!("revision {} at node {node}, seen {age}s ago", cell(overview, "revision")));
+        parts.push(format!("{} held, {} queued, {} sessions", total("held"), total("queued"), total("sessions")));
+    }
+    if content.problems().len() > PROBLEMS_MAX {
+        parts.push(format!("c lists all {} problems", content.problems().len()));
+    }
+    if choice.page == TopPage::Locks {
+        parts.push(format!("sorted by {}", choice.sort()));
+        if !choice.search.is_empty() {
+            parts.push(format!("search {}", choice.search));
+        }
+    }
+    terminal_safe(&format!(" {}", parts.join("; ")))
+}
+
+fn draw_list(frame: &mut Frame<'_>, area: Rect, content: &TopFrame, choice: &TopChoice, style: Style) {
+    let shown = &content.nodes[..content.nodes.len().min(NODES_MAX)];
+    let parts = [Constraint::Length(rows_for(shown.len()) + 2), Constraint::Fill(3), Constraint::Fill(2)];
+    let [nodes, locks, queue] = Layout::vertical(parts).areas(area);
+    draw_nodes(frame, nodes, shown);
+    draw_locks(frame, locks, content, choice.row, style);
+    draw_queue(frame, queue, content, style);
+}
+
+fn draw_lines(frame: &mut Frame<'_>, area: Rect, content: &TopFrame, choice: &TopChoice, style: Style) {
+    let lines = pages::lines(content, &choice.page);
+    // The page may have become shorter.
+    let above = choice.scroll.min(lines.len().saturating_sub(1));
+    let shown = lines.iter().skip(above).take(usize::from(area.height));
+    let lines: Vec<Line<'_>> = shown.map(|line| Line::from(format!(" {line}"))).collect();
+    let title = match &choice.page {
+        TopPage::Lock(name) => format!(" {} ", terminal_safe(name)),
+        TopPage::Waits => " who waits for whom ".to_owned(),
+        TopPage::Events => " the newest events ".to_owned(),
+        TopPage::Cluster => " problems ".to_owned(),
+        TopPage::Help => " keys ".to_owned(),
+        TopPage::Locks => String::new(),
+    };
+    frame.render_widget(Paragraph::new(lines).style(style).block(Block::new().borders(Borders::TOP).title(title)), area);
 }
 
 fn draw_nodes(frame: &mut Frame<'_>, area: Rect, nodes: &[ProbedMember]) {
     let dash = || "-".to_owned();
     let row = |node: &ProbedMember| {
         let (role, is_silent) = match &node.role {
-            Ok(role) => (role.clone(), false),
+            Ok(role) => (terminal_safe(role), false),
             Err(why) => (format!("NO ANSWER: {}", terminal_safe(why)), true),
         };
         let lag = node.lag.map_or_else(dash, |lag| lag.to_string());
-        let silent = node.silent_for.as_deref().map_or_else(dash, rounded);
+        let silent = node.silent_for.as_deref().map_or_else(dash, |silent| terminal_safe(&rounded(silent)));
         let row = Row::new([node.id.to_string(), role, terminal_safe(&node.url), lag, silent]);
         if is_silent { row.reversed() } else { row }
     };
@@ -66,17 +143,23 @@ fn draw_nodes(frame: &mut Frame<'_>, area: Rect, nodes: &[ProbedMember]) {
 }
 
 fn draw_locks(frame: &mut Frame<'_>, area: Rect, content: &TopFrame, selected: usize, style: Style) {
-    let fields = ["lock", "state", "owner", "held_for", "queue_length", "waiting_since"];
     let widths = [
         Constraint::Fill(2),
         Constraint::Length(8),
         Constraint::Fill(2),
         Constraint::Length(9),
         Constraint::Length(7),
+        Constraint::Length(7),
         Constraint::Length(20),
     ];
-    let titles = Row::new(["LOCK", "STATE", "HELD BY", "HELD FOR", "WAITING", "WAITED FOR SINCE"]).bold();
-    let table = Table::new(rows(&content.locks, &fields), widths).header(titles).style(style);
+    let titles = Row::new(["LOCK", "STATE", "HELD BY", "HELD FOR", "USUAL", "WAITING", "WAITED FOR SINCE"]).bold();
+    let row = |lock: &Value| {
+        let usual = content.usual_hold(lock).map_or_else(|| "-".to_owned(), |usual| terminal_safe(&rounded(usual)));
+        let [name, state, owner, held_for, waiting, since] =
+            ["lock", "state", "owner", "held_for", "queue_length", "waiting_since"].map(|field| text(lock, field));
+        Row::new([name, state, owner, held_for, usual, waiting, since])
+    };
+    let table = Table::new(content.locks.iter().map(row).collect::<Vec<_>>(), widths).header(titles).style(style);
     let mut state = TableState::new().with_selected(Some(selected));
     frame.render_stateful_widget(table.row_highlight_style(Style::new().reversed()), area, &mut state);
 }
@@ -111,67 +194,5 @@ fn text(item: &Value, field: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ratatui::{Terminal, backend::TestBackend};
-    use serde_json::json;
-    use std::time::Instant;
-
-    fn screen(content: &TopFrame, columns: u16, rows: u16) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-        terminal.draw(|frame| draw(frame, content, 0)).unwrap();
-        terminal.backend().to_string()
-    }
-
-    fn node(id: u64, role: Result<&str, &str>) -> ProbedMember {
-        let role = role.map(str::to_owned).map_err(str::to_owned);
-        let (url, peer) = (format!("http://10.0.0.{id}:7171"), format!("10.0.0.{id}:7271"));
-        ProbedMember { id, url, peer, role, lag: Some(0), silent_for: None, priority: None, zone: None }
-    }
-
-    fn content() -> TopFrame {
-        let lock = json!({
-            "lock": "deploy", "state": "held", "queue_length": 2, "held_for": "84769ms", "owner": "ci-7",
-            "waiting_since": "2026-11-22T04:48:55.123Z",
-        });
-        let waiter =
-            |place: u64| json!({"position": place, "state": "queued", "number": 40 + place, "owner": format!("ci-{place}")});
-        TopFrame {
-            summary: "3 of 3 nodes answer, node 2 leads in term 3, 1 more may fail".to_owned(),
-            nodes: vec![node(1, Ok("follower")), node(2, Ok("leader")), node(3, Ok("follower"))],
-            locks: vec![lock; 40],
-            queue_of: Some("deploy".to_owned()),
-            queue: (1..40).map(waiter).collect(),
-            seen: Some(Instant::now()),
-            error: None,
-        }
-    }
-
-    #[test]
-    fn nodes_locks_and_the_queue_fit_on_100_by_24() {
-        let drawn = screen(&content(), 100, 24);
-        for text in ["node 2 leads", "http://10.0.0.3:7171", "deploy", "1m24s", "ci-7", "ci-1", "WAITING", "2026-11-22T04:48:55Z"]
-        {
-            assert!(drawn.contains(text), "{text} is missing on\n{drawn}");
-        }
-        for (columns, rows) in [(1, 1), (20, 5), (80, 24), (300, 100)] {
-            screen(&content(), columns, rows);
-        }
-    }
-
-    #[test]
-    fn a_node_that_does_not_answer_is_not_shown_as_alive() {
-        let nodes = vec![node(1, Ok("leader")), node(2, Err("Connection refused")), node(3, Ok("follower"))];
-        let drawn = screen(&TopFrame { nodes, ..content() }, 120, 24);
-        assert!(drawn.contains("NO ANSWER: Connection refused"), "{drawn}");
-    }
-
-    #[test]
-    fn old_content_shows_its_age() {
-        let seen = Instant::now().checked_sub(Duration::from_secs(7));
-        let drawn = screen(&TopFrame { seen, error: Some("no answer within 1s".to_owned()), ..content() }, 160, 24);
-        assert!(drawn.contains("locks seen 7s ago: no answer within 1s"), "{drawn}");
-        let drawn = screen(&TopFrame::default(), 100, 24);
-        assert!(drawn.contains("asking the cluster; locks nothing seen yet"), "{drawn}");
-    }
-}
+#[path = "view_tests.rs"]
+mod tests;

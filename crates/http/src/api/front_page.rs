@@ -1,7 +1,12 @@
 //! `GET /`: for a person who opens a node's address. A browser is sent to the dashboard. curl gets a page that says what this
 //! is, whether the cluster is well, and where to continue; it needs no quorum.
 
-use crate::{api::ui, edge::accept::accepts_html, edge::body::NO_STORE, edge::server_info::ServerInfo};
+use crate::{
+    api::ui::{self, Dashboard},
+    edge::accept::accepts_html,
+    edge::body::NO_STORE,
+    edge::server_info::ServerInfo,
+};
 use axum::{
     extract::State,
     response::{IntoResponse, Response},
@@ -33,12 +38,19 @@ struct PageFacts {
     /// Why the node cannot serve.
     trouble: Option<String>,
     host: String,
+    has_dashboard: bool,
 }
 
 /// `GET /`
-pub(crate) async fn front_page<RT: AsyncRuntime>(State(node): State<Node<RT>>, info: ServerInfo, headers: HeaderMap) -> Response {
+pub(crate) async fn front_page<RT: AsyncRuntime>(
+    State(node): State<Node<RT>>,
+    info: ServerInfo,
+    dashboard: Dashboard,
+    headers: HeaderMap,
+) -> Response {
+    // A browser needs no credential here, so it gets nothing else without a dashboard.
     if accepts_html(&headers) {
-        return ui::redirect().await;
+        return ui::folder(dashboard).await.into_response();
     }
     let raft = node.cluster().raft;
     let leader_url = |id| raft.members.iter().find(|member| member.id == id).map(|member| member.member.url.clone());
@@ -51,6 +63,7 @@ pub(crate) async fn front_page<RT: AsyncRuntime>(State(node): State<Node<RT>>, i
         leader: raft.leader.map(|id| (id, leader_url(id).unwrap_or_default())),
         trouble: node.readiness().await.err(),
         host: host.unwrap_or("localhost:7171").to_owned(),
+        has_dashboard: dashboard != Dashboard::Off,
     };
     let headers =
         [(header::CONTENT_TYPE, TEXT), (header::CACHE_CONTROL, NO_STORE), (header::VARY, HeaderValue::from_static("accept"))];
@@ -82,7 +95,7 @@ impl PageFacts {
 
     fn text(&self) -> String {
         let mut text = format!("{}\nFair locks over HTTP. {}\n\n", self.title(), self.health());
-        for (path, about) in LINKS {
+        for (path, about) in LINKS.iter().filter(|(path, _)| self.has_dashboard || *path != "/ui/") {
             writeln!(text, "{path:<18}{about}").ok();
         }
         writeln!(text, "\nTake a lock:\n{}", self.example()).ok();
@@ -103,6 +116,7 @@ mod tests {
             leader: leader.map(|id| (id, format!("http://n{id}:7171"))),
             trouble: trouble.map(str::to_owned),
             host: "n2:7171".to_owned(),
+            has_dashboard: true,
         }
     }
 
@@ -121,5 +135,7 @@ mod tests {
         for (path, about) in LINKS {
             assert!(page.contains(path) && page.contains(about), "{page}");
         }
+        let page = PageFacts { has_dashboard: false, ..facts(Some(1), None) }.text();
+        assert!(!page.contains("/ui/") && page.contains("/v1/locks"), "{page}");
     }
 }

@@ -194,7 +194,7 @@ mod page_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{edge::metrics::Exposition, edge::server_info::ServerInfo, router::routes};
+    use crate::{api::ui::Dashboard, edge::metrics::Exposition, edge::server_info::ServerInfo, router::routes};
     use axum::body::Body;
     use openraft_rt_tokio::TokioRuntime;
     use std::collections::BTreeSet;
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn each_call_has_one_rule() {
         let info = ServerInfo { version: "", host: fairhold_types::dto::Host::default, insecure: Vec::new };
-        let routes = routes::<TokioRuntime>(info, Exposition::default());
+        let routes = routes::<TokioRuntime>(info, Dashboard::BuiltIn, Exposition::default());
         let routed: Vec<(&str, &str)> =
             routes.list().iter().flat_map(|route| route.methods().map(|method| (route.template, method.as_str()))).collect();
         let ruled: Vec<(&str, &str)> = CALLS.iter().map(|(path, method, _)| (*path, *method)).collect();

@@ -151,7 +151,7 @@ fn front_page(api: &mut Describer) -> Operation<'_> {
         .about("As text. If `Accept` names HTML, as browsers do, the answer leads to the dashboard.")
         .content("The page.", "text/plain; charset=utf-8", text, examples::FRONT_PAGE.into())
         .empty(StatusCode::SEE_OTHER, "You are a browser: `Location` is the dashboard.")
-        .codes(&[Code::BadRequest])
+        .codes(&[Code::BadRequest, Code::NotFound])
 }
 
 fn openapi(api: &mut Describer) -> Operation<'_> {

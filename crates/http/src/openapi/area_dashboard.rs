@@ -117,7 +117,7 @@ fn waits(api: &mut Describer) -> Operation<'_> {
 fn folder(api: &mut Describer) -> Operation<'_> {
     api.call(Here, "/ui", "getDashboardFolder", TAG, "Go to the dashboard.")
         .empty(StatusCode::SEE_OTHER, "`Location` is the dashboard.")
-        .codes(&[Code::BadRequest])
+        .codes(&[Code::BadRequest, Code::NotFound])
 }
 
 fn index(api: &mut Describer) -> Operation<'_> {
@@ -126,7 +126,7 @@ fn index(api: &mut Describer) -> Operation<'_> {
         .about("Compressed if `Accept-Encoding` names gzip. With `If-None-Match` and the ETag of an earlier answer, `304`.")
         .content("The page.", "text/html; charset=utf-8", text, json!("<!doctype html>\n<html lang=\"en\">…</html>\n"))
         .empty(StatusCode::NOT_MODIFIED, "You already have this version.")
-        .codes(&[Code::BadRequest])
+        .codes(&[Code::BadRequest, Code::NotFound])
 }
 
 fn file(api: &mut Describer) -> Operation<'_> {

@@ -12,7 +12,7 @@ use crate::{
     host::Host,
     trace,
 };
-use fairhold_http::{Audit, Authenticator, Exposition, ServerInfo, router};
+use fairhold_http::{Audit, Authenticator, Dashboard, Exposition, ServerInfo, router};
 use fairhold_node::{Node, NodeParts};
 use fairhold_raft::{
     FatalReason, MemberAddress, PeerService, Program, Replica, ReplicaConfig, StartError, defect::NoDefectStore,
@@ -118,7 +118,8 @@ impl World {
             node.offer_state_bytes(bytes * id);
         }
         let info = ServerInfo { version: "simulated", host: HostView::default, insecure: Vec::new };
-        let api = router(node.clone(), info, Authenticator::new(self.admin.clone()), Exposition::default(), Audit::off());
+        let authenticator = Authenticator::new(self.admin.clone());
+        let api = router(node.clone(), info, Dashboard::Off, authenticator, Exposition::default(), Audit::off());
         let address = {
             let inner = self.locked();
             inner.slots.get(&id).map_or_else(String::new, |slot| slot.address(inner.address_changes))
