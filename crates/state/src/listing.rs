@@ -213,7 +213,7 @@ impl<'a> LockListing<'a> {
             return;
         }
         match self.query.owner {
-            Some(_) => self.searched = Some((name, Box::new(self.state.contenders_of(name)))),
+            Some(_) => self.searched = Some((name, Box::new(self.state.contenders_after(name, None)))),
             None => self.consider(name),
         }
     }
@@ -307,14 +307,6 @@ impl State {
             Some(LockFilter::Idle) | None => &self.index.locks,
         };
         Box::new(names.range::<_, str>(range).take_while(fits))
-    }
-
-    /// The holders of a lock, cooling ones included, and its waiters.
-    fn contenders_of<'a>(&'a self, name: &'a LockName) -> impl Iterator<Item = &'a Contender> + Send + use<'a> {
-        self.queue_of(name).into_iter().flat_map(move |queue| {
-            let waiting = queue.waiting.iter().map(|rank| rank.number());
-            queue.holders.iter().copied().chain(waiting).filter_map(move |number| self.contender_in(name, number))
-        })
     }
 
     fn fits_filter(&self, name: &LockName, filter: Option<LockFilter>) -> bool {

@@ -88,6 +88,11 @@ impl World {
         })
     }
 
+    fn peer_address(&self, id: NodeId) -> String {
+        let inner = self.locked();
+        inner.slots.get(&id).map_or_else(String::new, |slot| slot.address(inner.address_changes))
+    }
+
     /// Runs a node from its start to its end.
     pub(super) async fn serve(self, id: NodeId, host: Arc<Host>, disk: Disk) {
         let config = self.config(id, &disk);
@@ -120,11 +125,7 @@ impl World {
         let info = ServerInfo { version: "simulated", host: HostView::default, insecure: Vec::new };
         let authenticator = Authenticator::new(self.admin.clone());
         let api = router(node.clone(), info, Dashboard::Off, authenticator, Exposition::default(), Audit::off());
-        let address = {
-            let inner = self.locked();
-            inner.slots.get(&id).map_or_else(String::new, |slot| slot.address(inner.address_changes))
-        };
-        self.net.attach(address, Arc::clone(&host), Arc::new(WitnessedService::new(&self, id, replica.service())));
+        self.net.attach(self.peer_address(id), Arc::clone(&host), Arc::new(WitnessedService::new(&self, id, replica.service())));
         if let Some(slot) = self.locked().slots.get_mut(&id) {
             slot.running = Some(RunningNode { replica: replica.clone(), node, api });
         }
