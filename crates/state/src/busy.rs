@@ -1,6 +1,6 @@
 //! What stands out among the locks in use: the longest waits, the longest holds, and locks that deserve a look.
 
-use crate::{State, queue::Queue};
+use crate::{State, lock_walk::LockWalk, queue::Queue};
 use fairhold_types::{GrantNumber, LockName, SessionNumber, time::WallMillis};
 use std::{collections::BTreeSet, fmt};
 
@@ -50,6 +50,7 @@ pub struct BusyWalk<'a> {
     /// Which names it may show; `None`: all.
     visible: Option<&'a (dyn Fn(&LockName) -> bool + Sync)>,
     names: Box<dyn Iterator<Item = &'a LockName> + Send + 'a>,
+    records: LockWalk<'a>,
     waiting: Longest<'a>,
     holding: Longest<'a>,
     blocking: Longest<'a>,
@@ -109,7 +110,8 @@ impl<'a> BusyWalk<'a> {
     }
 
     fn consider(&mut self, lock: &'a LockName) {
-        let Some(queue) = self.state.queue_of(lock) else { return };
+        let Some(record) = self.records.get(lock) else { return };
+        let Some(queue) = record.queue() else { return };
         let oldest = queue.by_age.get_min().copied();
         if let Some(oldest) = oldest {
             // Numbers grow with the time of queueing.
@@ -149,6 +151,7 @@ impl State {
             state: self,
             visible: None,
             names: Box::new(self.index.busy.iter()),
+            records: LockWalk::new(&self.tree.locks),
             waiting: Longest::default(),
             holding: Longest::default(),
             blocking: Longest::default(),
