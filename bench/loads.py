@@ -58,6 +58,8 @@ def command_of(args, system, workload, clients, seconds, endpoints, warmup=WARMU
     where = ["--endpoint", ",".join(f"http://{endpoint}" for endpoint in endpoints), "--output", "json"]
     if workload == "sessions":
         return [args.fairhold, "bench", "sessions", "--sessions", str(clients), "--seconds", str(seconds), "--ttl", "30s", *where]
+    if workload == "dashboard":
+        return [args.fairhold, "bench", "dashboard", *shape, *where]
     words = ["kv", "--operation", workload.removeprefix("kv-")] if workload.startswith("kv-") else [workload]
     return [args.fairhold, "bench", *words, "--client", SYSTEMS[system][1], *shape, *where]
 

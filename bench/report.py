@@ -32,7 +32,7 @@ def write(figures, page):
     parts.append(goals.table(figures))
     if loads:
         parts.append(processors(loads, systems))
-    parts += [part(figures) for part in (profile, failover, elections, sessions, growth, bulk, watch, tree, problems, how)]
+    parts += [part(figures) for part in (profile, failover, elections, sessions, growth, bulk, watch, dashboards, tree, problems, how)]
     page.write_text(wrapped("\n".join(part for part in parts if part)))
 
 
@@ -287,6 +287,24 @@ def watch(figures):
         cells = [f"{size:,}", f"**{short(median_of(runs, 'events_per_second'))}**", f"{short(p50)} / {short(p99)} ms", f"{short(each)} µs"]
         cells += ["–" if more is None else f"{short(more)} µs", str(sum(run["missed"] for run in runs))]
         lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def dashboards(figures):
+    of = figures.get("dashboards")
+    if not of or not of["beside"]:
+        return ""
+    alone, without, beside = of["alone"], of["without"], of["beside"]
+    cores, idle = median_of(alone, "servers_cores"), statistics.median(of["idle_cores"])
+    lines = ["## Open dashboards\n", f"{of['dashboards']} dashboards show the overview of the leader, each as a browser does (`fairhold bench dashboard`)."]
+    lines += [f"They make {short(median_of(alone, 'per_second'))} calls a second, which the leader answers after {short(median_of(alone, *P50))} / {short(median_of(alone, *P99))} ms, with {median_of(alone, 'body_bytes_per_second') / 1024:,.0f} KiB of bodies a second."]
+    lines += [f"The leader uses {cores:.3f} of a core meanwhile, and {idle:.3f} without them: **{cores - idle:.3f}** of a core for all of them. The goal is at most 0.15."]
+    lines += [f"{of['clients']} clients acquire and release locks over HTTP, in turn without and beside them. The goals are at most 5 % fewer cycles/s, and a p99 that is at most 10 % longer.\n"]
+    lines += ["| | cycles/s | p50 / p99 |", "|---|---|---|"]
+    for name, runs in (("without dashboards", without), ("beside them", beside)):
+        lines.append(f"| {name} | **{short(median_of(runs, *RATE))}** | {short(median_of(runs, *P50))} / {short(median_of(runs, *P99))} ms |")
+    rate, p99 = (median_of(beside, *path) / median_of(without, *path) - 1 for path in (RATE, P99))
+    lines.append(f"| change | {100 * rate:+.1f} % | p99 {100 * p99:+.1f} % |")
     return "\n".join(lines) + "\n"
 
 

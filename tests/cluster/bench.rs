@@ -34,6 +34,16 @@ async fn held(cluster: &Cluster) -> f64 {
     sum
 }
 
+/// How many requests for a route all nodes together have answered.
+async fn answered(cluster: &Cluster, route: &str) -> f64 {
+    let mut sum = 0.0;
+    for node in 0..cluster.nodes.len() {
+        let page = cluster.client(node).send(&Call::get("/metrics")).await.expect_status(200).text;
+        sum += value(&page, &format!("fairhold_http_request_seconds_count{{route=\"{route}\"}}"));
+    }
+    sum
+}
+
 #[test]
 fn the_count_of_a_lock_load_equals_the_count_of_the_nodes() {
     run_parallel(SHORT, async {
@@ -74,6 +84,29 @@ fn a_load_beyond_the_capacity_includes_the_waiting_times() {
             count(&figures["latency_ms"], "count") > count(&figures, "done"),
             "operations that never started count too: {figures}"
         );
+    });
+}
+
+#[test]
+fn open_dashboards_make_the_calls_of_their_page_and_continue_their_lists() {
+    run_parallel(SHORT, async {
+        let cluster = Cluster::start().await;
+        let clients = cluster.nodes.len().to_string();
+        for (page, own) in [("overview", "/v1/overview/series"), ("events", "/v1/events")] {
+            let arguments = ["dashboard", "--clients", &clients, "--seconds", "2", "--warmup", "1.2", "--page", page];
+            let figures = bench(&cluster, &arguments).await;
+            assert!(count(&figures, "failed") == 0 && figures["first_failure"].is_null(), "{figures}");
+            let mut done = 0;
+            for route in ["/v1/overview", own] {
+                let of_route = count(&figures["calls_ms"][route], "count");
+                let by_nodes = answered(&cluster, route).await;
+                assert!(of_route > 0 && by_nodes >= of_route as f64, "{route} was answered {by_nodes} times: {figures}");
+                done += of_route;
+            }
+            assert_eq!(count(&figures, "done"), done, "{figures}");
+            assert!(figures["body_bytes_per_second"].as_f64() > Some(0.0), "{figures}");
+            assert!(figures["servers_cpu_seconds"].as_f64().is_some_and(|seconds| seconds >= 0.0), "{figures}");
+        }
     });
 }
 

@@ -114,16 +114,17 @@ test("an administrator ends a session, once, with a reason", async () => {
   await close();
 });
 
-test("sessions are shown a hundred at a time", async () => {
-  for (let at = 0; at < 120; at += 20) await Promise.all([...Array(20).keys()].map((index) => cluster.session(`many-${at + index}`)));
+test("sessions are shown fifty at a time", async () => {
+  for (let at = 0; at < 60; at += 20) await Promise.all([...Array(20).keys()].map((index) => cluster.session(`many-${at + index}`)));
   const { page, wrong, close } = await open("#/sessions");
   await page.getByRole("link", { name: "Next page" }).waitFor();
-  assert.equal(await page.locator("table[aria-label=Sessions] tbody tr").count(), 100);
+  const rows = page.locator("table[aria-label=Sessions] tbody tr");
+  assert.equal(await rows.count(), 50);
+  const last = Number(await rows.last().getByRole("link").first().innerText());
   await page.getByRole("link", { name: "Next page" }).click();
   await page.getByRole("link", { name: "First page" }).waitFor();
-  await until("the rest is shown", async () => {
-    const rows = await page.locator("table[aria-label=Sessions] tbody tr").count();
-    return rows > 0 && rows < 100;
+  await until("the next sessions are shown", async () => {
+    return (await rows.count()) > 0 && Number(await rows.first().getByRole("link").first().innerText()) > last;
   });
   assert.deepEqual(wrong, []);
   await close();

@@ -4,6 +4,7 @@
 //! figures.
 
 mod contended;
+mod dashboard;
 mod failover;
 mod grants;
 mod kv;
@@ -64,6 +65,10 @@ enum Workload {
     #[command(after_help = "Example:
   fairhold bench watch -c 1000 --rate 100")]
     Watch(LoadArgs),
+    /// Open dashboards that make the calls of a page, to measure what they cost
+    #[command(after_help = "Example:
+  fairhold bench dashboard -c 100 --seconds 60")]
+    Dashboard(dashboard::DashboardArgs),
     /// Commit to a bare replicated log in this process, the lower bound for writes on this machine
     #[command(after_help = "Example:
   fairhold bench log")]
@@ -76,7 +81,7 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
         Workload::Lock(lock) => lock.load.threads,
         Workload::Contended(load) | Workload::Failover(load) | Workload::Watch(load) => load.threads,
         Workload::Kv(kv) => kv.load.threads,
-        Workload::Sessions(_) => 1,
+        Workload::Sessions(_) | Workload::Dashboard(_) => 1,
         Workload::Log(_) => log::THREADS,
     };
     let done = (|| {
@@ -106,6 +111,7 @@ async fn run(args: &BenchArgs) -> Result<(), Failure> {
         Workload::Failover(load) => (failover::run(&Target::new(connect).await?, load).await?, "failover", load.client.name()),
         Workload::Sessions(sessions) => return sessions::run(&Target::new(connect).await?, sessions, output).await,
         Workload::Watch(load) => return watch::run(&Target::new(connect).await?, load, output).await,
+        Workload::Dashboard(dashboard) => return dashboard::run(&Target::new(connect).await?, dashboard, output).await,
         Workload::Log(log) => (log::run(log, progress::is_shown(connect)).await?, "log", "none"),
     };
     written(&outcome, outcome.json(name, client), output)

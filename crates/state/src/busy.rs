@@ -3,7 +3,7 @@
 
 mod hot;
 
-use crate::{State, queue::Queue};
+use crate::{State, lock_walk::LockWalk, queue::Queue};
 use fairhold_types::{GrantNumber, LockName, SessionNumber, time::WallMillis};
 pub use hot::HotLock;
 use hot::LastMinute;
@@ -57,6 +57,7 @@ pub struct BusyWalk<'a> {
     /// Which names it may show; `None`: all.
     visible: Option<&'a (dyn Fn(&LockName) -> bool + Sync)>,
     names: Box<dyn Iterator<Item = &'a LockName> + Send + 'a>,
+    records: LockWalk<'a>,
     waiting: Longest<'a>,
     holding: Longest<'a>,
     blocking: Longest<'a>,
@@ -127,7 +128,7 @@ impl<'a> BusyWalk<'a> {
     }
 
     fn consider(&mut self, lock: &'a LockName) {
-        let Some(record) = self.state.lock_record(lock) else { return };
+        let Some(record) = self.records.get(lock) else { return };
         let Some(queue) = record.queue() else { return };
         if let Some(rate) = self.last_minute.estimate(record) {
             // No grant: the entry is about the lock.
@@ -172,6 +173,7 @@ impl State {
             state: self,
             visible: None,
             names: Box::new(self.index.busy.iter()),
+            records: LockWalk::new(&self.tree.locks),
             waiting: Longest::default(),
             holding: Longest::default(),
             blocking: Longest::default(),

@@ -67,6 +67,7 @@ pub mod listing;
 mod lock;
 mod lock_history;
 mod lock_table;
+mod lock_walk;
 pub mod membership;
 mod moment;
 mod multi_lock;

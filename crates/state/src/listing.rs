@@ -252,6 +252,10 @@ impl<'a> LockListing<'a> {
         if self.query.after.as_ref().is_some_and(|after| key <= (after.rank, &after.name)) {
             return;
         }
+        // Most locks of a long list come after those that were found, and an insert costs many comparisons.
+        if self.first.len() > self.limit && self.first.last().is_some_and(|last| key > *last) {
+            return;
+        }
         self.first.insert(key);
         // One lock beyond the page shows that there is a next page.
         if self.first.len() > self.limit + 1 {

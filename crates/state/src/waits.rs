@@ -6,6 +6,8 @@
 use crate::{
     State,
     actor::Actor,
+    lock_table::LockRecord,
+    lock_walk::LockWalk,
     queue_view::{Before, QueueEntry},
     record::Contender,
 };
@@ -124,6 +126,7 @@ pub struct WaitWalk<'a> {
     state: &'a State,
     visible: Option<&'a (dyn Fn(&LockName) -> bool + Sync)>,
     names: Box<dyn Iterator<Item = &'a LockName> + Send + 'a>,
+    records: LockWalk<'a>,
     open: Option<(AwaitedQueue<'a>, Box<dyn Iterator<Item = QueueEntry<'a>> + Send + 'a>)>,
     ids: BTreeMap<Actor<'a>, usize>,
     actors: Vec<WaitActor<'a>>,
@@ -142,10 +145,13 @@ impl State {
     /// A walk over everything that waits.
     #[must_use]
     pub fn wait_walk(&self) -> WaitWalk<'_> {
+        // No lock has a waiter if no grant waits.
+        let busy = (self.index.waiting > 0).then(|| self.index.busy.iter());
         WaitWalk {
             state: self,
             visible: None,
-            names: Box::new(self.index.busy.iter()),
+            names: Box::new(busy.into_iter().flatten()),
+            records: LockWalk::new(&self.tree.locks),
             open: None,
             ids: BTreeMap::new(),
             actors: Vec::new(),
@@ -196,14 +202,13 @@ impl<'a> WaitWalk<'a> {
     }
 
     fn open(&mut self, lock: &'a LockName) {
-        let summary = self.state.lock_summary(lock);
-        if summary.waiting == 0 || !self.visible.is_none_or(|is_visible| is_visible(lock)) {
-            return;
-        }
+        let queue = self.records.get(lock).and_then(LockRecord::queue).filter(|queue| !queue.waiting.is_empty());
+        let Some(queue) = queue.filter(|_| self.visible.is_none_or(|is_visible| is_visible(lock))) else { return };
         let mut entries = self.state.queue_after(lock, None, Before::default());
         if let Some(first) = entries.next() {
-            let queue = AwaitedQueue { lock, first: first.contender, holders: summary.holders, waiters: Vec::new() };
-            self.open = Some((queue, Box::new(entries)));
+            let holders = queue.holders.len();
+            let awaited = AwaitedQueue { lock, first: first.contender, holders, waiters: Vec::new() };
+            self.open = Some((awaited, Box::new(entries)));
         }
     }
 

@@ -210,6 +210,20 @@ fn a_row_lists_a_bounded_number_of_locks_and_counts_the_others() {
 }
 
 #[test]
+fn a_look_visits_no_lock_if_nobody_waits() {
+    let mut world = World::new(2);
+    for number in 0..100 {
+        world.acquire(1, "holder", &[format!("x-{number}").as_str()]);
+    }
+    assert!(world.state.wait_walk().visit(1), "the first visit is the end");
+    let tree = world.tree(&all(), 64);
+    assert_eq!((tree.rows.len(), tree.complete), (0, true));
+    world.acquire(2, "waiter", &["x-99"]);
+    assert!(!world.state.wait_walk().visit(1));
+    assert_eq!(world.lines(&all()), ["holder [x-99:1] blocks 1", "-waiter x-99@2 []"]);
+}
+
+#[test]
 fn a_look_visits_a_bounded_number_of_contenders() {
     let mut world = World::new(2);
     world.acquire(1, "holder", &["x"]);

@@ -8,12 +8,14 @@ import { link, treeLink } from "../route.js";
 import { dialog, mayAct, route } from "../state.js";
 
 const ROWS = 100;
+/** Fewer than elsewhere: each session has up to 16 grants and 16 nodes, so a page of them is long. */
+const LISTED = 50;
 const GRANTS_SHOWN = 3;
 const HIDDEN = "Your rights do not let you see them.";
 
 export function Sessions() {
   const cursor = route.value.query.get("cursor") ?? "";
-  const path = withQuery("v1/sessions", { consistency: "local", limit: ROWS, cursor });
+  const path = withQuery("v1/sessions", { consistency: "local", limit: LISTED, cursor });
   const poll = usePoll(path, 2000);
   const next = poll.body?.next_cursor;
   return html`<${Heading}>Sessions</>
