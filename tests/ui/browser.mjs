@@ -9,12 +9,12 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 
 export const ADMINISTRATOR = "correct-horse-battery-staple-administrator";
 
-export function launch() {
-  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+export function launch(more = []) {
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", ...more] });
 }
 
-/** Opens a view. What the page does wrong is in `wrong`. */
-export async function openIn(browser, cluster, hash, { at = 0, ...options } = {}) {
+/** Opens a view. `prepare` comes before its first request. What the page does wrong is in `wrong`. */
+export async function openIn(browser, cluster, hash, { at = 0, prepare = () => {}, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   const page = await context.newPage();
   const wrong = [];
@@ -28,16 +28,37 @@ export async function openIn(browser, cluster, hash, { at = 0, ...options } = {}
   await page.addInitScript(() => {
     addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`));
   });
+  await prepare(page);
   await page.goto(`${cluster.urls[at]}/ui/${hash}`);
   await page.waitForSelector("h1");
   return { page, wrong, close: () => context.close() };
+}
+
+/** Puts something in the place of each answer of the API that is JSON. */
+export function change(page, what) {
+  return page.route((url) => url.pathname.startsWith("/v1/"), async (route) => {
+    const answer = await route.fetch();
+    const isJson = answer.ok() && answer.headers()["content-type"]?.startsWith("application/json");
+    await route.fulfill(isJson ? { response: answer, json: what(await answer.json(), new URL(answer.url()).pathname) } : { response: answer });
+  });
+}
+
+/** The frame, a heading and a panel or a form are there. */
+export async function isThere(page, what) {
+  const seen = await page.evaluate(() => ({
+    links: document.querySelectorAll("nav[aria-label=Pages] a").length, headings: document.querySelectorAll("main h1, main h2").length,
+    toggles: document.querySelectorAll(".toggles button").length,
+  }));
+  assert.equal(seen.links, 10, what);
+  assert.equal(seen.toggles, 3, what);
+  assert.ok(seen.headings > 0, what);
 }
 
 /** Nothing scrolls sideways, and axe finds nothing serious. */
 export async function inspect(page, width, what) {
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= width, `${what} scrolls sideways at ${width}`);
   await page.evaluate(AXE);
-  const found = await page.evaluate(() => globalThis.axe.run());
+  const found = await page.evaluate(() => globalThis.axe.run({ resultTypes: ["violations"] }));
   const bad = found.violations.filter((violation) => ["serious", "critical"].includes(violation.impact));
   assert.deepEqual(bad.map((violation) => `${violation.id}: ${violation.nodes[0].html}`), [], what);
 }

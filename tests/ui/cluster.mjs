@@ -8,6 +8,9 @@ import { join } from "node:path";
 
 const PROGRAM = process.env.FAIRHOLD ?? "fairhold";
 
+/** The ports of a cluster are in a slot of its own: its peer ports are 100 above the others. */
+const SLOT = 200;
+
 /** The first of some neighbouring free ports, whose peer ports are free too. */
 async function freePorts(count) {
   const isFree = (port) => new Promise((resolve) => {
@@ -15,7 +18,8 @@ async function freePorts(count) {
     server.once("error", () => resolve(false));
     server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
   });
-  for (let port = 20000 + (process.pid % 1000) * 10; port < 40000; port += 10) {
+  // Files that run at the same time begin at places of their own.
+  for (let port = 20000 + (process.pid % 90) * SLOT; port < 40000; port += SLOT) {
     const wanted = [...Array(count).keys()].flatMap((index) => [port + index, port + 100 + index]);
     if ((await Promise.all(wanted.map(isFree))).every(Boolean)) return port;
   }
@@ -34,12 +38,13 @@ export async function until(what, condition, within = 10000) {
 }
 
 export class Cluster {
-  static async start({ administrator = null } = {}) {
+  /** Starts three nodes. With `restarts`, a node that dies comes back after two seconds. */
+  static async start({ administrator = null, restarts = false } = {}) {
     const cluster = new Cluster();
     cluster.folder = mkdtempSync(join(tmpdir(), "fairhold-ui-"));
     cluster.port = await freePorts(3);
     cluster.urls = [0, 1, 2].map((index) => `http://127.0.0.1:${cluster.port + index}`);
-    const args = ["dev", "--no-restart", "--port", String(cluster.port), "--dir", join(cluster.folder, "data")];
+    const args = ["dev", ...(restarts ? [] : ["--no-restart"]), "--port", String(cluster.port), "--dir", join(cluster.folder, "data")];
     if (administrator !== null) {
       const file = join(cluster.folder, "token");
       writeFileSync(file, administrator, { mode: 0o600 });
@@ -48,9 +53,14 @@ export class Cluster {
     cluster.process = spawn(PROGRAM, args, { stdio: ["ignore", "pipe", "pipe"] });
     cluster.output = "";
     for (const stream of [cluster.process.stdout, cluster.process.stderr]) stream.on("data", (bytes) => { cluster.output += bytes; });
-    await until("the cluster serves", () => cluster.urls.reduce(
-      async (before, url) => (await before) && fetch(`${url}/readyz`).then((answer) => answer.ok, () => false), Promise.resolve(true)), 60000);
+    await cluster.serves();
     return cluster;
+  }
+
+  /** Waits until all nodes serve. */
+  async serves() {
+    const serves = (url) => fetch(`${url}/readyz`).then((answer) => answer.ok, () => false);
+    await until("the cluster serves", async () => (await Promise.all(this.urls.map(serves))).every(Boolean), 60000);
   }
 
   async stop() {
@@ -67,13 +77,11 @@ export class Cluster {
     });
   }
 
-  /** Kills a node, by the pid of the process that listens on its port. */
+  /** Kills a node, by the newest pid that was printed for it. */
   kill(node) {
-    const found = /node (\d+)[^\n]*?pid (\d+)/g;
-    for (const [, id, pid] of this.output.matchAll(found)) {
-      if (Number(id) === node) return process.kill(Number(pid), "SIGKILL");
-    }
-    throw new Error(`no pid of node ${node} in:\n${this.output}`);
+    const found = [...this.output.matchAll(/node (\d+) pid (\d+)/g)].filter(([, id]) => Number(id) === node).at(-1);
+    if (!found) throw new Error(`no pid of node ${node} in:\n${this.output}`);
+    process.kill(Number(found[2]), "SIGKILL");
   }
 
   async call(path, { method = "GET", body, headers = {}, at = 0 } = {}) {

@@ -111,6 +111,11 @@ test("only an address of the web becomes a link", () => {
   }
 });
 
+test("a member is a link only if its URL is one of the web", () => {
+  const urls = [["http://n1:7171/", "http://n1:7171/ui/#/a"], ["https://n1", "https://n1/ui/#/a"], ["javascript:alert(1)", null], ["n1:7171", null]];
+  for (const [url, link] of urls) assert.equal(format.atMember(url, "#/a"), link, url);
+});
+
 test("a word is quoted for a shell", () => {
   assert.equal(format.quoted("orders/42"), "orders/42");
   assert.equal(format.quoted("it's $(rm)"), "'it'\\''s $(rm)'");
@@ -167,6 +172,15 @@ test("a path of the tree survives the way into the address, with readable slashe
 test("a call cannot leave the tree by dots", () => {
   for (const path of ["..", "a/../b", ".", "a//b", "/", "a/"]) assert.equal(route.isPath(path), false, path);
   for (const path of ["", "a", "..x", "a/...", "a%2F.."]) assert.equal(route.isPath(path), true, path);
+});
+
+test("a call cannot have a name of dots alone, which a browser takes for a step", () => {
+  for (const path of ["v1/locks/..", "v1/locks/./queue", "v1/locks/../holders?token=1"]) assert.ok(api.hasDots(path), path);
+  for (const path of ["v1/locks/..x", "v1/locks/a%2F..", "v1/locks?match=/../"]) assert.ok(!api.hasDots(path), path);
+});
+
+test("a wait that the server asks for is in seconds, and a minute at most", () => {
+  for (const [text, wait] of [["7", 7000], ["0", 0], ["3600", 60000], ["Wed, 21 Oct 2026 07:28:00 GMT", 0], ["-1", 0], [null, 0]]) assert.equal(api.waitOf(text), wait, text);
 });
 
 test("the view above", () => {

@@ -612,7 +612,9 @@ test("nothing scrolls sideways at 320 px", async () => {
   await cluster.stand(next, name, LONG.slice(0, 250), LONG);
   await cluster.put("deep/a/b/c", LONG);
   const number = await cluster.numberOf(LONG.slice(0, 200));
-  const hashes = ["#/sessions", `#/sessions/${number}`, `#/elections/${name}`, "#/elections", "#/tree/names", "#/tree/deep/a/b/c", `#/grants?owner=${LONG.slice(0, 250)}`, "#/events", "#/history", "#/cluster", "#/waits", "#/"];
+  const lists = ["#/", "#/locks", "#/waits", "#/sessions", "#/elections", "#/events", "#/history", "#/cluster"];
+  const locks = ["", "?tab=history", "?tab=settings"].map((query) => `#/locks/${name}${query}`);
+  const hashes = [...lists, ...locks, `#/sessions/${number}`, `#/elections/${name}`, "#/tree/names", "#/tree/deep/a/b/c", `#/grants?owner=${LONG.slice(0, 250)}`];
   await deadlock("w".repeat(300), ["x".repeat(200), "y".repeat(200)]);
   for (const hash of hashes) {
     const { page, wrong, close } = await open(hash, { viewport: { width: 320, height: 640 } });

@@ -12,6 +12,8 @@ export class Failure extends Error {
     this.status = status;
     this.code = code;
     this.problem = problem ?? {};
+    /** How long the server wants the next try to wait, in milliseconds. */
+    this.retryAfter = 0;
   }
 }
 
@@ -36,6 +38,11 @@ export function explained(path, failure) {
 /** @param {string} path such as v1/locks */
 export function address(path) {
   return new URL(`../${path}`, document.baseURI).href;
+}
+
+/** Whether a browser would ask for another path: it takes names of dots alone for steps. @param {string} path such as v1/locks/.. */
+export function hasDots(path) {
+  return path.split("?")[0].split("/").some((part) => part === "." || part === "..");
 }
 
 /** @param {string} path @param {Record<string, string | number | boolean | null | undefined>} [query] */
@@ -76,6 +83,7 @@ export function callBytes(path, most, options = {}) {
  * @param {string} path @param {Options} options @param {(answer: Response) => Promise<T>} read
  */
 async function ask(path, { method = "GET", token = null, key, timeout = TIMEOUT, within, form, accept = "application/json" }, read) {
+  if (hasDots(path)) throw new Failure(400, "invalid_argument", "a name cannot be . or ..");
   const headers = new Headers({ accept });
   if (token) headers.set("authorization", `Bearer ${token}`);
   if (key) headers.set("idempotency-key", key);
@@ -90,7 +98,9 @@ async function ask(path, { method = "GET", token = null, key, timeout = TIMEOUT,
     });
     if (!answer.ok) {
       const problem = parse(await answer.text());
-      throw new Failure(answer.status, problem?.code ?? "error", problem?.detail ?? problem?.title ?? `status ${answer.status}`, problem);
+      const failure = new Failure(answer.status, problem?.code ?? "error", problem?.detail ?? problem?.title ?? `status ${answer.status}`, problem);
+      failure.retryAfter = waitOf(answer.headers.get("retry-after"));
+      throw failure;
     }
     return { body: await read(answer), headers: answer.headers, revision: Number(answer.headers.get("fairhold-revision") ?? 0) };
   } catch (error) {
@@ -99,6 +109,12 @@ async function ask(path, { method = "GET", token = null, key, timeout = TIMEOUT,
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** The wait that a Retry-After in seconds asks for, in milliseconds: a minute at most. 0: none.
+ * @param {string | null} text */
+export function waitOf(text) {
+  return /^\d{1,9}$/.test(text ?? "") ? Math.min(Number(text), 60) * 1000 : 0;
 }
 
 /** @param {string} text */

@@ -13,9 +13,10 @@ const REASON_MAX = 256;
 export function Dialog({ label, close, children, stays = false }) {
   const node = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => {
-    const before = document.activeElement;
-    node.current?.showModal();
-    return () => /** @type {HTMLElement | null} */ (before)?.focus?.();
+    const shown = node.current;
+    shown?.showModal();
+    // A closed dialog gives the focus back. One that is only removed does not.
+    return () => shown?.close();
   }, []);
   return html`<dialog ref=${node} aria-label=${label} onCancel=${(/** @type {Event} */ event) => { event.preventDefault(); close(); }}
     onClose=${() => { if (stays && node.current?.isConnected) node.current.showModal(); }}>
@@ -33,7 +34,7 @@ export async function send(path, options, tell) {
       const unknown = failed.status === 0 || failed.status === 503 || failed.status === 504;
       if (!unknown || attempt === TRIES) throw error;
       tell("It is not known yet whether it happened: asking again with the same key.");
-      await new Promise((resolve) => { setTimeout(resolve, 500 * attempt); });
+      await new Promise((resolve) => { setTimeout(resolve, Math.max(500 * attempt, failed.retryAfter)); });
     }
   }
 }

@@ -1,5 +1,7 @@
 // If this server does not answer, the page moves to a member that does.
 
+import { atMember } from "./format.js";
+
 const PROBE = 1000;
 /** How long the browser may take to load the page of another member. */
 const MOVE = 10000;
@@ -16,12 +18,12 @@ export function remedy(status, hasDialog, others) {
 /** Moves to the first other member that answers. The address bar then shows it, with the same view.
  * @param {{ id: number, url: string }[]} members @param {number | undefined} own */
 export async function follow(members, own) {
-  const others = members.filter((member) => member.id !== own && member.url);
+  const others = members.filter((member) => member.id !== own && atMember(member.url, "") !== null);
   if (others.length === 0 || performance.now() - movedAt < MOVE) return;
   try {
     const found = await Promise.any(others.map(probe));
     movedAt = performance.now();
-    location.replace(`${found.replace(/\/$/, "")}/ui/${location.hash}`);
+    location.replace(/** @type {string} */ (atMember(found, location.hash)));
   } catch {
     // None answers: the page stays, and says how old its figures are.
   }

@@ -95,6 +95,12 @@ export function webLink(text) {
   }
 }
 
+/** The same view at another member, as a link; null if the member's URL is none of the web.
+ * @param {string} url @param {string} hash */
+export function atMember(url, hash) {
+  return webLink(url) && `${url.replace(/\/$/, "")}/ui/${hash}`;
+}
+
 /** A zone, such as UTC+5:30: other abbreviations mean several zones.
  * @param {number} ahead minutes ahead of UTC */
 export function zone(ahead) {

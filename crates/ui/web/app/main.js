@@ -3,8 +3,8 @@
 import { effect, html, render } from "../vendor/preact.js";
 import { Dialogs } from "./acts.js";
 import { remedy } from "./follow.js";
-import { count, span, visible } from "./format.js";
-import { copy, Heading, Panel } from "./parts.js";
+import { atMember, count, span, visible } from "./format.js";
+import { copy, Guard, Heading, Panel } from "./parts.js";
 import { Cluster, isSilent } from "./pages/cluster.js";
 import { Election, Elections } from "./pages/elections.js";
 import { Events } from "./pages/events.js";
@@ -27,11 +27,11 @@ function App() {
   const label = page === "grants" ? "Grants" : MENU.find(([known]) => known === page)?.[1] ?? "Fairhold";
   document.title = `${name === null ? label : page === "locks" ? visible(name) : `${visible(name)} · ${page}`} · Fairhold`;
   return html`<a class="skip" href=${location.hash || "#/"} onClick=${skip}>Skip to the page</a>
-    <${Strip} /><${Banner} />
-    <main id="main" tabIndex="-1" key=${`${page}/${name ?? ""}`}><${Page} page=${page} name=${name} /></main>
+    <${Strip} /><${Guard} title="Banner"><${Banner} /></>
+    <main id="main" tabIndex="-1" key=${`${page}/${name ?? ""}`}><${Guard} title="Page"><${Page} page=${page} name=${name} /></></main>
     <footer><span class="muted">Names and figures are what this node knows.</span> <button type="button" class="plain" onClick=${() => { dialog.value = { kind: "keys" }; }}>Keys</button></footer>
     <div role="status" class="offscreen">${said.value}</div>
-    <${Dialogs} />`;
+    <${Guard} title="Dialog"><${Dialogs} /></>`;
 }
 
 /** @param {Event} event */
@@ -60,7 +60,7 @@ function Strip() {
   const { page } = route.value;
   return html`<header class="strip"><nav aria-label="Pages"><a class="brand" href="#/">fairhold</a>
       ${MENU.map(([key, label]) => html`<a key=${key} href=${link(key)} aria-current=${page === key ? "page" : null}>${label}</a>`)}</nav>
-    <${Health} /><${Controls} /></header>`;
+    <${Guard} title="Health"><${Health} /></><${Controls} /></header>`;
 }
 
 function Health() {
@@ -105,7 +105,7 @@ function Banner() {
   if (!stale.value) return null;
   const others = look.value.members.filter((/** @type {any} */ member) => member.id !== look.value.id);
   return html`<p class="banner stale-banner">▲ Seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago: ${failure.value ? visible(failure.value.message) : "no answer"}. ${remedy(failure.value?.status ?? 0, dialog.value !== null, others.length)}
-    ${others.map((/** @type {any} */ member) => html` <a key=${member.id} href=${`${member.url.replace(/\/$/, "")}/ui/${location.hash}`}>Node ${member.id}</a>`)}</p>`;
+    ${others.map((/** @type {any} */ member) => html` <a key=${member.id} href=${atMember(member.url, location.hash)}>Node ${member.id}</a>`)}</p>`;
 }
 
 /** How long a row may take to appear that gets the focus. */

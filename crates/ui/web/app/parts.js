@@ -98,26 +98,49 @@ export function Role({ role }) {
   return html`<span class=${`role ${role}`}>${/** @type {any} */ (ROLES)[role] ?? role}</span>`;
 }
 
-/** A panel that survives its own errors. */
-export class Panel extends Component {
+/** How long an error is shown before another try: the next answer may be right again. */
+const RETRY_AFTER = 5000;
+
+/** Shows what is in it. An error of that is shown in its place, and the rest of the page stays. */
+export class Guard extends Component {
   constructor() {
     super();
     this.state = { error: null };
+    this.timer = 0;
   }
 
   /** @param {any} error */
   componentDidCatch(error) {
     console.warn(error);
     this.setState({ error: String(error) });
+    this.timer = setTimeout(() => this.setState({ error: null }), RETRY_AFTER);
+  }
+
+  componentWillUnmount() {
+    clearTimeout(this.timer);
   }
 
   render() {
+    const { title, children } = /** @type {any} */ (this.props);
+    return this.state.error === null ? children : html`<${Panel} title=${title}><${Broken} error=${this.state.error} /></>`;
+  }
+}
+
+/** A panel that survives its own errors. */
+export class Panel extends Guard {
+  render() {
     const { title, extra, children } = /** @type {any} */ (this.props);
+    const { error } = this.state;
     return html`<section class="panel">
-      <header><h2>${title}</h2>${extra ?? null}</header>
-      ${this.state.error ? html`<p class="note lost">This panel cannot show its answer: ${this.state.error}</p>` : children}
+      <header><h2>${title}</h2>${error === null ? extra ?? null : null}</header>
+      ${error === null ? children : html`<${Broken} error=${error} />`}
     </section>`;
   }
+}
+
+/** @param {{ error: string }} props */
+function Broken({ error }) {
+  return html`<p class="note lost">The answer cannot be shown here: ${visible(error)}</p>`;
 }
 
 /**
@@ -177,6 +200,7 @@ export function usePoll(path, every = 1000, ask = call, isFinal = () => false) {
           refused(error, sent);
           if (error.status === 403) denied = { sent, at: performance.now() };
           if (LATER.includes(error.status)) pause *= LATER_FACTOR;
+          if (error.retryAfter) pause = Math.max(pause, error.retryAfter);
           // No later answer replaces the body if the node's program does not know the call.
           const keeps = (/** @type {any} */ before) => before.path === path && error.code !== UNKNOWN_CALL;
           if (open) setFound((/** @type {any} */ before) => (keeps(before) ? { ...before, error } : { path, body: null, error }));

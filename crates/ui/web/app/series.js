@@ -10,7 +10,7 @@ export const NO_ROWS = { names: [], rows: [], next: null };
 /** The rows with those of a new answer. A server that cannot continue them answers with all that it has.
  * @param {Rows} before @param {Rows & { continues: boolean }} answer @returns {Rows} */
 export function joined(before, answer) {
-  const { names, rows, next, continues } = answer;
+  const { names = [], rows = [], next = null, continues = false } = answer;
   return { names, next, rows: continues ? [...before.rows, ...rows].slice(-ROWS_MAX) : rows };
 }
 

@@ -29,7 +29,8 @@ export const said = signal("");
 
 export const settings = signal(load());
 export const age = computed(() => (look.value === null ? null : now.value - lookAt.value));
-export const stale = computed(() => look.value !== null && (age.value ?? 0) > STALE_AFTER && paused.value === null);
+/** Whether the figures are old. They are if the server did not answer just now: the next look may be too late for a warning. */
+export const stale = computed(() => look.value !== null && paused.value === null && ((age.value ?? 0) > STALE_AFTER || failure.value?.status === 0));
 export const mayAct = computed(() => admin.value !== null && !stale.value && paused.value === null && Object.keys(late.value).length === 0);
 
 /** Notes that a call has no new answer, and why; null: it has one, or nothing shows it any more.
@@ -151,7 +152,7 @@ export function start() {
   const next = async () => {
     const isDue = paused.value === null && tokenWanted.value === null && mayAsk(denied, credential(), performance.now());
     if (isDue && !document.hidden) await lookOnce();
-    setTimeout(next, EVERY);
+    setTimeout(next, Math.max(EVERY, failure.value?.retryAfter ?? 0));
   };
   next();
 }

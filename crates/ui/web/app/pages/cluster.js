@@ -1,7 +1,7 @@
 // The members, as the leader knows them, and the asked node.
 
 import { html } from "../../vendor/preact.js";
-import { count, parseSpan, size, span, visible } from "../format.js";
+import { atMember, count, parseSpan, size, span, visible } from "../format.js";
 import { Curl, Facts, Heading, Line, Panel, Role, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { dialog, failure, look, mayAct } from "../state.js";
 import { Problems } from "./overview.js";
@@ -53,7 +53,7 @@ function Members({ rows, found, known: fromLeader }) {
     { head: "Round trip", figure: true, cell: (/** @type {any} */ row) => (leads(row) ? "—" : known(row.round_trip, passed)) },
     { head: "Priority", figure: true, cell: (/** @type {any} */ row) => count(row.priority ?? 50) },
     { head: "Zone", cell: (/** @type {any} */ row) => (row.zone ? html`<${Typed} text=${row.zone} most=${32} />` : "—") },
-    { head: "Dashboard", cell: (/** @type {any} */ row) => html`<a href=${`${row.url.replace(/\/$/, "")}/ui/${location.hash}`} rel="noopener"><${Typed} text=${row.url} most=${40} /></a>
+    { head: "Dashboard", cell: (/** @type {any} */ row) => html`<a href=${atMember(row.url, location.hash)} rel="noopener"><${Typed} text=${row.url} most=${40} /></a>
       ${row.removal ? html` <span class="queued">▲ is being removed: ${visible(row.removal)}</span>` : null}` },
   ];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.id} label="Members" empty="The cluster has not formed yet." />`;

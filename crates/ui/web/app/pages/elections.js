@@ -3,7 +3,7 @@
 import { html } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, ordinal, quoted, shortened, visible, waits } from "../format.js";
-import { copy, Curl, Facts, Heading, Line, Linked, OpenByName, Pages, Panel, SessionLink, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { copy, Curl, Facts, Guard, Heading, Line, Linked, OpenByName, Pages, Panel, SessionLink, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link } from "../route.js";
 import { route } from "../state.js";
 
@@ -16,7 +16,7 @@ export function Elections() {
   const next = poll.body?.next_cursor;
   return html`<${Heading}>Elections</>
     <${OpenByName} label="Name of an election" hint="primary" page="elections" />
-    <${Panel} title="Elections" extra=${html`<span class="muted">${count(poll.body?.items.length)} shown, by name</span>`}>
+    <${Panel} title="Elections" extra=${html`<span class="muted">${count(poll.body?.items?.length)} shown, by name</span>`}>
       ${poll.body ? html`<${Rows} items=${poll.body.items} />` : html`<${Waiting} poll=${poll} />`}
       <${Pages} first=${cursor ? link("elections") : null} next=${next ? link("elections", null, { cursor: next }) : null} /></>
     <${Panel} title="The same without this page"><${Line} label="fairhold" text="fairhold elections ls" />
@@ -61,7 +61,7 @@ export function Election({ name }) {
   };
   return html`<${Heading}>Election <${Typed} text=${name} /></>
     <${Panel} title="Leader">${leader()}</>
-    ${queue.body && !kind ? html`<${Candidates} queue=${queue.body} name=${name} cursor=${cursor} />` : null}
+    ${queue.body && !kind ? html`<${Guard} title="Candidates"><${Candidates} queue=${queue.body} name=${name} cursor=${cursor} /></>` : null}
     <p class="note">An election is a lock: its <a href=${link("locks", name, { tab: "history" })}>history</a>, its <a href=${link("locks", name)}>settings and a break</a> are there.</p>
     <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold elections show ${quoted(name)}`} />
       <${Curl} path=${path} /></>`;

@@ -48,7 +48,7 @@ async function followed(known, path, options) {
   const before = known.current?.path === path && known.current.sent === sent ? known.current : null;
   const more = before ? await newer(path, before.revision, options) : null;
   const answer = more ?? await call(path, options);
-  const { items, oldest, revision, skipped, next_cursor: rest } = answer.body;
+  const { items, oldest, revision, skipped, next_cursor: rest = null } = answer.body;
   const all = [...keyed(items), ...(more === null ? [] : before.items)];
   if (more !== null && rest !== null && all.length > 0) {
     // The row beside the events that are left out.

@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
 import { count, fieldOf, fromField, parseSpan, parseTime, quoted, span, timeText } from "../format.js";
-import { Curl, Heading, Line, LockLink, Pages, Panel, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Guard, Heading, Line, LockLink, Pages, Panel, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { Cycle, refusals, refusedSince } from "../refused.js";
 import { link } from "../route.js";
 import { column, electionsWithin, NO_ROWS } from "../series.js";
@@ -45,7 +45,7 @@ export function History() {
     ${at === null && asked !== "" ? html`<p class="note lost">✕ The time in this address cannot be read. Write one like 2026-11-22T03:12:00Z.</p>` : null}
     ${isFuture ? html`<p class="note lost">✕ This time is in the future by the server's clock. Choose an earlier one.</p>` : null}
     ${path === null && !isFuture && (asked === "" || at !== null) ? html`<p class="note">Loading…</p>` : null}
-    ${path === null || at === null ? null : html`<${Found} poll=${poll} at=${at} given=${given} cursor=${cursor} />
+    ${path === null || at === null ? null : html`<${Guard} title="Held then"><${Found} poll=${poll} at=${at} given=${given} cursor=${cursor} /></>
       <${Panel} title="Five minutes before and after"><${Around} at=${at} given=${given} /></>
       <${Panel} title="The same without this page"><${Line} label="fairhold" text=${command(at, given)} /><${Curl} path=${path} /></>`}`;
 }

@@ -3,7 +3,7 @@
 import { html, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { bucket, count, median, ordinal, parseSpan, quoted, shortened, span, visible, waits } from "../format.js";
-import { Curl, Facts, Heading, Line, LockLink, Meta, Pages, Panel, SessionLink, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Facts, Guard, Heading, Line, LockLink, Meta, Pages, Panel, SessionLink, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, link, nodeCall } from "../route.js";
 import { dialog, mayAct, route, serverNow } from "../state.js";
 
@@ -23,14 +23,14 @@ export function Lock({ name }) {
   const ended = (history.body?.items ?? []).filter((/** @type {any} */ held) => held.to).slice(0, 20);
   const usual = median(ended.map((/** @type {any} */ held) => parseSpan(held.held_for) ?? 0));
   return html`<${Heading}><${Typed} text=${name} /></>
-    ${lock ? html`<${Holders} lock=${lock} usual=${usual} name=${name} />` : html`<${Panel} title="Holder"><${Waiting} poll=${poll} /></>`}
+    ${lock ? html`<${Guard} title="Holder"><${Holders} lock=${lock} usual=${usual} name=${name} /></>` : html`<${Panel} title="Holder"><${Waiting} poll=${poll} /></>`}
     <nav class="tabs" aria-label="Views of this lock">${TABS.map(([key, label]) => html`<a key=${key} href=${link("locks", name, { tab: key })}
       aria-current=${tab === key ? "page" : null}>${label}${key === "queue" && lock ? ` ${count(lock.queue_length)}` : ""}</a>`)}
       <a href=${link("waits", null, { lock: name })}>Who waits for whom</a>
       ${isElection ? html`<a href=${link("elections", name)}>Its election</a>` : null}</nav>
-    ${tab === "queue" ? html`<${QueuePanel} base=${base} name=${name} />` : null}
-    ${tab === "history" ? html`<${HistoryPanel} poll=${history} />` : null}
-    ${tab === "settings" && lock ? html`<${Settings} lock=${lock} />` : null}
+    ${tab === "queue" ? html`<${Guard} title="Queue"><${QueuePanel} base=${base} name=${name} /></>` : null}
+    ${tab === "history" ? html`<${Guard} title="History"><${HistoryPanel} poll=${history} /></>` : null}
+    ${tab === "settings" && lock ? html`<${Guard} title="Settings"><${Settings} lock=${lock} /></>` : null}
     <${Panel} title="The same without this page">
       <${Line} label="fairhold" text=${`fairhold locks queue ${quoted(name)}`} />
       <${Curl} path=${`${base}/queue`} /></>`;

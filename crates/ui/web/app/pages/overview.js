@@ -3,7 +3,7 @@
 import { html, signal, useEffect } from "../../vendor/preact.js";
 import { call, UNKNOWN_CALL, withQuery } from "../api.js";
 import { count, latency, parseSpan, shortened, span, visible } from "../format.js";
-import { Heading, Line, LockLink, Panel, Since, Spark, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Guard, Heading, Line, LockLink, Panel, Since, Spark, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { Refusals, refusals, refusedSince } from "../refused.js";
 import { link } from "../route.js";
 import { column, elections, joined, NO_ROWS, rate, sum } from "../series.js";
@@ -22,7 +22,7 @@ export function Overview() {
     return html`<${Heading}>Overview</><${Waiting} poll=${{ error: failure.value }} />`;
   }
   return html`<${Heading}>Overview</>
-    <${Figures} found=${found} />
+    <${Guard} title="Figures"><${Figures} found=${found} /></>
     <${Panel} title="Problems"><${Problems} problems=${found.problems} /></>
     <div class="columns">
       <${Panel} title="Waiting longest"><${WaitingLongest} rows=${found.waiting_longest} /></>

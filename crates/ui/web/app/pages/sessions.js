@@ -3,7 +3,7 @@
 import { html } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
 import { count, parseSpan, shortened, span } from "../format.js";
-import { Count, Curl, Facts, Heading, Line, LockLink, Meta, OpenByName, Pages, Panel, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Count, Curl, Facts, Guard, Heading, Line, LockLink, Meta, OpenByName, Pages, Panel, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link, treeLink } from "../route.js";
 import { dialog, mayAct, route } from "../state.js";
 
@@ -20,7 +20,7 @@ export function Sessions() {
   const next = poll.body?.next_cursor;
   return html`<${Heading}>Sessions</>
     <${OpenByName} label="Number of a session" hint="41" page="sessions" digits=${true} />
-    <${Panel} title="Sessions" extra=${html`<span class="muted">${count(poll.body?.items.length)} shown, by number</span>`}>
+    <${Panel} title="Sessions" extra=${html`<span class="muted">${count(poll.body?.items?.length)} shown, by number</span>`}>
       ${poll.body ? html`<${Rows} items=${poll.body.items} />` : html`<${Waiting} poll=${poll} />`}
       <${Pages} first=${cursor ? link("sessions") : null} next=${next ? link("sessions", null, { cursor: next }) : null} /></>
     <${Panel} title="The same without this page"><${Line} label="fairhold" text="fairhold sessions ls" />
@@ -84,7 +84,7 @@ function Numbered({ number }) {
   return html`<${Heading}>Session ${number} ${session?.name === undefined ? null : html`<${Typed} text=${session.name} />`}</>
     ${ended ? html`<p class="note lost">✕ This session has ended, or never was. All that it owned ended with it.</p>` : null}
     ${ended && !session ? null : html`<${Panel} title="Session" extra=${act}>${session ? html`<${About} session=${session} heardAgo=${heardAgo} />` : html`<${Waiting} poll=${poll} />`}</>`}
-    ${session ? html`<${Grants} session=${session} /><${Ephemeral} session=${session} />
+    ${session ? html`<${Guard} title="Grants"><${Grants} session=${session} /></><${Guard} title="Ephemeral nodes"><${Ephemeral} session=${session} /></>
       <${Pages} first=${cursor ? link("sessions", number) : null} next=${session.next_cursor ? link("sessions", number, { cursor: session.next_cursor }) : null} />` : null}
     <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold sessions show ${number}`} />
       <${Curl} path=${base} /></>`;

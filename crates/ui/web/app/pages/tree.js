@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { callBytes, withQuery } from "../api.js";
 import { count, quoted, shortened, size, visible, visibleLines } from "../format.js";
-import { Curl, Facts, Heading, Line, LockLink, Pages, Panel, SessionLink, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Facts, Guard, Heading, Line, LockLink, Pages, Panel, SessionLink, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, isPath, nodeCall, treeLink } from "../route.js";
 import { credential, refused, route, said } from "../state.js";
 import { asHex, asText, laidOut } from "../value.js";
@@ -34,8 +34,8 @@ function Node({ path }) {
     <${Trail} path=${path} />
     ${gone ? html`<p class="note lost">✕ There is no such node${stat ? " any more: this is what it was" : ""}.</p>` : null}
     ${stat ? html`<${Panel} title="Node"><${Stat} stat=${stat} path=${path} /></>
-        ${stat.length > 0 ? html`<${Value} base=${base} stat=${stat} path=${path} cursor=${cursor} />` : null}
-        <${Children} path=${path} items=${poll.body?.items ?? []} stat=${stat} cursor=${cursor} next=${poll.body?.next_cursor ?? null} />`
+        ${stat.length > 0 ? html`<${Guard} title="Value"><${Value} base=${base} stat=${stat} path=${path} cursor=${cursor} /></>` : null}
+        <${Guard} title="Children"><${Children} path=${path} items=${poll.body?.items ?? []} stat=${stat} cursor=${cursor} next=${poll.body?.next_cursor ?? null} /></>`
       : gone ? null : html`<${Panel} title="Node"><${Waiting} poll=${poll} /></>`}
     <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold node ls ${quoted(`/${path}`)}`} />
       <${Curl} path=${listing} /></>`;

@@ -20,7 +20,7 @@ export function Waits() {
   const filtered = FIELDS.some((name) => given[name] !== "");
   return html`<${Heading}>Waits</>
     <${Filter} given=${given} />
-    <${Panel} title="Who waits for whom" extra=${tree ? html`<span class="muted">${count(tree.items.length)} rows</span>` : null}>
+    <${Panel} title="Who waits for whom" extra=${tree ? html`<span class="muted">${count(tree.items?.length)} rows</span>` : null}>
       ${poll.error?.status === 400 ? html`<p class="note lost">${poll.error.message}</p>` : null}
       ${tree ? html`<${Rows} items=${tree.items} filtered=${filtered} />` : html`<${Waiting} poll=${poll} />`}
       ${tree?.left_out > 0 ? html`<p class="note">${count(tree.left_out)} further rows are left out: name an owner, a lock or a session.</p>` : null}

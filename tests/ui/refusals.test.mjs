@@ -1,0 +1,87 @@
+// Each page while the server answers with errors.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { ADMINISTRATOR, isThere, launch, openIn } from "./browser.mjs";
+import { Cluster, until } from "./cluster.mjs";
+import { content, furnished } from "./views.mjs";
+
+let browser;
+let cluster;
+let views;
+
+before(async () => {
+  browser = await launch();
+  cluster = await Cluster.start({ administrator: ADMINISTRATOR });
+  views = await furnished(cluster);
+});
+
+after(async () => {
+  await browser?.close();
+  await cluster?.stop();
+});
+
+const open = (view, options) => openIn(browser, cluster, view.hash, options);
+const isCall = (url) => url.pathname.startsWith("/v1/");
+const problem = (status, more = {}) => ({ status, contentType: "application/problem+json", json: { title: "planted", code: "planted", detail: "a planted answer", ...more } });
+
+const REFUSALS = [[503, { "retry-after": "7" }], [429, { "retry-after": "7" }], [500, {}], [410, {}]];
+
+test("while the server refuses, a page says why, keeps what it showed, and waits as long as the server says", async () => {
+  for (const [at, view] of views.entries()) {
+    const [status, headers] = REFUSALS[at % REFUSALS.length];
+    const what = `${view.name} ${status}`;
+    const refusal = { ...problem(status), headers };
+    const asked = [];
+    let refuses = true;
+    const { page, close } = await open(view, {
+      prepare: async (opened) => {
+        await opened.clock.install();
+        await opened.route(isCall, (route) => {
+          if (!refuses) return route.continue();
+          asked.push(new URL(route.request().url()).pathname);
+          return route.fulfill(refusal);
+        });
+      },
+    });
+    const passes = (condition) => until(what, async () => {
+      await page.clock.runFor(1000);
+      return condition();
+    });
+    const looks = () => asked.filter((path) => path === "/v1/overview").length;
+    // At first it has nothing to show.
+    await page.locator(".health", { hasText: "a planted answer" }).waitFor();
+    await isThere(page, what);
+    if (headers["retry-after"]) {
+      await page.clock.runFor(4000);
+      assert.equal(looks(), 1, `${what}: asked within the wait`);
+    }
+    refuses = false;
+    await passes(async () => (await page.locator("main", { hasText: view.shows }).count()) > 0);
+    // Then it keeps what it has.
+    asked.length = 0;
+    refuses = true;
+    await passes(() => looks() > 0);
+    await page.clock.runFor(2500);
+    await page.locator("body.stale .stale-banner", { hasText: "a planted answer" }).waitFor();
+    await page.locator(".stale-banner", { hasText: "The page stays here" }).waitFor();
+    await content(page, view);
+    await close();
+  }
+});
+
+test("events that the server no longer keeps are asked for from the start", async () => {
+  const { page, close } = await open({ hash: "#/events" });
+  await page.locator("table[aria-label=Events]").waitFor();
+  const asked = [];
+  await page.route((url) => url.pathname === "/v1/events", (route) => {
+    const isNewer = new URL(route.request().url()).searchParams.has("after");
+    asked.push(isNewer);
+    return isNewer ? route.fulfill(problem(410, { code: "compacted" })) : route.continue();
+  });
+  await until("it starts again after a refusal", () => asked.join().includes("true,false,true,false"));
+  assert.ok(await page.locator("table[aria-label=Events] tr", { hasText: "deploy" }).count() > 0);
+  assert.equal(await page.locator(".banner").count(), 0);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+  await close();
+});
