@@ -133,6 +133,11 @@ impl Answer {
         self.json["code"].as_str().unwrap_or_default()
     }
 
+    /// The entries of a page.
+    pub(crate) fn items(&self) -> &[Value] {
+        self.json["items"].as_array().unwrap_or_else(|| panic!("no items: {self:?}"))
+    }
+
     /// An integer field.
     pub(crate) fn number(&self, field: &str) -> u64 {
         whole(&self.json, field)

@@ -9,10 +9,6 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-fn items(page: &Answer) -> &[Value] {
-    page.json["items"].as_array().unwrap_or_else(|| panic!("no items: {page:?}"))
-}
-
 async fn page(client: &Client, node: usize, query: &str) -> Answer {
     client.send_to(node, &Call::get(&format!("/v1/events?{query}"))).await.expect("the node runs")
 }
@@ -22,7 +18,7 @@ async fn listed(client: &Client, node: usize, query: &str, between: Option<&str>
     let (mut events, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = page(client, node, &format!("{query}{cursor}")).await.expect_status(200);
-        events.extend_from_slice(items(&page));
+        events.extend_from_slice(page.items());
         let Some(next) = page.json["next_cursor"].as_str() else { return events };
         cursor = format!("&cursor={next}");
         if let Some(path) = between {
@@ -74,7 +70,7 @@ fn pages_have_each_event_of_a_watch_once_at_every_node() {
         assert_eq!(listed(&client, 1, &open, Some("later")).await, expected, "new events do not move the pages");
 
         let newest = page(&client, 2, &format!("{range}&limit=5")).await.expect_status(200);
-        assert_eq!((items(&newest), newest.number("skipped")), (&expected[..5], expected.len() as u64 - 5));
+        assert_eq!((newest.items(), newest.number("skipped")), (&expected[..5], expected.len() as u64 - 5));
         assert!(newest.number("oldest") <= first, "{newest:?}");
         assert!(newest.number("revision") >= last && newest.number("revision") == newest.revision());
         assert!(!newest.text.contains(&held.id) && !newest.text.contains(&owner.id), "no secret id is shown");
@@ -112,7 +108,7 @@ fn a_reader_that_passes_the_last_revision_misses_nothing_at_any_node() {
             last = put(&client, &path).await;
             let newer = page(&client, number % NODES, &format!("after={after}&limit=1000")).await.expect_status(200);
             assert_eq!(newer.json["next_cursor"], Value::Null, "{newer:?}");
-            drop(seen.splice(0..0, items(&newer).iter().cloned()));
+            drop(seen.splice(0..0, newer.items().iter().cloned()));
             assert!(newer.number("revision") >= last, "the answer reflects the write: {newer:?}");
             after = newer.number("revision");
         }
@@ -164,20 +160,20 @@ fn a_caller_sees_only_the_events_that_it_may_watch() {
         let may_watch =
             |event: &Value| event["lock"] == "deploy/a" || event["path"].as_str().is_some_and(|path| path.starts_with("/app/ci"));
         assert!(own.text.contains("\"deploy/a\"") && own.text.contains("\"/app/ci/x\""), "{own:?}");
-        assert!(items(&own).iter().all(may_watch), "{own:?}");
+        assert!(own.items().iter().all(may_watch), "{own:?}");
         let all_kept = format!("/v1/events?after={}&limit=1", own.number("oldest") - 1);
         let counted = ci.send(Call::get(&all_kept)).await.expect_status(200);
-        assert_eq!(counted.number("skipped"), items(&own).len() as u64 - 1, "what is hidden is not counted");
-        for seen in items(&own) {
+        assert_eq!(counted.number("skipped"), own.items().len() as u64 - 1, "what is hidden is not counted");
+        for seen in own.items() {
             let revision = &seen["revision"];
-            let of_revision = items(&own).iter().filter(|event| event["revision"] == *revision).count();
+            let of_revision = own.items().iter().filter(|event| event["revision"] == *revision).count();
             let page = ci.send(Call::get(&format!("/v1/events?before={}&limit=1", whole(seen, "revision") + 1))).await;
             let Some(cursor) = page.expect_status(200).json["next_cursor"].as_str().map(str::to_owned) else { continue };
             assert_eq!(cursor, format!("{revision}-{}", of_revision - 1), "a cursor counts what is hidden");
         }
         for query in ["lock=secret", "type=opened", "session=1", "prefix=sec"] {
             let hidden = ci.send(Call::get(&format!("/v1/events?{query}"))).await.expect_status(200);
-            assert!(items(&hidden).iter().all(may_watch), "{query}: {hidden:?}");
+            assert!(hidden.items().iter().all(may_watch), "{query}: {hidden:?}");
         }
         let none = nobody.send(Call::get("/v1/events")).await.expect_status(200);
         assert_eq!((&none.json["items"], &none.json["next_cursor"]), (&json!([]), &Value::Null), "{none:?}");

@@ -8,10 +8,6 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-fn items(page: &Answer) -> Vec<Value> {
-    page.json["items"].as_array().unwrap_or_else(|| panic!("no items: {page:?}")).clone()
-}
-
 /// An entry as `lock owner state`.
 fn line(item: &Value) -> String {
     let text = |field: &str| item[field].as_str().unwrap_or_else(|| panic!("no {field}: {item}"));
@@ -23,8 +19,8 @@ async fn all(client: &Client, query: &str, limit: usize) -> Vec<String> {
     let (mut found, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = client.send(&Call::get(&format!("/v1/grants?{query}&limit={limit}{cursor}"))).await.expect_status(200);
-        assert!(items(&page).len() <= limit, "{page:?}");
-        found.extend(items(&page).iter().map(line));
+        assert!(page.items().len() <= limit, "{page:?}");
+        found.extend(page.items().iter().map(line));
         assert_eq!(page.header("link").is_some(), page.json["next_cursor"].is_string(), "{page:?}");
         match page.json["next_cursor"].as_str() {
             Some(next) => cursor = format!("&cursor={next}"),
@@ -85,7 +81,7 @@ fn grants_are_listed_by_owner_session_and_state_at_every_node() {
             assert!(ids.iter().chain([&session.id]).all(|id| !page.text.contains(id.as_str())), "an id is a secret: {page:?}");
             // The entries say the same as the queues of their locks.
             let queue = client.queue("crane").await;
-            let listed: Vec<Value> = items(&page).into_iter().filter(|item| item["lock"] == "crane").collect();
+            let listed: Vec<Value> = page.items().iter().filter(|item| item["lock"] == "crane").cloned().collect();
             assert_eq!((queue.len(), listed.len()), (2, 2), "{page:?}");
             for (item, entry) in listed.iter().zip(&queue) {
                 for field in
@@ -169,10 +165,10 @@ fn a_list_of_grants_has_only_locks_that_the_caller_may_inspect() {
         root.send(Call::post("/v1/locks").json(&locks).with("prefer", "respond-async")).await.expect_status(202);
         let without = guarded.user("without-role").await;
         let names =
-            |page: &Answer| items(page).iter().map(|item| item["lock"].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>();
+            |page: &Answer| page.items().iter().map(|item| item["lock"].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>();
         for sort in ["since", "lock"] {
             let everything = root.send(Call::get(&format!("/v1/grants?owner=op&sort={sort}"))).await.expect_status(200);
-            assert_eq!(items(&everything).len(), 6, "{everything:?}");
+            assert_eq!(everything.items().len(), 6, "{everything:?}");
             let (mut seen, mut cursor) = (Vec::new(), String::new());
             loop {
                 let query = format!("/v1/grants?owner=op&sort={sort}&limit=1{cursor}");
@@ -187,6 +183,6 @@ fn a_list_of_grants_has_only_locks_that_the_caller_may_inspect() {
             assert_eq!((names(&none).len(), &none.json["next_cursor"]), (0, &Value::Null));
         }
         let waits = root.send(Call::get("/v1/grants?prefix=deploy%2Fc")).await.expect_status(200);
-        assert_eq!(items(&waits)[0]["waits_for"]["owner"], "op", "a caller that may see the other lock: {waits:?}");
+        assert_eq!(waits.items()[0]["waits_for"]["owner"], "op", "a caller that may see the other lock: {waits:?}");
     });
 }

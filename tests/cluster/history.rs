@@ -8,12 +8,8 @@ use crate::{
     harness::{Cluster, LONG, SHORT, pass_time, run_exclusive, run_parallel},
 };
 
-fn items(page: &Answer) -> Vec<serde_json::Value> {
-    page.json["items"].as_array().unwrap_or_else(|| panic!("no items: {page:?}")).clone()
-}
-
 async fn history(client: &Client, query: &str) -> Vec<serde_json::Value> {
-    items(&client.send(&Call::get(&format!("/v1/locks/crane/history{query}"))).await.expect_status(200))
+    client.send(&Call::get(&format!("/v1/locks/crane/history{query}"))).await.expect_status(200).items().to_vec()
 }
 
 fn tokens(items: &[serde_json::Value]) -> Vec<u64> {
@@ -56,7 +52,7 @@ fn the_history_of_a_lock_is_newest_first_and_answers_any_point_in_time() {
         client.send(&Call::get("/v1/locks/crane/history?at=noon")).await.expect_problem(400, "bad_request");
 
         let page = client.send(&Call::get("/v1/locks/crane/history?limit=2")).await.expect_status(200);
-        assert_eq!(tokens(&items(&page)), newest_first[..2]);
+        assert_eq!(tokens(page.items()), newest_first[..2]);
         assert!(page.header("link").is_some_and(|link| link.ends_with("rel=\"next\"")), "{page:?}");
         let rest = history(&client, &format!("?limit=2&cursor={}", page.string("next_cursor"))).await;
         assert_eq!(tokens(&rest), newest_first[2..]);
@@ -73,13 +69,13 @@ async fn all(client: &Client, query: &str, limit: usize) -> Vec<String> {
     let (mut found, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = client.send(&Call::get(&format!("/v1/history?{query}&limit={limit}{cursor}"))).await.expect_status(200);
-        assert!(items(&page).len() <= limit, "{page:?}");
+        assert!(page.items().len() <= limit, "{page:?}");
         assert_eq!(page.number("kept_per_lock"), 1_000, "{page:?}");
         let line = |item: &serde_json::Value| {
             let text = |field: &str| item[field].as_str().unwrap_or_else(|| panic!("no {field}: {item}")).to_owned();
             format!("{} {}", text("lock"), text("owner"))
         };
-        found.extend(items(&page).iter().map(line));
+        found.extend(page.items().iter().map(line));
         assert_eq!(page.header("link").is_some(), page.json["next_cursor"].is_string(), "{page:?}");
         match page.json["next_cursor"].as_str() {
             Some(next) => cursor = format!("&cursor={next}"),
@@ -123,12 +119,12 @@ fn the_history_of_all_locks_answers_a_point_in_time_and_a_window_at_every_node()
                 }
             }
             // The entries are those of the lock's own history, with its name.
-            let mut listed = items(&client.send(&Call::get("/v1/history?prefix=crane")).await.expect_status(200));
+            let mut listed = client.send(&Call::get("/v1/history?prefix=crane")).await.expect_status(200).items().to_vec();
             let name = listed[0].as_object_mut().and_then(|item| item.remove("lock"));
             assert_eq!((name, listed), (Some("crane".into()), own.clone()), "at node {node}");
         }
         let page = client.send(&Call::get("/v1/history?at=1")).await.expect_status(200);
-        assert_eq!(page.string("oldest"), items(&client.send(&Call::get("/v1/locks/ships%2Fa/history")).await)[1]["to"]);
+        assert_eq!(page.string("oldest"), client.send(&Call::get("/v1/locks/ships%2Fa/history")).await.items()[1]["to"]);
     });
 }
 
@@ -195,7 +191,7 @@ fn a_history_of_all_locks_has_only_those_that_the_caller_may_inspect() {
         }
         let without = guarded.user("without-role").await;
         let locks =
-            |page: &Answer| items(page).iter().map(|item| item["lock"].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>();
+            |page: &Answer| page.items().iter().map(|item| item["lock"].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>();
         let seen = root.send(Call::get("/v1/history")).await.expect_status(200);
         assert_eq!(locks(&seen), ["a-secret", "deploy/a", "deploy/b", "z-secret"]);
         assert!(seen.json["oldest"].is_string(), "{seen:?}");
@@ -204,7 +200,7 @@ fn a_history_of_all_locks_has_only_those_that_the_caller_may_inspect() {
         let rest = ci.send(Call::get(&format!("/v1/history?cursor={}", first.string("next_cursor")))).await.expect_status(200);
         assert_eq!((locks(&rest), rest.json["next_cursor"].is_null()), (vec!["deploy/b".to_owned()], true), "{rest:?}");
         let none = without.send(Call::get("/v1/history")).await.expect_status(200);
-        assert!(items(&none).is_empty() && !none.text.contains("deploy"), "{none:?}");
+        assert!(none.items().is_empty() && !none.text.contains("deploy"), "{none:?}");
     });
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     batches::take_often,
-    client::{Answer, Call, Client, whole},
+    client::{Call, Client, whole},
     commands::{at, output_of},
     harness::{Cluster, SHORT, run_parallel},
 };
@@ -29,10 +29,6 @@ async fn follow_list(client: &Client, first: &str, list: &str, field: &str) -> V
     }
 }
 
-fn items(page: &Answer) -> &[serde_json::Value] {
-    page.json["items"].as_array().unwrap_or_else(|| panic!("no items: {page:?}"))
-}
-
 #[test]
 fn locks_are_listed_page_by_page_while_they_come_and_go() {
     run_parallel(SHORT, async {
@@ -48,7 +44,7 @@ fn locks_are_listed_page_by_page_while_they_come_and_go() {
 
         // The last item of the page is gone by the time of the next page.
         let page = client.send(&Call::get("/v1/locks?state=held&limit=2")).await.expect_status(200);
-        assert_eq!(items(&page)[1]["lock"], "jobs/b");
+        assert_eq!(page.items()[1]["lock"], "jobs/b");
         client.release(&grants[1].id).await;
         client.acquire("jobs%2Faa", "ttl=60s").await;
         let rest = format!("/v1/locks?state=held&cursor={}", page.string("next_cursor"));
@@ -63,7 +59,7 @@ fn locks_are_listed_page_by_page_while_they_come_and_go() {
         let first = follow(&client, "/v1/locks?sort=waiters&limit=2", "lock").await;
         assert_eq!((first.len(), &first[..2]), (6, &["other".to_owned(), "jobs/c".to_owned()][..]));
         let page = client.send(&Call::get("/v1/locks?state=queued&sort=longest_wait&limit=1")).await.expect_status(200);
-        let item = &items(&page)[0];
+        let item = &page.items()[0];
         assert_eq!((item["lock"].as_str(), &item["holders"], &item["queue_length"]), (Some("other"), &1.into(), &2.into()));
         assert_eq!((item["state"].as_str(), item["mode"].as_str()), (Some("held"), Some("exclusive")));
         assert!(item["since"].is_string() && item["waiting_since"].is_string() && item["last_token"].is_u64(), "{item}");
@@ -107,10 +103,10 @@ fn locks_are_found_by_a_part_of_their_names_and_by_their_owners() {
 
         // The times of two holds may be the same.
         let held = client.send(&Call::get("/v1/locks?sort=held_for")).await.expect_status(200);
-        let order: Vec<_> = items(&held).iter().map(|item| (item["since"].as_str(), item["lock"].as_str())).collect();
+        let order: Vec<_> = held.items().iter().map(|item| (item["since"].as_str(), item["lock"].as_str())).collect();
         assert!(order.len() == 3 && order.is_sorted() && order.iter().all(|(since, _)| since.is_some()), "{held:?}");
         let row = |name: &str| {
-            let row = items(&held).iter().find(|item| item["lock"] == name).unwrap_or_else(|| panic!("no {name}: {held:?}"));
+            let row = held.items().iter().find(|item| item["lock"] == name).unwrap_or_else(|| panic!("no {name}: {held:?}"));
             (row["holder"].clone(), row["usual_hold"].clone())
         };
         let (holder, usual) = row("jobs/Nightly");
@@ -222,7 +218,7 @@ fn the_property_of_a_session_is_listed_page_by_page_while_it_changes() {
         );
 
         let listed = client.send(&Call::get("/v1/sessions")).await.expect_status(200);
-        let row = items(&listed).iter().find(|row| whole(row, "number") == session.number).expect("it is listed");
+        let row = listed.items().iter().find(|row| whole(row, "number") == session.number).expect("it is listed");
         let counts = [&row["grants"], &row["ephemeral_nodes"]].map(|list| list.as_array().map(Vec::len));
         assert_eq!((counts, whole(row, "grant_count")), ([Some(16), Some(4)], 19), "{row}");
         let rest = format!("{path}?cursor={}", row["next_cursor"].as_str().expect("there is more"));

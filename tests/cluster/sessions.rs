@@ -8,7 +8,7 @@ use crate::{
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// How long ago the leader heard of a session, if the answer says so.
+/// How long ago the leader heard from a session, if the answer says so.
 fn heard_ago(answer: &Answer) -> Option<Duration> {
     answer.json["heard_ago"].as_str().map(|text| fairhold_types::duration::parse(text).expect("a duration"))
 }
@@ -119,7 +119,7 @@ fn a_grant_of_a_named_session_needs_that_session_and_accepts_no_own_ttl() {
 }
 
 #[test]
-fn every_node_tells_when_the_leader_heard_of_a_session_but_a_local_read_does_not_ask_it() {
+fn every_node_tells_when_the_leader_heard_from_a_session_but_a_local_read_does_not_ask_it() {
     run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
@@ -127,7 +127,7 @@ fn every_node_tells_when_the_leader_heard_of_a_session_but_a_local_read_does_not
         let path = format!("/v1/sessions/{}", session.number);
         let (show, local) = (Call::get(&path), Call::get(&format!("{path}?consistency=local")));
         let heard_at_least = async |node: usize, least: Duration| {
-            eventually("the leader tells when it heard of the session", Duration::from_secs(20), || async {
+            eventually("the leader tells when it heard from the session", Duration::from_secs(20), || async {
                 let answer = cluster.client(node).send(&show).await.expect_status(200);
                 heard_ago(&answer).filter(|heard| *heard >= least)
             })
@@ -156,7 +156,7 @@ fn every_node_tells_when_the_leader_heard_of_a_session_but_a_local_read_does_not
         client.send(&Call::post("/v1/cluster/leader").json(&json!({ "to": next }))).await.expect_status(200);
         for node in 0..NODES {
             let answer = cluster.client(node).send(&show).await.expect_status(200);
-            assert_eq!(heard_ago(&answer), None, "the new leader has not heard of the session: {answer:?}");
+            assert_eq!(heard_ago(&answer), None, "the new leader has not heard from the session: {answer:?}");
         }
         client.keepalive(&session).await.expect_status(200);
         for node in 0..NODES {

@@ -152,7 +152,7 @@ test("an address that names no page is no page", () => {
   assert.equal(route.parse("#/locks/%zz").name, "%zz");
 });
 
-test("a search has words and a prefix", () => {
+test("a search has words and a part of a name", () => {
   assert.deepEqual(route.parseSearch("state:held owner:ci-7 ord"), { state: "held", owner: "ci-7", match: "ord" });
   assert.deepEqual(route.parseSearch("state:other"), { match: "state:other" });
   assert.deepEqual(route.parseSearch(""), { match: "" });

@@ -36,7 +36,7 @@ test("a session shows what it owns, and says that it ended", async () => {
   await page.locator("tr", { hasText: "owner" }).getByRole("link", { name: number, exact: true }).click();
   await shown(page, `Session ${number} owner`, "h1");
   await shown(page, "10 min", ".facts");
-  await page.locator(".facts div", { hasText: /Heard\s*\d+ s ago/ }).waitFor();
+  await page.locator(".facts div", { hasText: /Last heard from\s*\d+ s ago/ }).waitFor();
   const grants = await page.locator("table[aria-label=Grants] tbody tr").allInnerTexts();
   assert.deepEqual(grants.map((row) => row.split(/\s+/).slice(0, 3).join(" ")), ["owned ■ held", "wanted ▸ queued"]);
   await page.getByRole("link", { name: "/owned/node" }).click();
@@ -141,7 +141,7 @@ test("locks are found by a part of the name, and by an owner that holds or waits
   const { page, wrong, close } = await open("#/locks");
   const rows = page.locator("table[aria-label=Locks] tbody tr");
   const search = async (text, wanted) => {
-    await page.getByLabel("Part of the name").fill(text);
+    await page.getByLabel("Name contains").fill(text);
     await until(`${text} has found ${wanted}`, async () => (await rows.getByRole("link").allInnerTexts()).join() === wanted);
   };
   await search("NIGHTLY-B", "found/Nightly-build");
@@ -570,7 +570,7 @@ test("a refused deadlock is on the overview, among the waits and in the history"
   await inspect(page, 1280, "history");
   await page.getByLabel("Name begins with").fill("alive/");
   await page.getByRole("button", { name: "Show", exact: true }).click();
-  await shown(page, "This node knows of no election and of no refused deadlock in these ten minutes.");
+  await shown(page, "This node knows of no election and no refused deadlock in these ten minutes.");
   assert.deepEqual(wrong, []);
   await close();
 });
@@ -584,7 +584,7 @@ test("the history has the elections around a time, and says where the node's kno
   }));
   await page.goto(`${cluster.urls[0]}/ui/#/history?at=${new Date(at).toISOString()}`);
   await page.locator("table[aria-label='Around then'] tbody tr", { hasText: "Term 4 became 5." }).waitFor();
-  await shown(page, "This node does not know all of these ten minutes.");
+  await shown(page, "This node knows only a part of these ten minutes.");
   await shown(page, "at most twelve hours");
   await inspect(page, 1280, "history");
   assert.deepEqual(wrong, []);

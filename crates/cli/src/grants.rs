@@ -36,7 +36,7 @@ enum GrantsCommand {
   fairhold grants ls --session 41 --state held
   fairhold grants ls --prefix orders/ --sort lock
 
-A grant of several locks has one row for each of them. The list names no ids.")]
+A grant of several locks has one row for each lock. The list shows no ids.")]
     #[command(alias = "list")]
     Ls(ListArgs),
     /// Show a grant, or wait until it is held

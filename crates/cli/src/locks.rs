@@ -38,8 +38,8 @@ enum LocksCommand {
         /// List only locks whose names start with this prefix
         #[arg(value_name = "PREFIX")]
         prefix: Option<String>,
-        /// List only locks whose names have this part, in upper or lower case
-        #[arg(long = "match", id = "match", value_name = "PART")]
+        /// List only locks whose names contain this text, in upper or lower case
+        #[arg(long = "match", id = "match", value_name = "TEXT")]
         part: Option<String>,
         /// List only locks that this owner holds or waits for
         #[arg(long, value_name = "OWNER")]
@@ -73,7 +73,7 @@ enum LocksCommand {
     /// Show the queue of a lock, in order, holders first
     #[command(after_help = "Examples:
   fairhold locks queue deploy
-  fairhold locks queue deploy --around 57              the neighbours of grant 57 in a long queue
+  fairhold locks queue deploy --around 57              the page around grant 57 in a long queue
   fairhold locks queue deploy --around last --limit 5  the end of the queue")]
     Queue {
         /// Name of the lock
@@ -164,7 +164,9 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
             let request = ApiRequest::get("/v1/locks").parameter("prefix", prefix.as_ref()).parameter("match", part.as_ref());
             let request = request.parameter("owner", owner.as_ref()).parameter("state", state.as_ref()).parameter("sort", sort);
             let fields = PageFields(LIST_HEADINGS, LIST_FIELDS);
-            list(api, &read.apply(request), page, requested, &fields).await.map(|_| ())
+            let listed = list(api, &read.apply(request), page, requested, &fields).await?;
+            listed.note_if_empty("no lock matches", &args.remote);
+            Ok(())
         }
         LocksCommand::Show { name, page, long_poll } => {
             show(api, &long_poll.apply(ApiRequest::get(format!("/v1/locks/{}", encode(name)))), page, &args.remote).await
@@ -186,10 +188,7 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
                 &["position", "number", "session", "state", "mode", "owner", "since", "waits_for.number", "estimate"],
             );
             let listed = list(api, &long_poll.apply(request), page, requested, &fields).await?;
-            let note = listed.note_if_empty(&format!("nobody holds {name} or waits for it"));
-            if let Some(note) = note.filter(|_| !args.remote.connect.quiet) {
-                output::note(&note);
-            }
+            listed.note_if_empty(&format!("nobody holds {name} or waits for it"), &args.remote);
             Ok(())
         }
         LocksCommand::History(query) => history::run(api, query, &args.remote).await,

@@ -1,9 +1,12 @@
 //! Paginated answers: prints one requested page, or all pages, each when it arrives.
 
-use crate::remote::{
-    Api, ApiRequest, Failure,
-    format::{self, OutputFormat, Table, cell},
-    reply::ApiReply,
+use crate::{
+    output,
+    remote::{
+        Api, ApiRequest, Failure, RemoteArgs,
+        format::{self, OutputFormat, Table, cell},
+        reply::ApiReply,
+    },
 };
 use fairhold_types::limits::PAGE_MAX;
 use serde_json::Value;
@@ -55,8 +58,15 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
+    /// Says on stderr that the list is empty, unless the user wants no notes.
+    pub(crate) fn note_if_empty(&self, nothing: &str, remote: &RemoteArgs) {
+        if let Some(note) = self.empty_note(nothing).filter(|_| !remote.connect.quiet) {
+            output::note(&note);
+        }
+    }
+
     /// What to say if the list is empty. An empty page need not be the last.
-    pub(crate) fn note_if_empty(&self, nothing: &str) -> Option<String> {
+    fn empty_note(&self, nothing: &str) -> Option<String> {
         match (self.count, &self.next_cursor) {
             (0, None) => Some(nothing.to_owned()),
             (0, Some(cursor)) => Some(format!("nothing on this page matches: continue with --cursor {cursor}")),
@@ -126,8 +136,7 @@ mod tests {
 
     #[test]
     fn an_empty_page_before_others_says_where_to_continue() {
-        let note =
-            |count, cursor: Option<&str>| Listed { count, next_cursor: cursor.map(str::to_owned) }.note_if_empty("nothing");
+        let note = |count, cursor: Option<&str>| Listed { count, next_cursor: cursor.map(str::to_owned) }.empty_note("nothing");
         assert_eq!(note(0, None).as_deref(), Some("nothing"));
         assert_eq!(note(0, Some("61")).as_deref(), Some("nothing on this page matches: continue with --cursor 61"));
         assert_eq!((note(1, None), note(1, Some("61"))), (None, None));

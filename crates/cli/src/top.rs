@@ -57,8 +57,8 @@ fn show(args: &TopArgs) -> Result<(), Failure> {
     let mut signals = runtime.block_on(async { StopSignals::new() })?;
     let (publish, frames) = watch::channel(TopFrame::default());
     let mut choice = TopChoice::default();
-    let wishes = watch::Sender::new(choice.wish(&TopFrame::default()));
-    runtime.spawn(Poller::new(api, &args.connect)?.run(publish, wishes.subscribe()));
+    let queries = watch::Sender::new(choice.query(&TopFrame::default()));
+    runtime.spawn(Poller::new(api, &args.connect)?.run(publish, queries.subscribe()));
     // Takes over the terminal; a panic restores it too.
     let mut terminal = ratatui::try_init()?;
     let shown = (|| {
@@ -71,8 +71,8 @@ fn show(args: &TopArgs) -> Result<(), Failure> {
             if !choice.is_paused {
                 content = frames.borrow().clone();
                 choice.follow(&content);
-                let wish = choice.wish(&content);
-                wishes.send_if_modified(|known| std::mem::replace(known, wish.clone()) != wish);
+                let query = choice.query(&content);
+                queries.send_if_modified(|known| std::mem::replace(known, query.clone()) != query);
             }
             terminal.draw(|frame| view::draw(frame, &content, &choice))?;
             let lines = pages::lines(&content, &choice.page).len();

@@ -4,7 +4,7 @@ use crate::remote::{self, ApiRequest, ConnectArgs, RemoteArgs, format};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "It prints the address of a node that has just served the page. It opens nothing.
+#[command(after_help = "It prints the address of the first node that serves the page. It opens no browser.
 
 Example:
   xdg-open \"$(fairhold ui)\"")]

@@ -11,7 +11,7 @@ const HELD_MIN: Duration = Duration::from_secs(600);
 const QUEUE_PERCENT: u64 = 80;
 /// Deadlocks of one owner are remarkable if this many were refused within `REFUSED_WITHIN`.
 const REFUSED_TIMES: u64 = 3;
-/// The time in which refused deadlocks count.
+/// How long a refused deadlock counts.
 pub const REFUSED_WITHIN: Duration = Duration::from_secs(600);
 
 /// What is known of a lock with waiters.

@@ -46,7 +46,7 @@ pub struct BusyLocks {
     pub blocking: Vec<BusyEntry>,
     /// The longest waiter of each lock, the fullest queue first, of the queues with a limit.
     pub full: Vec<BusyEntry>,
-    /// The locks that changed hands most often in the last minute, the most often first.
+    /// The locks that changed hands most often in the last minute, the most frequent first.
     pub hot: Vec<HotLock>,
 }
 

@@ -10,7 +10,7 @@ use fairhold_types::{
 };
 use std::{fmt, iter, ops::Bound};
 
-/// The position of a waiter is counted along its queue. So many counted contenders cost as much as an entry.
+/// The position of a waiter is counted along its queue. Counting this many contenders costs as much as an entry.
 const COUNTED_PER_ENTRY: u64 = 128;
 
 /// The phase of a grant.

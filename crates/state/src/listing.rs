@@ -58,7 +58,7 @@ pub struct LockKey {
 pub struct LockQuery {
     /// The prefix of the names; it need not be a valid name.
     pub prefix: String,
-    /// A part of the names, in upper or lower case; empty: all names.
+    /// A text that the names contain, in upper or lower case; empty: all names.
     pub part: String,
     /// Only locks that a grant of this owner holds or waits for.
     pub owner: Option<String>,
@@ -350,7 +350,7 @@ impl State {
         }
     }
 
-    /// The holder that queued first and does not cool.
+    /// The holder that queued first and is not cooling.
     fn longest_holder(&self, name: &LockName, queue: &Queue) -> Option<&Contender> {
         let number = queue.holders.iter().find(|number| !self.index.cooling.contains(*number))?;
         self.contender_in(name, *number)

@@ -27,7 +27,7 @@ impl State {
         self.entries_after(numbers.copied(), after)
     }
 
-    /// The same for the grants of all sessions, and for those that cool.
+    /// The same for the grants of all sessions, and for cooling grants.
     pub(crate) fn all_grants_after(
         &self,
         after: Option<OwnedKey>,

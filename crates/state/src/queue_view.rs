@@ -38,7 +38,7 @@ impl QueueKey {
     }
 }
 
-/// The contender around which a page of a queue is.
+/// The contender in the middle of a page of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueAnchor {
     /// A holder or a waiter.
@@ -175,8 +175,8 @@ impl State {
         contender.map(QueueKey::of)
     }
 
-    /// Where a page of `limit` contenders begins that has this key in its middle: after the returned key, or with the first
-    /// contender if there is none. If few contenders are behind the key, the page has more of those ahead of it.
+    /// Where the page of `limit` contenders around this key begins: after the returned key, or with the first contender if
+    /// it is `None`. If few contenders are behind the key, the page has more of those ahead of it.
     #[must_use]
     pub fn page_around(&self, name: &LockName, key: QueueKey, limit: usize) -> Option<QueueKey> {
         let queue = self.queue_of(name)?;

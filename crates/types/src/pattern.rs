@@ -34,7 +34,7 @@ pub const MOMENT: &str = "^([0-9]{1,15}|(19[7-9]|20[0-9])[0-9]-(0[1-9]|1[0-2])-(
 /// A cursor in a queue: a holder by its number, a waiter by its priority and its number.
 pub const QUEUE_CURSOR: &str = "^(held-[0-9]{1,20}|queued-(-?[0-9]{1,10})-[0-9]{1,20})$";
 
-/// The grant around which a page of a queue is: its number, or the last one.
+/// The grant in the middle of a page of a queue: its number, or `last`.
 pub const QUEUE_AROUND: &str = "^([0-9]{1,15}|last)$";
 
 /// A cursor in a history.

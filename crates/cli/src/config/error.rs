@@ -141,8 +141,8 @@ pub(crate) enum ConfigError {
     /// An invalid host name.
     #[error("--allowed-host {host}: write only the host, such as `locks.example.com`, without a scheme, port or path")]
     AllowedHost { host: String },
-    /// Files of developers where other machines could load them.
-    #[error("--ui-dir: {address} is not a loopback address: without --ui-dir, the node serves the dashboard of its program")]
+    /// Dashboard files from a directory, where other machines could load them.
+    #[error("--ui-dir: {address} is not a loopback address: listen on 127.0.0.1, or remove --ui-dir for the built-in dashboard")]
     UiDirExposed { address: String },
     /// An event ring that is too small for even a few events.
     #[error("--event-ring-bytes {bytes}: the minimum is {EVENT_RING_BYTES_MIN}")]

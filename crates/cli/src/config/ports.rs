@@ -28,7 +28,7 @@ impl Ports<'_> {
         }
     }
 
-    /// The dashboard to serve. Only this machine may load the files of its developers.
+    /// The dashboard to serve. Only this machine may load the files of `--ui-dir`.
     pub(super) fn dashboard(&self, is_on: bool, folder: Option<PathBuf>) -> Result<Dashboard, ConfigError> {
         let Some(folder) = folder.filter(|_| is_on) else {
             return Ok(if is_on { Dashboard::BuiltIn } else { Dashboard::Off });
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_developers_are_served_to_this_machine_alone() {
+    fn the_files_of_a_ui_dir_are_served_to_this_machine_alone() {
         let peers = &PeerTrust::Certificates;
         let (tls_local, tls_too) = (client_tls(Some("127.0.0.1:3")), client_tls(Some("0.0.0.0:3")));
         let local = Ports { listen: "127.0.0.1:1", client_tls: Some(&tls_local), peer_listen: "a:2", peers, peer_tls: None };

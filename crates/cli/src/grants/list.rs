@@ -2,7 +2,6 @@
 
 use crate::{
     cluster::older_program,
-    output,
     pages::{self, PageArgs, PageFields},
     remote::{Api, ApiRequest, Failure, ReadArgs, RemoteArgs},
 };
@@ -57,8 +56,6 @@ pub(super) async fn run(api: &Api, args: &ListArgs, remote: &RemoteArgs) -> Resu
     );
     let listed = pages::list(api, &args.read.apply(request), &args.page, remote.output, &fields).await;
     let listed = listed.map_err(|failure| older_program::explain(failure, "the list of grants"))?;
-    if let Some(note) = listed.note_if_empty("no grant matches").filter(|_| !remote.connect.quiet) {
-        output::note(&note);
-    }
+    listed.note_if_empty("no grant matches", remote);
     Ok(())
 }

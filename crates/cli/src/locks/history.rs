@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::older_program,
-    moment, output,
+    moment,
     pages::{PageArgs, PageFields, list},
     remote::{Api, ApiRequest, Failure, ReadArgs, RemoteArgs, request::encode},
 };
@@ -68,8 +68,6 @@ pub(super) async fn run(api: &Api, args: &HistoryArgs, remote: &RemoteArgs) -> R
         Some(_) => failure,
         None => older_program::explain(failure, "the history of all locks"),
     });
-    if let Some(note) = explained?.note_if_empty(&empty).filter(|_| !remote.connect.quiet) {
-        output::note(&note);
-    }
+    explained?.note_if_empty(&empty, remote);
     Ok(())
 }

@@ -28,9 +28,9 @@ pub(super) struct TopChoice {
     pub(super) sort: usize,
 }
 
-/// What the poller is to ask for.
+/// What the poller should ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TopWish {
+pub(super) struct TopQuery {
     pub(super) page: TopPage,
     /// The beginning of the names in the list.
     pub(super) prefix: String,
@@ -47,10 +47,10 @@ impl TopChoice {
         SORTS[self.sort]
     }
 
-    /// What the poller is to ask for.
-    pub(super) fn wish(&self, frame: &TopFrame) -> TopWish {
+    /// What the poller should ask for.
+    pub(super) fn query(&self, frame: &TopFrame) -> TopQuery {
         let (states, names): (Vec<&str>, Vec<&str>) = self.search.split_whitespace().partition(|word| word.starts_with("state:"));
-        TopWish {
+        TopQuery {
             page: self.page.clone(),
             prefix: names.join(" "),
             state: states.last().map(|word| word.replacen("state:", "", 1)),
@@ -184,7 +184,7 @@ mod tests {
         let mut choice = TopChoice::default();
         assert!(!type_keys(&mut choice, "↓", &frame(&["a", "b", "c"])));
         choice.follow(&frame(&["c", "a", "b"]));
-        assert_eq!((choice.row, choice.wish(&frame(&[])).lock.as_deref()), (2, Some("b")));
+        assert_eq!((choice.row, choice.query(&frame(&[])).lock.as_deref()), (2, Some("b")));
         type_keys(&mut choice, "↓↓", &frame(&["c", "a", "b"]));
         assert_eq!(choice.row, 2, "the last row");
         // The lock is gone.
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(choice.row, 0);
         type_keys(&mut choice, "k", &frame(&[]));
         choice.follow(&frame(&[]));
-        assert_eq!((choice.row, choice.wish(&frame(&[])).lock), (0, None));
+        assert_eq!((choice.row, choice.query(&frame(&[])).lock), (0, None));
     }
 
     #[test]
@@ -213,10 +213,10 @@ mod tests {
         let (mut choice, frame) = (TopChoice::default(), frame(&["a", "b"]));
         assert!(!type_keys(&mut choice, "w/state:held quux\x7f", &frame));
         assert_eq!((choice.page.clone(), choice.typed.as_deref()), (TopPage::Locks, Some("state:held quu")));
-        assert_eq!(choice.wish(&frame).prefix, "", "it does not apply before Enter");
+        assert_eq!(choice.query(&frame).prefix, "", "it does not apply before Enter");
         type_keys(&mut choice, "\r", &frame);
-        let wish = choice.wish(&frame);
-        assert_eq!((wish.prefix.as_str(), wish.state.as_deref(), choice.typed.clone()), ("quu", Some("held"), None));
+        let query = choice.query(&frame);
+        assert_eq!((query.prefix.as_str(), query.state.as_deref(), choice.typed.clone()), ("quu", Some("held"), None));
         type_keys(&mut choice, "/x\x1b", &frame);
         assert_eq!(choice.search, "state:held quu", "Esc leaves the search as it was");
         assert!(!type_keys(&mut choice, "\x1b", &frame), "the next Esc shows the whole list");
@@ -237,7 +237,7 @@ mod tests {
         assert!(choice.is_paused);
         for sort in ["waiters", "hold", "wait", "contention", "name", "longest_wait"] {
             type_keys(&mut choice, "js", &frame);
-            assert_eq!((choice.wish(&frame).sort, choice.row, choice.is_paused), (sort, 0, false));
+            assert_eq!((choice.query(&frame).sort, choice.row, choice.is_paused), (sort, 0, false));
         }
     }
 }

@@ -22,11 +22,11 @@ s              sort by longest_wait, waiters, hold, wait, contention, name
 w              show who waits for whom
 e              show the newest events
 c              show the members, and what to do about problems
-p              pause, and continue
+p              pause, or continue
 Esc u          go back to the list, and clear the search
-q Ctrl-C       quit; Esc in the list, too
+q Ctrl-C       quit; in the list, Esc does too
 
-The screen changes nothing in the cluster. The page of a lock has the command that breaks it, to copy.";
+top changes nothing in the cluster. The page of a lock has the command that breaks it, to copy.";
 
 /// The lines of a page; none for the list of locks and the members, which are tables.
 pub(super) fn lines(frame: &TopFrame, page: &TopPage) -> Vec<String> {
@@ -34,7 +34,7 @@ pub(super) fn lines(frame: &TopFrame, page: &TopPage) -> Vec<String> {
         return HELP.lines().map(str::to_owned).collect();
     }
     if frame.page != *page {
-        return vec!["asking".to_owned()];
+        return vec!["loading".to_owned()];
     }
     match page {
         TopPage::Lock(name) => lock(frame, name),

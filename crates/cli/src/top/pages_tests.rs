@@ -108,7 +108,7 @@ fn problems_come_with_their_solutions() {
 fn a_page_that_is_not_polled_yet_shows_nothing_of_another() {
     let frame = lock_frame("deploy");
     for page in [TopPage::Lock("other".to_owned()), TopPage::Waits, TopPage::Events, TopPage::Cluster] {
-        assert_eq!(lines(&frame, &page), ["asking"]);
+        assert_eq!(lines(&frame, &page), ["loading"]);
     }
     assert!(lines(&frame, &TopPage::Help).iter().any(|line| line.contains("who waits for whom")));
 }

@@ -5,7 +5,7 @@
 //! asks them too.
 
 use super::{
-    choice::TopWish,
+    choice::TopQuery,
     frame::{TopFrame, TopPage},
 };
 use crate::{
@@ -75,20 +75,20 @@ impl Poller {
         }
     }
 
-    /// Publishes results until the receiver is gone. Polls at once when the wish changes.
-    pub(super) async fn run(mut self, publish: watch::Sender<TopFrame>, mut wishes: watch::Receiver<TopWish>) {
+    /// Publishes results until the receiver is gone. Polls at once when the query changes.
+    pub(super) async fn run(mut self, publish: watch::Sender<TopFrame>, mut queries: watch::Receiver<TopQuery>) {
         while !publish.is_closed() {
             let started = Instant::now();
-            let wish = wishes.borrow_and_update().clone();
+            let query = queries.borrow_and_update().clone();
             self.follow_token_file();
             self.poll_nodes().await;
             publish.send_replace(self.frame.clone());
-            let found = self.poll_page(&wish).await;
+            let found = self.poll_page(&query).await;
             self.frame.error = found.err().map(|failure| failure.to_string());
             publish.send_replace(self.frame.clone());
             tokio::select! {
                 () = sleep(POLL_EVERY.saturating_sub(started.elapsed())) => {}
-                Ok(()) = wishes.changed() => {}
+                Ok(()) = queries.changed() => {}
             }
         }
     }
@@ -116,13 +116,13 @@ impl Poller {
     }
 
     /// Keeps the earlier result unless all requests succeed.
-    async fn poll_page(&mut self, wish: &TopWish) -> Result<(), Failure> {
+    async fn poll_page(&mut self, query: &TopQuery) -> Result<(), Failure> {
         let overview = self.overview().await?;
-        let locks = self.locks(wish).await?;
-        let queue_of = match &wish.page {
+        let locks = self.locks(query).await?;
+        let queue_of = match &query.page {
             TopPage::Locks => {
                 let first = || locks.first().and_then(|lock| lock["lock"].as_str()).map(str::to_owned);
-                wish.lock.clone().or_else(first)
+                query.lock.clone().or_else(first)
             }
             TopPage::Lock(name) => Some(name.clone()),
             TopPage::Waits | TopPage::Events | TopPage::Cluster | TopPage::Help => None,
@@ -134,7 +134,7 @@ impl Poller {
             }
             None => Vec::new(),
         };
-        let path = match &wish.page {
+        let path = match &query.page {
             TopPage::Lock(name) => Some(format!("/v1/locks/{}/history?consistency=local&limit={ROWS_MAX}", encode(name))),
             TopPage::Waits => Some(format!("/v1/waits?limit={ROWS_MAX}")),
             TopPage::Events => Some(format!("/v1/events?consistency=local&limit={ROWS_MAX}")),
@@ -148,7 +148,7 @@ impl Poller {
         self.frame = TopFrame {
             overview,
             locks,
-            page: wish.page.clone(),
+            page: query.page.clone(),
             queue_of,
             queue,
             rows: items(&listed),
@@ -167,14 +167,14 @@ impl Poller {
         }
     }
 
-    async fn locks(&self, wish: &TopWish) -> Result<Vec<Value>, Failure> {
+    async fn locks(&self, query: &TopQuery) -> Result<Vec<Value>, Failure> {
         let request = ApiRequest::get(format!("/v1/locks?consistency=local&limit={LOCKS_MAX}"))
-            .parameter("sort", Some(wish.sort))
-            .parameter("prefix", (!wish.prefix.is_empty()).then_some(&wish.prefix))
-            .parameter("state", wish.state.as_ref());
+            .parameter("sort", Some(query.sort))
+            .parameter("prefix", (!query.prefix.is_empty()).then_some(&query.prefix))
+            .parameter("state", query.state.as_ref());
         let mut locks = items(&self.api.call(&request).await?.read()?);
         // An idle lock without waiters is of interest only to a user who searches for it.
-        let is_search = wish.state.is_some() || !wish.prefix.is_empty();
+        let is_search = query.state.is_some() || !query.prefix.is_empty();
         locks.retain(|lock| is_search || lock["state"] != "idle" || lock["queue_length"] != 0);
         Ok(locks)
     }

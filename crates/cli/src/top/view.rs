@@ -61,9 +61,10 @@ fn heading(content: &TopFrame, age: Option<Duration>) -> Line<'static> {
             Line::from(format!(" fairhold top: {}; ? lists the keys, q quits", terminal_safe(summary)))
         }
         (error, age) => {
-            let seen = age.map_or_else(|| "nothing seen yet".to_owned(), |age| format!("seen {} ago", duration::rounded(age)));
+            let seen =
+                age.map_or_else(|| "no figures yet".to_owned(), |age| format!("figures seen {} ago", duration::rounded(age)));
             let why = error.as_ref().map_or_else(String::new, |why| format!(": {}", terminal_safe(why)));
-            Line::from(format!(" fairhold top: {}; figures {seen}{why}", terminal_safe(summary))).reversed()
+            Line::from(format!(" fairhold top: {}; {seen}{why}", terminal_safe(summary))).reversed()
         }
     }
 }

@@ -83,7 +83,7 @@ fn old_content_shows_its_age_on_every_page() {
         assert!(drawn.contains("figures seen 7s ago: no answer within 1s"), "{drawn}");
     }
     let drawn = screen(&TopFrame::default(), 100, 24);
-    assert!(drawn.contains("asking the cluster; figures nothing seen yet"), "{drawn}");
+    assert!(drawn.contains("asking the cluster; no figures yet"), "{drawn}");
 }
 
 #[test]

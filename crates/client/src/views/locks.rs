@@ -120,8 +120,8 @@ impl Locks {
         self.read(page(&url(name, "/queue")?, limit, cursor)).await?.as_of()
     }
 
-    /// Reads the page of at most `limit` contenders (1 to 1,000) that has a grant in its middle, such as your own grant in a
-    /// long queue. `None` if the grant neither holds the lock nor waits for it.
+    /// Reads the page of at most `limit` contenders (1 to 1,000) around a grant, such as your own grant in a long queue.
+    /// `None` if the grant neither holds the lock nor waits for it.
     ///
     /// # Errors
     /// The errors of [`get`](Locks::get).
@@ -256,7 +256,7 @@ impl ListLocks {
         ListLocks(self.0.with("prefix", prefix))
     }
 
-    /// Only locks whose names have this part, in upper or lower case.
+    /// Only locks whose names contain this text, in upper or lower case.
     pub fn matching(self, part: &str) -> ListLocks {
         ListLocks(self.0.with("match", part))
     }

@@ -48,7 +48,7 @@ pub(crate) async fn front_page<RT: AsyncRuntime>(
     dashboard: Dashboard,
     headers: HeaderMap,
 ) -> Response {
-    // A browser needs no credential here, so it gets nothing else without a dashboard.
+    // A browser needs no credential here, so without a dashboard it gets no facts about the node either.
     if accepts_html(&headers) {
         return ui::folder(dashboard).await.into_response();
     }

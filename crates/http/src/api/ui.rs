@@ -26,7 +26,7 @@ pub enum Dashboard {
     /// The one in the program.
     #[default]
     BuiltIn,
-    /// The files in this folder, as they are at each request: for its developers.
+    /// The files in this folder, as they are at each request: for developers of the dashboard.
     Folder(PathBuf),
     /// None.
     Off,
@@ -100,7 +100,7 @@ fn built_in(path: &str, headers: &HeaderMap) -> Result<Response, Problem> {
     Ok((own, encoded(file, headers)).into_response())
 }
 
-/// A file of the folder of developers. No browser keeps it, so each reload shows their last change.
+/// A file of the folder of `--ui-dir`. No browser keeps it, so each reload shows the last change.
 fn from_disk(folder: &Path, path: &str) -> Result<Response, Problem> {
     let is_inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     let kind = content_type(path).filter(|_| is_inside).ok_or_else(no_such_file)?;

@@ -60,7 +60,7 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
             Problem::new(Code::WaitTimeout, detail).retryable(!kind.key_given()).facts(facts)
         }
         CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, kind.key())),
-        // The advice for a grant that its caller has lost does not fit.
+        // The usual advice is for a caller that has lost its grant, and does not fit here.
         CallError::NotInQueue { lock: _, number: _ } => Problem::new(Code::GrantNotFound, detail),
         CallError::NoNode { path } => Problem::new(Code::NoNode, detail).facts(about(path)),
         CallError::Access(refusal) => access_problem(refusal, detail),

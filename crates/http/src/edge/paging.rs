@@ -155,7 +155,7 @@ fn read_queue_cursor(cursor: &str) -> Option<QueueKey> {
     }
 }
 
-/// The contender around which a page of a queue is.
+/// The contender in the middle of a page of a queue.
 pub(crate) fn queue_anchor(given: Option<QueueAround>) -> Result<Option<QueueAnchor>, Problem> {
     let Some(text) = given.as_ref().map(QueueAround::as_str) else { return Ok(None) };
     let anchor = match text {

@@ -53,7 +53,7 @@ fn overview(api: &mut Describer) -> Operation<'_> {
         .about(
             "Every server answers this from its own state, even without a quorum. Callers that may see all locks share one \
              answer for a second. The lists leave out what the caller may not see; the totals count everything. `refused` has \
-             up to 64 entries, fewer if they have long names, each only if the caller may see all its locks. The other lists of \
+             up to 64 entries, fewer if names are long, and only those whose locks the caller may all see. The other lists of \
              locks have ten entries at most. `refused` and `recent` are in memory only.",
         )
         .query::<call::ShowOverview>()

@@ -27,9 +27,9 @@ fn list(api: &mut Describer) -> Operation<'_> {
             "The list has all locks with a holder or a waiter, and unused locks until they are forgotten (10 minutes). A page \
              may be short or even empty without being the last: the last page has no `next_cursor`. A page in the order of names \
              is cheap; any other order examines every matching lock. With `match` or `owner`, a page examines every lock, \
-             unless it is in the order of names and you may see all locks: then it ends after about 20,000 examined locks and \
-             grants. With `consistency=local` and a `match`, an `owner` or another order, callers that may see all locks share \
-             a first page for a second.",
+             unless it is in the order of names and you may see all locks: then it ends after it has examined about 20,000 \
+             locks and grants. With `consistency=local` and a `match`, an `owner` or another order, callers that may see all \
+             locks share the first page for a second.",
         )
         .query::<call::ListLocks>()
         .page::<dto::Page<dto::ListedLock>>("A page.", json!({ "items": [item], "next_cursor": null }))

@@ -43,7 +43,7 @@ pub enum CallError {
     /// A newer request with the same key took this one's place.
     #[error("a newer request with the same Idempotency-Key took over")]
     Superseded,
-    /// The grant is not in the queue around which the page was to be.
+    /// The page was to be around a grant that is not in the queue.
     #[error("grant {number} neither holds {lock} nor waits for it")]
     NotInQueue {
         /// The lock.

@@ -16,7 +16,7 @@ pub struct OverviewView {
     pub census: Census,
     /// The totals since the cluster was formed.
     pub totals: Statistics,
-    /// What happened in the last seconds; `None` if the node has just started.
+    /// What happened in the last ten seconds; `None` if the node has just started.
     pub recent: Option<RecentTotals>,
     /// The locks that stand out, of those that the caller may see.
     pub locks: BusyLocks,
@@ -26,14 +26,14 @@ pub struct OverviewView {
     pub problems: Vec<(LockName, LockProblem)>,
 }
 
-/// What happened in a time, over all locks.
+/// What happened in a period, over all locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecentTotals {
-    /// How long that time is.
+    /// The length of the period.
     pub over: Duration,
     /// The grants given.
     pub granted: u64,
-    /// Those of them that had to wait.
+    /// How many of them had to wait.
     pub handed_over: u64,
     /// Held grants that expired or were broken.
     pub lost: u64,
@@ -48,7 +48,7 @@ pub struct RefusedWait {
     pub at: WallMillis,
     /// Each waits for the next, and the last for the first, which is the requester.
     pub cycle: Vec<Blocked>,
-    /// How many more the cycle has.
+    /// How many more waiters the cycle has.
     pub left_out: usize,
 }
 
@@ -57,7 +57,7 @@ pub struct RefusedWait {
 pub struct RefusedWaitsView {
     /// The refusals, the newest first.
     pub waits: Vec<Arc<RefusedWait>>,
-    /// None is missing since then, of those that the caller may see.
+    /// The time since which none is missing, of those that the caller may see.
     pub since: WallMillis,
 }
 

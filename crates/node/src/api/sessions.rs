@@ -60,7 +60,7 @@ pub struct SessionView {
     pub anonymous: bool,
     /// When it was opened.
     pub opened_at: WallMillis,
-    /// The time since the leader last heard of it, if this node asked the leader and the leader knows.
+    /// The time since the leader last heard from it, if this node asked the leader and the leader knows.
     pub heard_ago: Option<Duration>,
     /// A page of its grants, by number, with an entry for each lock: number, lock, and the token while held.
     pub grants: Vec<(GrantNumber, LockName, Option<FencingToken>)>,

@@ -9,12 +9,12 @@ use std::{collections::VecDeque, sync::Arc};
 
 /// How many refusals are kept.
 const REFUSED_MAX: usize = 64;
-/// How many bytes an answer has for them: as many as 64 refusals with short names need. Long names leave out the
-/// oldest.
+/// The most bytes of refusals in an answer: enough for 64 with short names. If names are long, the oldest refusals are
+/// left out.
 const SHOWN_BYTES_MAX: usize = 12 * 1024;
-/// What a refusal has as JSON, in bytes, without its cycle.
+/// About the bytes of a refusal as JSON, without its cycle.
 const WAIT_BYTES: usize = 64;
-/// What a waiter of a cycle has as JSON, in bytes, without its texts.
+/// About the bytes of a waiter in a cycle as JSON, without its texts.
 const BLOCKED_BYTES: usize = 48;
 
 #[derive(Debug, Default)]
@@ -25,12 +25,12 @@ struct Kept {
     since: WallMillis,
 }
 
-/// What this node has applied and refused, in the order of the log.
+/// The newest refusals that this node has applied, in the order of the log.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedWaits(Mutex<Kept>);
 
 impl RefusedWaits {
-    /// Adds a refusal. Each of the cycle waits for the next one, and the first is the requester.
+    /// Adds a refusal. Each waiter of the cycle waits for the next one, and the first is the requester.
     pub(crate) fn add(&self, at: WallMillis, cycle: &[Blocked]) {
         let left_out = cycle.len().saturating_sub(CYCLE_NAMED_MAX);
         let cycle = cycle.iter().take(CYCLE_NAMED_MAX).cloned().collect();

@@ -177,7 +177,7 @@ impl<RT: AsyncRuntime> BackupPlan<RT> {
         let BackupPlan { node, state, origin, kind, within, slot } = self;
         let started_at = RT::Instant::now();
         let (encoded, from_thread) = mpsc::channel(1);
-        // Its priority stays low, so it is no thread of the runtime, which other work would use next.
+        // Its priority stays low, so it is not a thread of the runtime, which would run other work afterwards.
         let thread = thread::Builder::new().name("backup".to_owned()).spawn(move || encode(state, origin, &encoded));
         if let Err(error) = thread {
             // The channel is closed, so the backup fails.

@@ -177,7 +177,7 @@ fn shows(visible: &Visible, wait: &RefusedWait) -> bool {
     visible.has_all_locks() || (wait.left_out == 0 && named())
 }
 
-/// What the rule about refusals objects to, of the refusals with the newest first. The problem is about the lock of the
+/// The problems that the rule about refusals finds. `waits` has the newest first, and a problem names the lock of the
 /// newest one.
 fn refused_owners(waits: &[Arc<RefusedWait>], now: WallMillis) -> Vec<(LockName, LockProblem)> {
     let from = WallMillis(now.0.saturating_sub(duration::millis(REFUSED_WITHIN)));

@@ -84,7 +84,7 @@ impl<RT: AsyncRuntime> LeaderClock<RT> {
         self.with(|timers| (timers.leadership() == leadership).then(|| timers.touch(session, RT::Instant::now())))?
     }
 
-    /// The time since this leader last heard of a session; `None` if it has not, or if the clock does not run.
+    /// The time since this leader last heard from a session; `None` if it has not, or if the clock does not run.
     pub(crate) fn heard_ago(&self, session: SessionNumber) -> Option<Duration> {
         self.with(|timers| timers.heard_ago(session, RT::Instant::now()))?
     }

@@ -1,4 +1,4 @@
-//! When the leader last heard of a session: the other nodes ask it, because keepalives are not replicated.
+//! When the leader last heard from a session. The other nodes ask it, because keepalives are not replicated.
 //!
 //! The answer is for people. It comes without a proof that the node still leads, and it is missing rather than late.
 
@@ -13,7 +13,7 @@ const HEARD_FORMAT: u8 = 2;
 /// How long the leader may take to answer.
 const HEARD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time since the leader last heard of a session. `None` if it has not, or does not answer in time: an older program does
+/// The time since the leader last heard from a session. `None` if it has not, or does not answer in time: an older program does
 /// not know the question.
 pub(crate) async fn ask_leader<RT: AsyncRuntime>(
     replica: &Replica<RT>,
@@ -30,14 +30,14 @@ pub(crate) async fn ask_leader<RT: AsyncRuntime>(
     let answer = match replica.call_leader(question, deadline.min(RT::Instant::now() + HEARD_TIMEOUT)).await {
         Ok(answer) => answer,
         Err(error) => {
-            tracing::debug!(%error, "the leader did not say when it heard of a session");
+            tracing::debug!(%error, "the leader did not say when it last heard from a session");
             return None;
         }
     };
     match fairhold_codec::decode::<Option<u64>>(HEARD_FORMAT, &answer) {
         Ok(millis) => millis.map(Duration::from_millis),
         Err(error) => {
-            tracing::debug!(%error, "cannot decode when the leader heard of a session");
+            tracing::debug!(%error, "cannot decode when the leader last heard from a session");
             None
         }
     }

@@ -36,7 +36,7 @@ const RECORD_HISTORY_EVERY: Duration = Duration::from_secs(3_600);
 /// All timers of one leadership.
 pub(crate) struct Timers<I> {
     leadership: Leadership,
-    /// When the timers of the sessions that the leader found started: no keepalive did.
+    /// When this leadership began. The timers of the sessions that it found started then, without a keepalive.
     loaded_at: I,
     /// How long the process was paused in total. Pauses do not count: all deadlines are on a clock that stopped during
     /// them.
@@ -102,7 +102,7 @@ impl<I: Instant> Timers<I> {
     }
 
     /// The time since the last keepalive of a session, or since it was opened or got another timeout. Pauses do not count, as
-    /// they do not count for its deadline. `None` if this leadership has not heard of it.
+    /// they do not count for its deadline. `None` if this leadership has not heard from it.
     pub(crate) fn heard_ago(&self, session: SessionNumber, now: I) -> Option<Duration> {
         let (deadline, timeout) = self.sessions.deadline(session)?;
         let heard_at = deadline - timeout;

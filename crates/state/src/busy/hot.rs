@@ -17,7 +17,7 @@ const RATED_MS_MIN: u64 = 1_000;
 pub struct HotLock {
     /// The lock.
     pub lock: LockName,
-    /// How many holds a minute ended that had begun after a wait.
+    /// How many holds that began after a wait ended, per minute.
     pub hand_overs_per_minute: u64,
     /// The median of the waits before these holds, in milliseconds.
     pub wait_p50_ms: u64,
@@ -25,7 +25,7 @@ pub struct HotLock {
     pub waiting: usize,
 }
 
-/// The last minute, as far as the histories have it.
+/// The last minute, as far as the histories cover it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LastMinute {
     now: u64,
@@ -35,7 +35,7 @@ pub(super) struct LastMinute {
 impl LastMinute {
     pub(super) fn of(state: &State, now: WallMillis) -> LastMinute {
         let locks = &state.tree.locks;
-        // Full histories drop the oldest end of all locks.
+        // Full histories drop the hold that ended first, of all locks.
         let oldest = locks.oldest.get_min().filter(|_| locks.history_len >= HISTORY_MAX);
         let kept_since = oldest.and_then(|(_, lock)| locks.get(lock.as_str())?.history.front()).map_or(0, |past| ended_at(past));
         LastMinute { now: now.0, from: now.0.saturating_sub(MINUTE_MS).max(kept_since) }
@@ -61,7 +61,7 @@ impl LastMinute {
         Some(HotLock { lock: lock.clone(), hand_overs_per_minute: self.per_minute(waits.len(), from), wait_p50_ms, waiting })
     }
 
-    /// From when on the history of a lock is known, and the index of the first hold that ended later, if there is one.
+    /// The time since which the history of a lock is known, and the index of the first hold that ended later, if there is one.
     fn part(self, record: &LockRecord) -> Option<(u64, usize)> {
         let history = &record.history;
         let oldest = history.front().filter(|_| history.len() >= HISTORY_PER_LOCK_MAX);

@@ -204,7 +204,7 @@ fn a_cooling_grant_is_its_owners_but_no_longer_its_sessions() {
 }
 
 #[test]
-fn a_page_of_some_locks_never_tells_another_one() {
+fn a_page_of_some_locks_never_reveals_another_one() {
     let (mut world, _) = port();
     let (session, _) = world.session(3);
     // dot is first for quay, but waits for crane too, which is hidden.
@@ -224,7 +224,7 @@ fn a_page_of_some_locks_never_tells_another_one() {
             assert!(page.items.iter().all(|entry| entry.owner != "dot" || entry.waits_for.is_none()), "{page:?}");
             after = page.next;
             match &after {
-                Some(GrantKey::Lock(lock, _)) => assert!(is_visible(lock), "the cursor tells {}", lock.as_str()),
+                Some(GrantKey::Lock(lock, _)) => assert!(is_visible(lock), "the cursor reveals {}", lock.as_str()),
                 Some(GrantKey::Queued(_)) => {}
                 None => break,
             }

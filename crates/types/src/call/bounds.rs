@@ -53,13 +53,13 @@ pub type ElectionValue = BoundedText<ELECTION_VALUE_BYTES_MAX>;
 
 /// The prefix of the names of listed locks.
 pub type LockPrefix = BoundedText<LOCK_NAME_BYTES_MAX>;
-/// A part of the names of listed locks.
+/// A text that the names of listed locks contain.
 pub type LockNamePart = BoundedText<LOCK_NAME_BYTES_MAX>;
 /// A cursor among locks: the order's letter, a rank and a name, as two hexadecimal digits for each byte.
 pub type LockCursor = BoundedText<{ 2 * (1 + 20 + 1 + LOCK_NAME_BYTES_MAX) }>;
 /// A cursor in a queue: a word, a priority and a number.
 pub type QueueCursor = BoundedText<{ 7 + 11 + 1 + 20 }>;
-/// The grant around which a page of a queue is: its number, or a word.
+/// The grant in the middle of a page of a queue: its number, or a word.
 pub type QueueAround = BoundedText<15>;
 /// A cursor in a history: two numbers of 64 bits.
 pub type HistoryCursor = BoundedText<41>;

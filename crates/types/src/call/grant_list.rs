@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GrantFilter {
-    /// Those that wait in a queue.
+    /// Grants that wait in a queue.
     Queued,
-    /// Those that are held.
+    /// Grants that hold their lock.
     Held,
-    /// Those whose session expired, while their lock delay is running.
+    /// Grants whose session expired, while their lock delay is running.
     Cooling,
 }
 

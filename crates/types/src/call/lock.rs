@@ -54,7 +54,7 @@ pub struct ListLocks {
     /// Only locks whose name has this prefix.
     #[serde(default, skip_serializing_if = "is_default")]
     pub prefix: Option<LockPrefix>,
-    /// Only locks whose name has this part, in upper or lower case.
+    /// Only locks whose name contains this text, in upper or lower case.
     #[cfg_attr(feature = "schema", schemars(extend("example" = "order")))]
     #[serde(default, rename = "match", skip_serializing_if = "is_default")]
     pub name_part: Option<LockNamePart>,
@@ -124,8 +124,8 @@ pub struct ShowQueue {
     #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::QUEUE_CURSOR, "example" = "queued-0-57")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub cursor: Option<QueueCursor>,
-    /// Show the page around the grant with this number, which holds the lock or waits for it; `last` for the end of the queue.
-    /// You cannot combine it with `cursor`.
+    /// Show the page around the grant with this number, which must hold the lock or wait for it; `last` shows the end
+    /// of the queue. You cannot combine it with `cursor`.
     #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::QUEUE_AROUND, "example" = "57")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub around: Option<QueueAround>,

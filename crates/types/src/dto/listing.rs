@@ -64,7 +64,7 @@ pub struct ListedLock {
     /// How long that grant has held it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_for: Option<String>,
-    /// How long recent holders have usually held the lock.
+    /// How long recent holders have usually held the lock: the `usual` of the overview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usual_hold: Option<String>,
     /// When its longest waiter queued.

@@ -40,15 +40,15 @@ pub struct Overview {
     pub waiting_longest: Vec<LongWait>,
     /// The longest holder of each lock: the ten longest, the longest first.
     pub held_longest: Vec<LongHold>,
-    /// The ten locks in use that changed hands most often in the last minute, the most often first; omitted if none
+    /// The ten locks in use that changed hands most often in the last minute, the most frequent first; omitted if none
     /// did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<HotLockRow>,
-    /// The newest requests that were refused because waiting would have caused a deadlock, the newest first, whichever
-    /// server received them; omitted if none is known. A server keeps 64 in memory.
+    /// The newest requests that were refused because waiting would have caused a deadlock, newest first, no matter
+    /// which server received them; omitted if none is known. A server keeps the newest 64 in memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedWaitRow>,
-    /// Since when `refused` has all of them that you may see. Older ones may be missing.
+    /// The time since which `refused` has every refusal that you may see. Older ones may be missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since: Option<String>,
 }
@@ -70,22 +70,22 @@ pub struct OverviewTotals {
     pub sessions: u64,
     /// Grants that were given since the cluster was formed.
     pub granted: u64,
-    /// Those of them that had to wait.
+    /// How many of them had to wait.
     pub handed_over: u64,
     /// Held grants that ended without a release: they expired, were broken, or their callers disconnected.
     pub lost: u64,
 }
 
-/// What happened in the last seconds. These figures count all locks, also those that you may not see.
+/// What happened in the last ten seconds. These figures count all locks, also those that you may not see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct OverviewRecent {
-    /// How long the time is: ten seconds, less after a start, more if the server was late.
+    /// The length of the period: ten seconds, less after a start, more if the server was late.
     pub over: String,
     /// The grants given.
     pub grants: u64,
-    /// Those of them that had to wait.
+    /// How many of them had to wait.
     pub handed_over: u64,
     /// Held grants that expired or were broken.
     pub lost: u64,
@@ -100,8 +100,8 @@ pub struct OverviewRecent {
 pub struct HotLockRow {
     /// The lock.
     pub lock: LockName,
-    /// How many holds ended in the last minute that had begun after a wait, by the lock's history. If the history does
-    /// not reach back that far, the rate of the time that it covers.
+    /// How many holds that began after a wait ended in the last minute, by the lock's history. If the history covers
+    /// less than a minute, this is the rate over the time that it covers.
     pub hand_overs_per_minute: u64,
     /// The median of the waits before these holds.
     pub wait_p50: String,
@@ -212,7 +212,7 @@ pub struct LongHold {
     pub since: String,
     /// How long it has been held.
     pub held_for: String,
-    /// How long recent holders have usually held the lock.
+    /// How long recent holders have usually held the lock: the `usual_hold` of the list of locks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usual: Option<String>,
     /// How many wait for the lock.

@@ -40,8 +40,8 @@ pub struct QueueItem {
     /// did, and shared grants hold one after the other. Left out if nobody has held the lock before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<String>,
-    /// All locks of a grant of several, in the order of its request: the first 16, without those that you may not see. Only in
-    /// the queue of a lock.
+    /// If the grant has several locks, the first 16 of them, in the order of its request, without those that you may
+    /// not see. Only in the queue of a lock.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<Want>,
     /// Key-value pairs, for people.

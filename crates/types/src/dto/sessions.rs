@@ -20,8 +20,9 @@ pub struct Session {
     pub anonymous: bool,
     /// When it was opened.
     pub opened_at: String,
-    /// How long ago the leader heard of it: of its last keepalive, or of its opening. Only for a single session. Left out if the
-    /// server does not know: it reads its own state and does not lead, or the leader is new and has not heard of the session.
+    /// How long ago the leader heard from it: its last keepalive, or its opening. Only for a single session. Left out
+    /// if the server does not know: it reads its own state and does not lead, or the leader is new and has not heard
+    /// from the session yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_ago: Option<String>,
     /// A page of its grants, by number; a grant of several locks has an entry for each lock.

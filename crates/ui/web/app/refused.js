@@ -16,7 +16,7 @@ export function refusals(given) {
   return (look.value?.refused ?? []).filter((/** @type {any} */ row) => row.cycle.some(matches));
 }
 
-/** Since when the newest look has all refusals, as text; null: its node does not tell. */
+/** Since when the newest look has all refusals, as text; null: its node does not report them. */
 export function refusedSince() {
   return look.value?.refused_since ?? null;
 }
@@ -43,6 +43,6 @@ export function Refusals({ rows, empty }) {
 /** How far back the refusals are known. */
 export function RefusalsKnown() {
   const since = refusedSince();
-  if (since === null) return html`<p class="note">This node tells no refused deadlocks: its program is older than this page, or your rights do not cover its overview.</p>`;
-  return html`<p class="note">This node knows all since <${Time} at=${since} />, if you may see their locks. It keeps the newest 64, in memory only.</p>`;
+  if (since === null) return html`<p class="note">This node reports no refused deadlocks: its program is older than this page, or your rights do not cover its overview.</p>`;
+  return html`<p class="note">This node knows all since <${Time} at=${since} />, as far as you may see their locks. It keeps the newest 64, in memory only.</p>`;
 }

@@ -211,7 +211,7 @@ fn a_token_is_removed_a_day_after_it_expired() {
 }
 
 #[test]
-fn a_leader_knows_when_it_heard_of_a_session_but_not_when_another_leader_did() {
+fn a_leader_knows_when_it_heard_from_a_session_but_not_when_another_leader_did() {
     let mut fixture = Fixture::new();
     let found = SessionNumber(1);
     let at = |fixture: &Fixture, second| fixture.started + Duration::from_secs(second);

@@ -130,11 +130,11 @@ function Around({ at, given }) {
   const rows = [...found, ...refused].sort((one, other) => one.at - other.at);
   const columns = [{ head: "When", cell: (/** @type {any} */ row) => row.when }, { head: "What", wide: true, cell: (/** @type {any} */ row) => row.what }];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.key} label="Around then"
-      empty="This node knows of no election and of no refused deadlock in these ten minutes." />
+      empty="This node knows of no election and no refused deadlock in these ten minutes." />
     <${AroundKnown} poll=${poll} begin=${begin} end=${end} />`;
 }
 
-/** Where the knowledge of a node ends. @param {{ poll: any, begin: number, end: number }} props */
+/** How much of that time the node knows. @param {{ poll: any, begin: number, end: number }} props */
 function AroundKnown({ poll, begin, end }) {
   const ends = column(poll.body ?? NO_ROWS, "at");
   const [first, last, since] = [ends[0], ends[ends.length - 1], refusedSince()];
@@ -142,9 +142,9 @@ function AroundKnown({ poll, begin, end }) {
   const until = Math.min(end, serverNow() ?? end);
   // The newest row may be a minute old, and the answer too.
   const isPart = begin < Math.max(first ?? Infinity, refused ?? Infinity) || until > (last ?? 0) + 2 * SERIES_EVERY;
-  return html`${isPart ? html`<p class="note queued">▲ This node does not know all of these ten minutes.</p>` : null}
-    ${poll.body ? html`<p class="note">${first === undefined ? "It knows no elections yet: it started less than a minute ago." : html`It knows the elections from${" "}
+  return html`${isPart ? html`<p class="note queued">▲ This node knows only a part of these ten minutes.</p>` : null}
+    ${poll.body ? html`<p class="note">${first === undefined ? "It knows of no elections yet: it started less than a minute ago." : html`It knows the elections from${" "}
       <${Time} at=${timeText(first)} /> to <${Time} at=${timeText(last)} />, by minutes, at most twelve hours.`}</p>` : html`<${Waiting} poll=${poll} />`}
-    <p class="note">${since === null ? "It tells no refused deadlocks: its program is older than this page, or your rights do not cover its overview."
+    <p class="note">${since === null ? "It reports no refused deadlocks: its program is older than this page, or your rights do not cover its overview."
       : html`It knows the refused deadlocks since <${Time} at=${since} />, at most 64.`} It has both in memory only.</p>`;
 }

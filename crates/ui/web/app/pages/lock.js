@@ -106,7 +106,7 @@ function Others({ locks, name }) {
   return others.length === 0 ? "—" : html`<span class="owned">${others.map((lock) => html`<${LockLink} key=${lock.name} name=${lock.name} />`)}</span>`;
 }
 
-/** Opens the page of a long queue that has a waiter in its middle. @param {{ name: string }} props */
+/** Opens a long queue at a waiter. @param {{ name: string }} props */
 function Find({ name }) {
   const [typed, setTyped] = useState("");
   const number = typed.trim().replace(/^#/, "");
@@ -123,7 +123,7 @@ function Find({ name }) {
 /** @param {{ name: string, number: string }} props */
 function NotInQueue({ name, number }) {
   return html`<${Panel} title="Queue"><${Find} name=${name} />
-    <p class="note">Grant #${visible(number)} neither holds this lock nor waits for it. If it has held it, the <a href=${link("locks", name, { tab: "history" })}>history</a> has it.</p>
+    <p class="note">Grant #${visible(number)} neither holds this lock nor waits for it. If it held the lock before, it is in the <a href=${link("locks", name, { tab: "history" })}>history</a>.</p>
     <${Pages} first=${link("locks", name)} next=${null} last=${link("locks", name, { around: "last" })} /></>`;
 }
 

@@ -30,7 +30,7 @@ export function Locks() {
   return html`<${Heading}>Locks</>
     <${Search} text=${text} go=${go} state=${search.state ?? state} order=${order} />
     ${search.owner ? html`<p class="note">Only locks that ${" "}<${Typed} text=${search.owner} />${" "} holds or waits for.
-      To see for whom it waits, and who waits for it, see <a href=${link("waits", null, { owner: search.owner })}>waits</a>.</p>` : null}
+      For whom it waits, and who waits for it, is on the page of <a href=${link("waits", null, { owner: search.owner })}>waits</a>.</p>` : null}
     <${Panel} title="Locks" extra=${extra}>
       ${poll.body ? html`<${Rows} items=${items} rest=${Boolean(poll.body.next_cursor)} />` : html`<${Waiting} poll=${poll} />`}
       <${Pages} first=${cursor ? link("locks", null, { match: text, state, sort }) : null}
@@ -62,7 +62,7 @@ function Search({ text, go, state, order }) {
   };
   const states = [["", "all"], ["held", "held"], ["queued", "with waiters"], ["cooling", "cooling"], ["idle", "idle"]];
   return html`<form class="controls" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <label>Part of the name <input id="search" type="search" value=${typed} onInput=${change} spellcheck=${false} autocomplete="off"
+    <label>Name contains <input id="search" type="search" value=${typed} onInput=${change} spellcheck=${false} autocomplete="off"
       placeholder="orders/ or owner:ci-7" /></label>
     <label>State <select value=${state} onChange=${(/** @type {any} */ event) => go({ state: event.currentTarget.value })}>
       ${states.map(([value, label]) => html`<option value=${value}>${label}</option>`)}</select></label>
@@ -79,8 +79,8 @@ function Rows({ items, rest }) {
     { head: "Holder", cell: (/** @type {any} */ row) => (row.holder ? html`<${Typed} text=${row.holder.owner} most=${32} /> #${row.holder.number}${row.holders > 1 ? ` +${row.holders - 1}` : ""}` : "—") },
     { head: "Held for", figure: true, cell: (/** @type {any} */ row) => (row.since ? html`<${Since} at=${row.since} />` : "—") },
     { head: "Usual", figure: true, cell: (/** @type {any} */ row) => span(parseSpan(row.usual_hold)) },
-    { head: "Waiting", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
-    { head: "Waited since", cell: (/** @type {any} */ row) => html`<${Time} at=${row.waiting_since} />` },
+    { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
+    { head: "Waiting since", cell: (/** @type {any} */ row) => html`<${Time} at=${row.waiting_since} />` },
     { head: "Hand-overs", figure: true, cell: (/** @type {any} */ row) => count(row.hand_overs) },
   ];
   const empty = rest ? "No match on this page. There may be some on the next one." : html`No lock matches. Locks appear when somebody takes them:

@@ -82,7 +82,7 @@ function WaitingLongest({ rows }) {
     { head: "Owner", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} />` },
     { head: "Waits", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.since} />` },
     { head: "For", cell: (/** @type {any} */ row) => (row.waits_for ? html`<${Typed} text=${row.waits_for.owner} most=${32} />` : "—") },
-    { head: "In line", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
+    { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
   ];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.lock} label="Waiting longest"
     empty="Nobody waits. A request that finds a lock held and passes wait=30s would be here." />`;
@@ -95,7 +95,7 @@ function HeldLongest({ rows }) {
     { head: "Holder", cell: (/** @type {any} */ row) => html`<span class="state held" aria-hidden="true">■</span> <${Typed} text=${row.owner} most=${32} />` },
     { head: "Held for", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.since} />` },
     { head: "Usual", figure: true, cell: (/** @type {any} */ row) => span(parseSpan(row.usual)) },
-    { head: "In line", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
+    { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
   ];
   const empty = html`Nobody holds a lock. To take one: <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />`;
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.lock} label="Held longest" empty=${empty} />`;
@@ -103,12 +103,12 @@ function HeldLongest({ rows }) {
 
 /** @param {{ rows: any[] }} props */
 function Hot({ rows }) {
-  if (refusedSince() === null) return html`<p class="note">This node's program is older than this page: it does not tell which locks are hot.</p>`;
+  if (refusedSince() === null) return html`<p class="note">This node's program is older than this page: it does not report hot locks.</p>`;
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} tab="history" />` },
     { head: "Hand-overs a minute", figure: true, cell: (/** @type {any} */ row) => count(row.hand_overs_per_minute) },
     { head: "Wait p50", figure: true, cell: (/** @type {any} */ row) => span(parseSpan(row.wait_p50)) },
-    { head: "In line", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
+    { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
   ];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.lock} label="Hot locks"
     empty="No lock in use was handed to a waiter and released again in the last minute." />`;
@@ -116,10 +116,10 @@ function Hot({ rows }) {
 
 function RefusedLately() {
   const since = refusedSince();
-  if (since === null) return html`<p class="note">This node's program is older than this page: it does not tell refused deadlocks.</p>`;
+  if (since === null) return html`<p class="note">This node's program is older than this page: it does not report refused deadlocks.</p>`;
   const from = (serverNow() ?? 0) - HOUR;
   const rows = refusals({}).filter((/** @type {any} */ row) => Date.parse(row.at) >= from);
   return html`<${Refusals} rows=${rows.slice(0, REFUSALS)} empty="No request was refused because of a deadlock." />
     ${rows.length > REFUSALS ? html`<p class="note"><a href=${link("waits")}>${count(rows.length - REFUSALS)} more</a></p>` : null}
-    ${Date.parse(since) > from ? html`<p class="note">Known since <${Time} at=${since} />.</p>` : null}`;
+    ${Date.parse(since) > from ? html`<p class="note">Complete since <${Time} at=${since} />.</p>` : null}`;
 }

@@ -90,7 +90,7 @@ function Numbered({ number }) {
       <${Curl} path=${base} /></>`;
 }
 
-/** How long ago the leader heard of a session. Another node has to ask the leader; without one, this is unknown.
+/** How long ago the leader heard from a session. Another node has to ask the leader; without one, this is unknown.
  * @param {string} base @param {any} session @param {boolean} ended */
 function useHeardAgo(base, session, ended) {
   const known = session?.heard_ago;
@@ -115,7 +115,7 @@ function About({ session, heardAgo }) {
   const rows = [
     ["Name", html`<${Name} session=${session} />`],
     ["Timeout without a keepalive", span(parseSpan(session.ttl))],
-    ["Heard", heard === null ? html`<span class="muted">unknown</span>` : `${span(heard - (heard % 1000))} ago`],
+    ["Last heard from", heard === null ? html`<span class="muted">unknown</span>` : `${span(heard - (heard % 1000))} ago`],
     ["Open for", html`<${Since} at=${session.opened_at} />`],
     ["Opened", html`<${Time} at=${session.opened_at} />`],
   ];
