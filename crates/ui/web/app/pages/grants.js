@@ -19,7 +19,7 @@ export function Grants() {
   const command = `fairhold grants ls${owner === "" ? "" : ` --owner=${quoted(owner)}`}`;
   return html`<${Heading}>Grants ${owner === "" ? null : html`of <${Typed} text=${owner} />`}</>
     <${Filter} owner=${owner} />
-    <${Panel} title="Holds and waits for" extra=${html`<span class="muted">${count(poll.body?.items?.length)} shown, by the time at which they queued</span>`}>
+    <${Panel} title="Holds and waits for" extra=${html`<span class="muted">${count(poll.body?.items?.length)} shown, in the order in which they queued</span>`}>
       ${poll.body ? html`<${Rows} items=${poll.body.items} owner=${owner} rest=${next !== null} first=${cursor === ""} />` : html`<${Waiting} poll=${poll} />`}
       <${Pages} first=${cursor ? link("grants", null, { owner }) : null} next=${next ? link("grants", null, { owner, cursor: next }) : null} />
       <p class="note"><a href=${link("waits", null, { owner })}>Who waits for whom</a></p></>
