@@ -25,7 +25,8 @@ use fairhold_state::{
 };
 use fairhold_trace::Stage;
 use fairhold_types::{
-    EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits::SESSION_ROW_MAX,
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, cluster_version::HEARD_SINCE,
+    limits::SESSION_ROW_MAX,
 };
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{sync::Arc, time::Duration};
@@ -225,7 +226,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     /// One session, with a page of its grants and nodes. Only the leader knows when it last heard from the session: a read of
-    /// another node's own state does not ask it.
+    /// another node's own state does not ask it, nor does any node that may have a leader with an older program.
     pub async fn session(
         &self,
         which: SessionRef,
@@ -239,9 +240,12 @@ impl<RT: AsyncRuntime> Node<RT> {
             SessionRef::Number(number) => state.session(number),
         };
         let mut view = session.map(|session| views::session(&state, session, page));
+        let (revision, version) = (state.revision(), state.cluster_version());
+        // The leader may take a while.
+        drop(state);
         let asks_leader = match read.freshness {
             Freshness::Local | Freshness::AtLeast(_) => self.is_leader(),
-            Freshness::Linearizable | Freshness::LinearizableAtLeast(_) => true,
+            Freshness::Linearizable | Freshness::LinearizableAtLeast(_) => version >= HEARD_SINCE || self.is_leader(),
         };
         if let Some(view) = view.as_mut().filter(|_| asks_leader) {
             view.heard_ago = heard::ask_leader(&self.0.replica, view.number, deadline).await;
@@ -254,7 +258,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 view.map(|view| view.for_reader(&visible))
             }
         };
-        Ok(At { value, revision: state.revision() })
+        Ok(At { value, revision })
     }
 
     /// A node of the tree, with its value.

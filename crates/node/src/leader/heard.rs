@@ -13,8 +13,8 @@ const HEARD_FORMAT: u8 = 2;
 /// How long the leader may take to answer.
 const HEARD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time since the leader last heard of a session. `None` if it has not, or does not answer in time: an older program does
-/// not know the question.
+/// The time since the leader last heard of a session. `None` if it has not, or does not answer in time. A program of before
+/// `HEARD_SINCE` does not know the question, and warns of it each time: do not ask one.
 pub(crate) async fn ask_leader<RT: AsyncRuntime>(
     replica: &Replica<RT>,
     session: SessionNumber,
