@@ -156,6 +156,24 @@ fn a_page_around_a_waiter_has_its_neighbours_at_every_node() {
 }
 
 #[test]
+fn a_queue_does_not_tell_who_holds_a_hidden_lock() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, ci) = guarded.enforce().await;
+        root.acquire("hidden", "ttl=60s&owner=whisper").await.expect_status(200);
+        // It is next for deploy/a, and waits for the other lock.
+        let locks = json!({ "locks": [{ "name": "deploy/a" }, { "name": "hidden" }], "owner": "op", "ttl": "60s" });
+        root.send(Call::post("/v1/locks").json(&locks).with("prefer", "respond-async")).await.expect_status(202);
+        let call = || Call::get("/v1/locks/deploy%2Fa/queue");
+        let all = root.send(call()).await.expect_status(200);
+        assert_eq!(all.json["items"][0]["waits_for"]["owner"], "whisper", "{all:?}");
+        let seen = ci.send(call()).await.expect_status(200);
+        assert_eq!(seen.json["items"][0]["owner"], "op", "{seen:?}");
+        assert!(seen.json["items"][0].get("waits_for").is_none() && !seen.text.contains("whisper"), "{seen:?}");
+    });
+}
+
+#[test]
 fn a_grant_of_several_locks_names_them_in_each_of_its_queues_but_not_those_that_are_hidden() {
     run_parallel(SHORT, async {
         let guarded = Guarded::start().await;

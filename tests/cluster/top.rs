@@ -1,12 +1,14 @@
 //! What a person does with `fairhold top`: searches, opens pages, copies the command that breaks a lock.
 
 use crate::{
+    access::Guarded,
+    client::Call,
     commands::{at, output_of},
-    harness::{Cluster, SHORT, eventually, report, run_exclusive},
+    harness::{Cluster, SHORT, eventually, report, run_exclusive, write_secret},
     queue::wait_for_contenders,
     terminal::{self, Terminal},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 use tokio::process::Command;
 
@@ -70,6 +72,27 @@ fn a_lock_is_searched_opened_and_broken_by_the_copied_command() {
         top.keys("?");
         let help = top.screen_with(&["go back to the list"]).await;
         assert!(!help.contains("PAUSED"), "{help}");
+        top.keys("q");
+        assert_eq!(top.child.wait().await.expect("it ends").code(), Some(0));
+    });
+}
+
+#[test]
+fn a_user_who_may_see_locks_but_not_the_cluster_sees_locks() {
+    run_exclusive(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, _) = guarded.enforce().await;
+        let rules = json!({ "rules": ["inspect locks:**"] });
+        guarded.file().send(Call::put("/v1/access/roles/lookers", "").json(&rules)).await.expect_status(200);
+        guarded.bind("lookers", "user:looker").await;
+        let looker = guarded.user("looker").await;
+        root.acquire("zebra", "ttl=90s&owner=first").await.expect_status(200);
+        let file = guarded.cluster.folder().join("looker");
+        write_secret(&file, &looker.token);
+        let file = file.to_str().expect("a name in UTF-8");
+        let url = &guarded.cluster.nodes[0].url;
+        let mut top = Terminal::start(FAIRHOLD, &["top", "-e", url, "--auth-token-file", file], &[]);
+        top.screen_with(&["refused: ", "zebra", "first", "sorted by longest_wait"]).await;
         top.keys("q");
         assert_eq!(top.child.wait().await.expect("it ends").code(), Some(0));
     });

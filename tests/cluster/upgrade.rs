@@ -66,6 +66,19 @@ async fn assert_too_early(client: &Client) {
     client.send(&Call::delete("/v1/cluster/members/3")).await.expect_problem(409, "needs_upgrade");
 }
 
+/// At cluster version 1, a node asks the leader nothing that an older program does not know.
+async fn assert_asks_nothing_new(client: &Client) {
+    let session = client.open_session("60s", "early").await;
+    let show = Call::get(&format!("/v1/sessions/{}", session.number));
+    let mut heard = 0;
+    for node in 0..NODES {
+        let shown = client.send_to(node, &show).await.expect("the node runs").expect_status(200);
+        heard += usize::from(!shown.json["heard_ago"].is_null());
+    }
+    // The leader need not ask.
+    assert!(heard <= 1, "{heard} nodes tell when the leader heard of the session");
+}
+
 #[test]
 fn a_cluster_goes_to_a_newer_program_back_again_and_to_the_next_version_under_load() {
     let Some(older) = BASELINES.or_without(baseline("1")) else { return };
@@ -87,6 +100,7 @@ fn a_cluster_goes_to_a_newer_program_back_again_and_to_the_next_version_under_lo
         roll(&mut cluster, &load, &newer).await;
         assert_eq!(versions(&client).await, [Some(1); NODES], "only an operator raises the version");
         assert_too_early(&client).await;
+        assert_asks_nothing_new(&client).await;
         roll(&mut cluster, &load, &older).await;
         assert_eq!(versions(&client).await, [None; NODES]);
         roll(&mut cluster, &load, &newer).await;

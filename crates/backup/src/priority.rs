@@ -21,6 +21,14 @@ mod tests {
     use std::thread;
 
     #[test]
+    fn the_unit_of_systemd_permits_it() {
+        let unit = include_str!("../../../deploy/systemd/fairhold.service");
+        let filters: Vec<&str> = unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")).collect();
+        // A later line changes what the earlier ones say.
+        assert_eq!(filters.last(), Some(&"setpriority"), "{filters:?}");
+    }
+
+    #[test]
     fn a_thread_and_those_that_it_starts_get_a_low_priority_and_no_other_does() {
         let before = getpriority_process(None).unwrap();
         let lowered = thread::spawn(|| {

@@ -22,6 +22,8 @@ pub const ACCESS_SINCE: ClusterVersion = ClusterVersion(2);
 pub const AUDIT_SINCE: ClusterVersion = ClusterVersion(2);
 /// The first version in which a forwarded command may name the span of its request.
 pub const TRACE_SINCE: ClusterVersion = ClusterVersion(2);
+/// The first version in which a node may ask the leader when it heard of a session.
+pub const HEARD_SINCE: ClusterVersion = ClusterVersion(2);
 
 impl ClusterVersion {
     /// The first version: the formats of the first program that has cluster versions.

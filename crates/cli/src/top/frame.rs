@@ -29,7 +29,7 @@ pub(super) struct TopFrame {
     pub(super) summary: String,
     /// The members, with their own answers, then the nodes that are joining.
     pub(super) nodes: Vec<ProbedMember>,
-    /// The overview of the node that answered; null if its program has none.
+    /// The overview of the node that answered; null if its program has none, or the user may not see it.
     pub(super) overview: Value,
     /// The locks of the list.
     pub(super) locks: Vec<Value>,

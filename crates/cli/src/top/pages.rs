@@ -128,7 +128,7 @@ fn events(frame: &TopFrame) -> Vec<String> {
 /// Every problem with its solution.
 fn solutions(frame: &TopFrame) -> Vec<String> {
     if frame.problems().is_empty() {
-        return vec![if frame.overview.is_null() { "this node does not list problems" } else { "no problems" }.to_owned()];
+        return vec![if frame.overview.is_null() { "this node does not list problems to you" } else { "no problems" }.to_owned()];
     }
     frame
         .problems()

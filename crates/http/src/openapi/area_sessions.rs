@@ -84,8 +84,8 @@ fn show(api: &mut Describer) -> Operation<'_> {
     api.call(Read, "/v1/sessions/{id}", "getSession", TAG, "Show a session and what it owns, page by page.")
         .about(
             "Pass its secret id or its number. The answer shows no secret id. Each page continues the list of grants and the \
-             list of ephemeral nodes. `heard_ago` comes from the leader: with `consistency=local`, only the leader's own answer \
-             has it.",
+             list of ephemeral nodes. `heard_ago` comes from the leader: with `consistency=local`, and before cluster version 2, \
+             only the leader's own answer has it.",
         )
         .in_path("id", "The session's id or number.", session())
         .query::<call::ShowSession>()

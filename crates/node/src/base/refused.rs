@@ -10,7 +10,7 @@ use std::{collections::VecDeque, sync::Arc};
 /// How many refusals are kept.
 const REFUSED_MAX: usize = 64;
 /// The most bytes of refusals in an answer: enough for 64 with short names. If names are long, the oldest refusals are
-/// left out.
+/// left out; a single cycle of long names can exceed it alone.
 const SHOWN_BYTES_MAX: usize = 12 * 1024;
 /// About the bytes of a refusal as JSON, without its cycle.
 const WAIT_BYTES: usize = 64;
@@ -50,22 +50,28 @@ impl RefusedWaits {
         kept.since = kept.since.max(now);
     }
 
-    /// The newest refusals that may be shown.
-    pub(crate) fn shown(&self, is_visible: impl Fn(&RefusedWait) -> bool) -> RefusedWaitsView {
-        let (kept, mut since) = {
+    /// The refusals that may be shown.
+    pub(crate) fn visible(&self, is_visible: impl Fn(&RefusedWait) -> bool) -> RefusedWaitsView {
+        let (kept, since) = {
             let kept = self.0.lock();
             (kept.waits.clone(), kept.since)
         };
-        let (mut waits, mut bytes) = (Vec::new(), 0);
-        for wait in kept.into_iter().rev().filter(|wait| is_visible(wait)) {
-            bytes += size(&wait);
-            if bytes > SHOWN_BYTES_MAX {
-                since = since.max(wait.at);
-                break;
-            }
-            waits.push(wait);
-        }
-        RefusedWaitsView { waits, since }
+        RefusedWaitsView { waits: kept.into_iter().rev().filter(|wait| is_visible(wait)).collect(), since }
+    }
+}
+
+impl RefusedWaitsView {
+    /// As many of the newest as an answer has room for, and the newest one in any case.
+    pub(crate) fn fitting(mut self) -> RefusedWaitsView {
+        let mut bytes = 0;
+        let fits = |wait: &&Arc<RefusedWait>| {
+            bytes += size(wait);
+            bytes <= SHOWN_BYTES_MAX
+        };
+        let count = self.waits.iter().take_while(fits).count().max(1);
+        let left_out = self.waits.split_off(count.min(self.waits.len()));
+        let since = left_out.iter().map(|wait| wait.at).fold(self.since, WallMillis::max);
+        RefusedWaitsView { since, ..self }
     }
 }
 
@@ -82,6 +88,10 @@ mod tests {
         Blocked { session: SessionNumber(1), owner: owner.to_owned(), lock: LockName::parse(lock).unwrap() }
     }
 
+    fn all(refused: &RefusedWaits) -> RefusedWaitsView {
+        refused.visible(|_| true).fitting()
+    }
+
     fn times(view: &RefusedWaitsView) -> Vec<u64> {
         view.waits.iter().map(|wait| wait.at.0).collect()
     }
@@ -94,14 +104,14 @@ mod tests {
         for at in first..first + REFUSED_MAX as u64 {
             refused.add(WallMillis(at), &[blocked("ci-9", "stock"), blocked("ci-7", "deploy")]);
         }
-        let all = refused.shown(|_| true);
+        let shown = all(&refused);
         let newest = first + REFUSED_MAX as u64 - 1;
-        assert_eq!((all.waits.len(), all.waits[0].at.0, all.since.0), (REFUSED_MAX, newest, 50));
+        assert_eq!((shown.waits.len(), shown.waits[0].at.0, shown.since.0), (REFUSED_MAX, newest, 50));
         refused.add(WallMillis(newest + 1), &[blocked("ci-9", "stock")]);
-        let all = refused.shown(|_| true);
-        assert_eq!((all.waits.len(), all.waits[0].at.0, all.since.0), (REFUSED_MAX, newest + 1, first));
+        let shown = all(&refused);
+        assert_eq!((shown.waits.len(), shown.waits[0].at.0, shown.since.0), (REFUSED_MAX, newest + 1, first));
         refused.note_gap(WallMillis(newest + 9));
-        assert_eq!(refused.shown(|_| true).since.0, newest + 9, "a snapshot says nothing of refusals");
+        assert_eq!(all(&refused).since.0, newest + 9, "a snapshot says nothing of refusals");
     }
 
     #[test]
@@ -110,7 +120,7 @@ mod tests {
         for (at, lock) in [(1, "open"), (2, "secret"), (3, "open")] {
             refused.add(WallMillis(at), &[blocked("ci-9", lock)]);
         }
-        let some = refused.shown(|wait| wait.cycle.iter().all(|one| one.lock.as_str() == "open"));
+        let some = refused.visible(|wait| wait.cycle.iter().all(|one| one.lock.as_str() == "open"));
         assert_eq!((times(&some), some.since.0), (vec![3, 1], 0));
     }
 
@@ -122,11 +132,16 @@ mod tests {
         refused.add(WallMillis(1), &cycle(2));
         refused.add(WallMillis(2), &cycle(20));
         refused.add(WallMillis(3), &cycle(2));
-        let shown = refused.shown(|_| true);
+        let shown = all(&refused);
         assert_eq!((times(&shown), shown.since.0), (vec![3, 2], 1), "{SHOWN_BYTES_MAX} bytes have room for 22 of them");
+        refused.add(WallMillis(4), &cycle(CYCLE_NAMED_MAX));
+        let shown = all(&refused);
+        assert_eq!((times(&shown), shown.since.0), (vec![4], 3), "one is shown, however long its names are");
+        assert_eq!(times(&refused.visible(|_| true)), [4, 3, 2, 1], "rules look at all of them");
+        assert_eq!(times(&RefusedWaits::default().visible(|_| true).fitting()), [0; 0]);
         let refused = RefusedWaits::default();
         refused.add(WallMillis(1), &vec![blocked("ci-9", "a"); CYCLE_NAMED_MAX + 3]);
-        let shown = refused.shown(|_| true);
+        let shown = all(&refused);
         assert_eq!((shown.waits[0].cycle.len(), shown.waits[0].left_out), (CYCLE_NAMED_MAX, 3));
     }
 }

@@ -17,7 +17,7 @@ use fairhold_raft::{Program, error::NotProposed};
 use fairhold_state::State;
 use fairhold_types::Revision;
 use openraft_rt::{AsyncRuntime, Instant};
-use std::{io, thread, time::Duration};
+use std::{io, sync::Arc, thread, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 /// Why a backup ended before it was complete.
@@ -177,8 +177,11 @@ impl<RT: AsyncRuntime> BackupPlan<RT> {
         let BackupPlan { node, state, origin, kind, within, slot } = self;
         let started_at = RT::Instant::now();
         let (encoded, from_thread) = mpsc::channel(1);
+        let slot = slot.map(Arc::new);
+        let of_thread = slot.clone();
+        let work = move || encode(state, origin, &encoded, of_thread);
         // Its priority stays low, so it is not a thread of the runtime, which would run other work afterwards.
-        let thread = thread::Builder::new().name("backup".to_owned()).spawn(move || encode(state, origin, &encoded));
+        let thread = thread::Builder::new().name("backup".to_owned()).spawn(work);
         if let Err(error) = thread {
             // The channel is closed, so the backup fails.
             tracing::warn!(%error, "the thread of a backup cannot start");
@@ -204,7 +207,7 @@ struct Passing<'a, M> {
     /// Whether the reader still has the right.
     may_read: M,
     within: Duration,
-    slot: Option<OwnedSemaphorePermit>,
+    slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl<M: Fn() -> bool> Passing<'_, M> {
@@ -248,10 +251,16 @@ impl<M: Fn() -> bool> Passing<'_, M> {
     }
 }
 
-/// The work of the thread: encodes the backup until nobody takes the pieces any more.
-fn encode(state: State, origin: BackupOrigin, encoded: &mpsc::Sender<io::Result<Piece>>) {
+/// The work of the thread: encodes the backup until nobody takes the pieces any more. Until then, it has the slot: on a busy
+/// machine it notices late that its reader has gone, and the next one needs a copy of its own.
+fn encode(
+    state: State,
+    origin: BackupOrigin,
+    encoded: &mpsc::Sender<io::Result<Piece>>,
+    slot: Option<Arc<OwnedSemaphorePermit>>,
+) {
     if let Err(error) = fairhold_backup::lower_priority() {
-        tracing::debug!(%error, "cannot lower the priority of the thread of a backup");
+        tracing::warn!(%error, "cannot lower the priority of the thread of a backup: it may delay requests");
     }
     let backup = Backup::new(&state, origin);
     drop(state);
@@ -260,6 +269,8 @@ fn encode(state: State, origin: BackupOrigin, encoded: &mpsc::Sender<io::Result<
             return;
         }
     }
+    // A client that has read this backup to its end can begin another one.
+    drop(slot);
     // The receiver may be gone.
     encoded.blocking_send(Ok(Piece::End)).ok();
 }

@@ -21,7 +21,7 @@ struct Way {
 
 fn begin(within: Duration, may_read: &'static AtomicBool) -> Way {
     let (stop, backups) = (Stop::default(), Backups::new());
-    let slot = backups.take_slot();
+    let slot = backups.take_slot().map(Arc::new);
     let (thread, from_thread) = mpsc::channel(1);
     let (out, reader) = mpsc::channel(1);
     let stopped = stop.clone();
@@ -125,19 +125,38 @@ async fn a_reader_without_the_right_gets_no_further_piece() {
     assert_eq!(way.cut().await, "its reader lost the right to read it");
 }
 
-#[tokio::test]
-async fn the_thread_has_a_low_priority_and_writes_a_backup_that_its_reader_accepts() {
-    let origin = BackupOrigin {
+fn origin() -> BackupOrigin {
+    BackupOrigin {
         node: 2,
         release: "0.1.0".to_owned(),
         source: BackupSource::Local,
         log: None,
         members: Vec::new(),
         at: fairhold_types::time::WallMillis(1_000),
-    };
+    }
+}
+
+#[test]
+fn a_reader_that_went_away_frees_the_slot_only_when_the_thread_has_ended() {
+    let backups = Backups::new();
+    let slot = backups.take_slot().map(Arc::new);
+    let (encoded, from_thread) = mpsc::channel(1);
+    let work = move || encode(State::default(), origin(), &encoded, slot);
+    let thread = thread::Builder::new().spawn(work).unwrap();
+    // There is room for the first piece only.
+    assert!(backups.take_slot().is_none(), "the thread still has its copy of the state");
+    drop(from_thread);
+    thread.join().unwrap();
+    assert!(backups.take_slot().is_some());
+}
+
+#[tokio::test]
+async fn the_thread_has_a_low_priority_and_writes_a_backup_that_its_reader_accepts() {
+    let backups = Backups::new();
+    let slot = backups.take_slot().map(Arc::new);
     let (encoded, mut from_thread) = mpsc::channel(1);
     let work = move || {
-        encode(State::default(), origin, &encoded);
+        encode(State::default(), origin(), &encoded, slot);
         rustix::process::getpriority_process(None).unwrap()
     };
     let thread = std::thread::Builder::new().spawn(work).unwrap();
@@ -146,7 +165,10 @@ async fn the_thread_has_a_low_priority_and_writes_a_backup_that_its_reader_accep
     while let Some(piece) = from_thread.recv().await {
         match piece.unwrap() {
             Piece::Bytes(piece) => file.extend_from_slice(&piece),
-            Piece::End => ended = true,
+            Piece::End => {
+                assert!(backups.take_slot().is_some(), "the next one can begin at once");
+                ended = true;
+            }
         }
     }
     assert!(thread.join().unwrap() >= 10, "the thread has a low priority");

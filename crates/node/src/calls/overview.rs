@@ -71,7 +71,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let visible = self.visible()?;
         let at = wall_now();
         let locks = busy_locks(&walk.state, &visible, at).await;
-        let refused = self.0.hub.refused.shown(|wait| shows(&visible, wait));
+        let refused = self.0.hub.refused.visible(|wait| shows(&visible, wait));
         let problems = problems(&locks, at).into_iter().chain(refused_owners(&refused.waits, at)).collect();
         Ok(OverviewView {
             revision: walk.state.revision(),
@@ -81,7 +81,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             recent: self.0.series.recent(),
             problems,
             locks,
-            refused,
+            refused: refused.fitting(),
         })
     }
 

@@ -25,7 +25,8 @@ use fairhold_state::{
 };
 use fairhold_trace::Stage;
 use fairhold_types::{
-    EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits::SESSION_ROW_MAX,
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, cluster_version::HEARD_SINCE,
+    limits::SESSION_ROW_MAX,
 };
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{sync::Arc, time::Duration};
@@ -84,7 +85,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let mut view = views::queue_page(&state, name, page, before);
         let visible = self.visible()?;
         if !visible.has_all_locks() {
-            hide_locks(&mut view.items, &visible).await;
+            hide_locks(&state, name, &mut view.items, &visible).await;
         }
         Ok(At { value: view, revision: state.revision() })
     }
@@ -225,7 +226,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     /// One session, with a page of its grants and nodes. Only the leader knows when it last heard from the session: a read of
-    /// another node's own state does not ask it.
+    /// another node's own state does not ask it, nor does any node that may have a leader with an older program.
     pub async fn session(
         &self,
         which: SessionRef,
@@ -239,10 +240,11 @@ impl<RT: AsyncRuntime> Node<RT> {
             SessionRef::Number(number) => state.session(number),
         };
         let mut view = session.map(|session| views::session(&state, session, page));
-        let asks_leader = match read.freshness {
-            Freshness::Local | Freshness::AtLeast(_) => self.is_leader(),
-            Freshness::Linearizable | Freshness::LinearizableAtLeast(_) => true,
-        };
+        let (revision, version) = (state.revision(), state.cluster_version());
+        // The leader may take a while.
+        drop(state);
+        let is_linearizable = matches!(read.freshness, Freshness::Linearizable | Freshness::LinearizableAtLeast(_));
+        let asks_leader = self.is_leader() || (is_linearizable && version >= HEARD_SINCE);
         if let Some(view) = view.as_mut().filter(|_| asks_leader) {
             view.heard_ago = heard::ask_leader(&self.0.replica, view.number, deadline).await;
         }
@@ -254,7 +256,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 view.map(|view| view.for_reader(&visible))
             }
         };
-        Ok(At { value, revision: state.revision() })
+        Ok(At { value, revision })
     }
 
     /// A node of the tree, with its value.
@@ -369,14 +371,19 @@ async fn page_of_grants(state: &State, query: &GrantQuery, visible: &Visible) ->
     At { value: listing.into_page(), revision: state.revision() }
 }
 
-/// Removes the other locks of a grant that the caller may not see.
-async fn hide_locks(items: &mut [QueueItem], visible: &Visible) {
+/// Removes the other locks of a grant that the caller may not see, and the grant that it waits for in one of them.
+async fn hide_locks(state: &State, name: &LockName, items: &mut [QueueItem], visible: &Visible) {
     let mut left = items.iter_mut();
     walk_in_turns(|count| {
         let mut decided = 0;
         while decided < count {
             let Some(item) = left.next() else { return true };
             decided += 1 + item.locks.len();
+            // Only a grant of several locks waits for a contender in another one.
+            let blocker = if item.locks.is_empty() { None } else { state.waits_for(name, item.number) };
+            if blocker.is_some_and(|other| !visible.has_lock(&other.lock)) {
+                item.waits_for = None;
+            }
             item.locks.retain(|want| visible.has_lock(&want.lock));
         }
         false

@@ -13,8 +13,8 @@ const HEARD_FORMAT: u8 = 2;
 /// How long the leader may take to answer.
 const HEARD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time since the leader last heard from a session. `None` if it has not, or does not answer in time: an older program does
-/// not know the question.
+/// The time since the leader last heard from a session. `None` if it has not, or does not answer in time. Call this from
+/// `HEARD_SINCE` on: an older program does not know the question, and logs a warning each time.
 pub(crate) async fn ask_leader<RT: AsyncRuntime>(
     replica: &Replica<RT>,
     session: SessionNumber,
