@@ -28,14 +28,14 @@ pub const NODE_PATH: &str = "^(/|(?!/locks(/|$))(?!(.*/)\\.{1,2}(/|$))(/[^/\\u00
 pub const NAME_PREFIX: &str = "^[^/\\u0000-\\u001f\\u007f-\\u009f]*$";
 
 /// A revision, or an RFC 3339 time, in UTC or with an offset.
-pub const MOMENT: &str = "^([0-9]{1,15}|(19[7-9]|20[0-9])[0-9]-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T\
+pub const MOMENT: &str = "^([0-9]{1,16}|(19[7-9]|20[0-9])[0-9]-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T\
     ([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9]))$";
 
 /// A cursor in a queue: a holder by its number, a waiter by its priority and its number.
 pub const QUEUE_CURSOR: &str = "^(held-[0-9]{1,20}|queued-(-?[0-9]{1,10})-[0-9]{1,20})$";
 
 /// The grant in the middle of a page of a queue: its number, or `last`.
-pub const QUEUE_AROUND: &str = "^([0-9]{1,15}|last)$";
+pub const QUEUE_AROUND: &str = "^([0-9]{1,16}|last)$";
 
 /// A cursor in a history.
 pub const HISTORY_CURSOR: &str = "^[0-9]{1,20}-[0-9]{1,20}$";

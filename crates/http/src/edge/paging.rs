@@ -237,7 +237,7 @@ fn letter(sort: LockSort) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairhold_types::limits::PATH_BYTES_MAX;
+    use fairhold_types::{call::INTEGER_MAX, limits::PATH_BYTES_MAX};
     use http::StatusCode;
 
     #[test]
@@ -339,7 +339,9 @@ mod tests {
     fn a_page_of_a_queue_is_around_a_number_or_the_last_contender() {
         let anchor = |text: &str| queue_anchor(Some(QueueAround::try_from(text.to_owned()).unwrap()));
         assert_eq!(anchor("last").unwrap(), Some(QueueAnchor::Last));
-        assert_eq!(anchor("41").unwrap(), Some(QueueAnchor::Grant(GrantNumber(41))));
+        for number in [41, INTEGER_MAX] {
+            assert_eq!(anchor(&number.to_string()).unwrap(), Some(QueueAnchor::Grant(GrantNumber(number))));
+        }
         assert_eq!(queue_anchor(None).unwrap(), None);
         for wrong in ["", "-1", "+1", "#41", "first", "LAST", "41 "] {
             assert!(anchor(wrong).is_err(), "{wrong} was accepted");

@@ -60,7 +60,7 @@ pub type LockCursor = BoundedText<{ 2 * (1 + 20 + 1 + LOCK_NAME_BYTES_MAX) }>;
 /// A cursor in a queue: a word, a priority and a number.
 pub type QueueCursor = BoundedText<{ 7 + 11 + 1 + 20 }>;
 /// The grant in the middle of a page of a queue: its number, or a word.
-pub type QueueAround = BoundedText<15>;
+pub type QueueAround = BoundedText<16>;
 /// A cursor in a history: two numbers of 64 bits.
 pub type HistoryCursor = BoundedText<41>;
 /// A cursor in a series: the step, the series of a server, and the number of a row.

@@ -112,10 +112,10 @@ function Find({ name }) {
   const number = typed.trim().replace(/^#/, "");
   const go = (/** @type {Event} */ event) => {
     event.preventDefault();
-    if (/^[0-9]{1,15}$/.test(number)) location.hash = link("locks", name, { around: number });
+    if (/^[0-9]{1,16}$/.test(number)) location.hash = link("locks", name, { around: number });
   };
   return html`<form class="controls" onSubmit=${go}>
-    <label>Find a waiter by the number of its grant <input type="text" inputMode="numeric" pattern="\\s*#?[0-9]{1,15}\\s*" title="a number, such as 57"
+    <label>Find a waiter by the number of its grant <input type="text" inputMode="numeric" pattern="\\s*#?[0-9]{1,16}\\s*" title="a number, such as 57"
       value=${typed} placeholder="57" spellcheck=${false} autocomplete="off" onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>
     <button type="submit">Find</button></form>`;
 }
