@@ -2,7 +2,7 @@
 
 use crate::{
     edge::answer,
-    edge::params::{digits, expected},
+    edge::params::{decode, digits, expected},
     edge::problem::Problem,
 };
 use axum::response::Response;
@@ -52,7 +52,10 @@ pub(crate) fn link_next(mut response: Response, uri: &Uri, cursor: Option<&str>)
     let Some(cursor) = cursor else { return Ok(response) };
     let mut target = format!("{}?", uri.path());
     // Both say where a page begins.
-    let is_start = |pair: &&str| matches!(pair.split('=').next(), Some("cursor" | "around"));
+    let is_start = |pair: &&str| {
+        let name = decode(pair.split_once('=').map_or(*pair, |(name, _)| name));
+        name.is_ok_and(|name| matches!(&*name, "cursor" | "around"))
+    };
     for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !is_start(pair)) {
         target.push_str(pair);
         target.push('&');
@@ -399,6 +402,8 @@ mod tests {
         assert_eq!(next, "</v1/locks?prefix=a%2F&limit=2&cursor=6e>; rel=\"next\"");
         let next = link("/v1/locks/a/queue?around=41&limit=2", Some("queued-0-57")).unwrap();
         assert_eq!(next, "</v1/locks/a/queue?limit=2&cursor=queued-0-57>; rel=\"next\"");
+        let next = link("/v1/locks/a/queue?%61round=41&limit=2", Some("queued-0-57")).unwrap();
+        assert_eq!(next, "</v1/locks/a/queue?limit=2&cursor=queued-0-57>; rel=\"next\"", "an escaped name");
         assert_eq!(link("/v1/locks?cursor=00", None), None);
     }
 }
