@@ -16,7 +16,7 @@ use fairhold_ui::{Asset, HASH, INDEX, PLACEHOLDER, TAG, asset, content_type};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use openraft_rt::AsyncRuntime;
 use std::{
-    fs,
+    fs, io,
     path::{Component, Path, PathBuf},
 };
 
@@ -104,8 +104,8 @@ fn built_in(path: &str, headers: &HeaderMap) -> Result<Response, Problem> {
 fn from_disk(folder: &Path, path: &str) -> Result<Response, Problem> {
     let is_inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     let kind = content_type(path).filter(|_| is_inside).ok_or_else(no_such_file)?;
-    let unreadable = |error: std::io::Error| Problem::new(Code::NotFound, format!("the folder of --ui-dir: {path}: {error}"));
-    let mut bytes = fs::read(folder.join(path)).map_err(unreadable)?;
+    let unreadable = |error: io::Error| Problem::new(Code::NotFound, format!("the folder of --ui-dir: {path}: {error}"));
+    let mut bytes = read_inside(folder, path).map_err(unreadable)?;
     if path == INDEX {
         bytes = String::from_utf8_lossy(&bytes).replace(PLACEHOLDER, HASH).into_bytes();
     }
@@ -117,12 +117,22 @@ fn from_disk(folder: &Path, path: &str) -> Result<Response, Problem> {
     Ok((own, bytes).into_response())
 }
 
+/// Reads a file in a folder. A link could lead out of it, and the read of a pipe could take for ever.
+fn read_inside(folder: &Path, path: &str) -> io::Result<Vec<u8>> {
+    let file = folder.join(path).canonicalize()?;
+    if file.starts_with(folder.canonicalize()?) && file.is_file() {
+        fs::read(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::NotFound, "it is not a file in this folder"))
+    }
+}
+
 fn no_such_file() -> Problem {
     Problem::new(Code::NotFound, "this version of the dashboard has no such file: load /ui/ again")
 }
 
 fn no_dashboard() -> Problem {
-    Problem::new(Code::NotFound, "this node serves no dashboard: it runs with --ui=false")
+    Problem::new(Code::NotFound, "this node serves no dashboard: it runs with --ui=false; open that of another node")
 }
 
 fn encoded(file: &'static Asset, headers: &HeaderMap) -> Response {
@@ -219,6 +229,12 @@ mod tests {
         fs::create_dir(folder.path().join("app")).unwrap();
         fs::write(folder.path().join(INDEX), "<script src=\"./{HASH}/app/main.js\">").unwrap();
         fs::write(folder.path().join("secret.txt"), "x").unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(elsewhere.path().join("secret.js"), "x").unwrap();
+        fs::create_dir(folder.path().join("app/folder.js")).unwrap();
+        for (target, link) in [("secret.js", "app/link.js"), ("", "link")] {
+            std::os::unix::fs::symlink(elsewhere.path().join(target), folder.path().join(link)).unwrap();
+        }
         let dashboard = || Dashboard::Folder(folder.path().to_owned());
         for content in ["first", "second"] {
             fs::write(folder.path().join("app/main.js"), content).unwrap();
@@ -232,7 +248,8 @@ mod tests {
         }
         let index = from_disk(folder.path(), INDEX).unwrap();
         assert_eq!(text(index), format!("<script src=\"./{HASH}/app/main.js\">"));
-        for path in ["index.html", "secret.txt", "app", "app/gone.js", "../app/main.js", "/etc/a.js", "app/../app/main.js"] {
+        let outside = ["../app/main.js", "/etc/a.js", "app/../app/main.js", "app/link.js", "link/secret.js"];
+        for path in ["index.html", "secret.txt", "app", "app/gone.js", "app/folder.js"].into_iter().chain(outside) {
             assert_eq!(get_from(dashboard(), &format!("/ui/{HASH}/{path}"), &[]).map(|_| ()), Err(404), "{path}");
         }
     }
