@@ -150,7 +150,8 @@ fn a_page_around_a_waiter_has_its_neighbours_at_every_node() {
 
         client.release(&holder.id).await;
         let gone = ask(0, &format!("around={}", all[0])).await.expect_problem(404, "grant_not_found");
-        assert_eq!(gone.string("detail"), format!("grant {} neither holds line nor waits for it", all[0]));
+        let expected = format!("grant {} neither holds line nor waits for it: show the queue without \"around\"", all[0]);
+        assert_eq!(gone.string("detail"), expected);
         ask(0, &format!("around={}&cursor=queued-0-{}", all[6], all[6])).await.expect_problem(400, "bad_request");
     });
 }

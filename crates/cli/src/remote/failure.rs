@@ -120,7 +120,9 @@ fn explain(status: u16, body: &[u8]) -> String {
 /// What to do, in terms of commands. Falls back to the server's advice, which is in terms of HTTP.
 fn advice(body: &[u8]) -> Option<String> {
     let RefusalBody { code, advice, .. } = serde_json::from_slice(body).ok()?;
-    advice_here(&code).map(str::to_owned).or(advice)
+    // The server gives no advice if the grant need not be the caller's: the caller has lost nothing.
+    let is_other = code == Code::GrantNotFound.as_str() && advice.is_none();
+    advice_here(&code).filter(|_| !is_other).map(str::to_owned).or(advice)
 }
 
 fn advice_here(code: &str) -> Option<&'static str> {
@@ -185,6 +187,10 @@ mod tests {
             lines(r#"{"code":"unauthenticated","detail":"no"}"#),
             "fairhold: no (unauthenticated)\nfairhold: pass the file with a valid token: --auth-token-file FILE"
         );
+        let lost = r#"{"code":"grant_not_found","detail":"no grant has this id","advice":"acquire a new one"}"#;
+        assert!(lines(lost).contains("\nfairhold: stop all work under it"), "{}", lines(lost));
+        let other = r#"{"code":"grant_not_found","detail":"grant 9 neither holds a nor waits for it"}"#;
+        assert_eq!(lines(other), "fairhold: grant 9 neither holds a nor waits for it (grant_not_found)");
         for code in ["needs_upgrade", "change_in_progress", "would_lose_quorum", "wrong_node"] {
             let said = lines(&format!(r#"{{"code":"{code}","detail":"no","advice":"HTTP"}}"#));
             assert!(said.contains("\nfairhold: to see ") && said.contains(": fairhold cluster "), "{said}");

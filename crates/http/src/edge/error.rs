@@ -61,7 +61,9 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
         }
         CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, kind.key())),
         // The usual advice is for a caller that has lost its grant, and does not fit here.
-        CallError::NotInQueue { lock: _, number: _ } => Problem::new(Code::GrantNotFound, detail),
+        CallError::NotInQueue { lock: _, number: _ } => {
+            Problem::new(Code::GrantNotFound, format!("{detail}: show the queue without \"around\""))
+        }
         CallError::NoNode { path } => Problem::new(Code::NoNode, detail).facts(about(path)),
         CallError::Access(refusal) => access_problem(refusal, detail),
         CallError::OverRate { tenant, limit } => {
