@@ -25,11 +25,11 @@ fn list(api: &mut Describer) -> Operation<'_> {
     api.call(Read, "/v1/locks", "listLocks", TAG, "List locks, page by page.")
         .about(
             "The list has all locks with a holder or a waiter, and unused locks until they are forgotten (10 minutes). A page \
-             may be short or even empty without being the last: the last page has no `next_cursor`. A page in the order of names \
-             is cheap; any other order examines every matching lock. With `match` or `owner`, a page examines every lock, \
-             unless it is in the order of names and you may see all locks: then it ends after it has examined about 20,000 \
-             locks and grants. With `consistency=local` and a `match`, an `owner` or another order, callers that may see all \
-             locks share the first page for a second.",
+             may be short or even empty without being the last: on the last page, `next_cursor` is `null`. A page in the order \
+             of names is cheap; any other order examines every matching lock. With `match` or `owner`, a page examines every \
+             lock, unless it is in the order of names and you may see all locks: then it ends after it has examined about \
+             20,000 locks and grants. With `consistency=local` and a `match`, an `owner` or another order, callers that may \
+             see all locks share the first page for a second.",
         )
         .query::<call::ListLocks>()
         .page::<dto::Page<dto::ListedLock>>("A page.", json!({ "items": [item], "next_cursor": null }))

@@ -13,7 +13,7 @@ pub enum LockState {
     Held,
     /// Nobody holds it, and the lock delay of an expired holder is still running.
     Cooling,
-    /// Nobody holds it or waits for it.
+    /// Nobody holds it. A grant of several locks may wait for it and for another one.
     Idle,
 }
 

@@ -33,7 +33,7 @@ pub struct QueueItem {
     /// How long it has held the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_for: Option<String>,
-    /// The grant that it waits for.
+    /// The grant that it waits for; left out if you may not see its lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Contender>,
     /// For people: an estimate of how long it will still wait, if each grant ahead holds for as long as recent holders
