@@ -86,6 +86,30 @@ test("grants are shown a hundred at a time", async () => {
   await close();
 });
 
+test("a page of a hundred waiters has few elements, also if each of them waits for many locks", async () => {
+  const session = await cluster.session("crowd");
+  const locks = [...Array(16).keys()].map((index) => ({ name: `crowded/${index}` }));
+  for (let at = 0; at < 120; at += 20) {
+    await Promise.all([...Array(20).keys()].map((index) => cluster.call("/v1/locks", {
+      method: "POST", body: { session, owner: `waiter-${at + index}`, locks }, headers: { prefer: "respond-async" },
+    })));
+  }
+  const { json: first } = await cluster.call("/v1/grants?limit=1&prefix=crowded/&state=queued");
+  const { page, wrong, close } = await open(`#/grants?cursor=${first.next_cursor}`);
+  const elements = async (label) => {
+    await until(`a hundred rows of ${label}`, async () => (await page.locator(`table[aria-label=${label}] tbody tr`).count()) >= 99);
+    return page.evaluate(() => document.querySelectorAll("*").length);
+  };
+  const ofGrants = await elements("Grants");
+  await page.goto(`${cluster.urls[0]}/ui/#/locks/${encodeURIComponent("crowded/3")}`);
+  await shown(page, "and more", "table[aria-label=Queue]");
+  const ofQueue = await elements("Queue");
+  assert.ok(ofGrants <= 1500, `${ofGrants} elements on the page of grants`);
+  assert.ok(ofQueue <= 2000, `${ofQueue} elements on the page of a lock`);
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
 test("an address of a session that is no number asks nothing", async () => {
   const { page, wrong, close } = await open(`#/sessions/${"0".repeat(32)}`);
   await shown(page, "There is no such session", "h1");

@@ -42,7 +42,7 @@ function Filter({ owner }) {
 
 /** @param {{ items: any[], owner: string, rest: boolean, first: boolean }} props */
 function Rows({ items, owner, rest, first }) {
-  const named = (/** @type {string} */ text, /** @type {number} */ number) => html`<${OwnerLink} owner=${text} most=${32} /> <span class="muted">#${number}</span>`;
+  const named = (/** @type {string} */ text, /** @type {number} */ number) => html`<${OwnerLink} owner=${text} most=${32} /> #${number}`;
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} />` },
     { head: "State", cell: (/** @type {any} */ row) => html`<${State} state=${row.state} />` },

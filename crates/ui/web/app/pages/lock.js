@@ -9,6 +9,8 @@ import { dialog, mayAct, route, serverNow } from "../state.js";
 
 const ROWS = 100;
 const CONTENDERS = 20;
+/** How many of the other locks of a grant a row of the queue names. */
+const OTHERS = 3;
 const TABS = [["queue", "Queue"], ["history", "History"], ["settings", "Settings"]];
 
 /** @param {{ name: string }} props */
@@ -103,7 +105,8 @@ function QueuePanel({ base, name }) {
 /** The other locks of a grant of several. @param {{ locks: any[], name: string }} props */
 function Others({ locks, name }) {
   const others = locks.filter((lock) => lock.name !== name);
-  return others.length === 0 ? "—" : html`<span class="owned">${others.map((lock) => html`<${LockLink} key=${lock.name} name=${lock.name} />`)}</span>`;
+  return others.length === 0 ? "—" : html`<span class="owned">${others.slice(0, OTHERS).map((lock) => html`<${LockLink} key=${lock.name} name=${lock.name} />`)}
+    ${others.length > OTHERS ? html`<span class="muted">and more</span>` : null}</span>`;
 }
 
 /** Opens a long queue at a waiter. @param {{ name: string }} props */
