@@ -8,7 +8,6 @@ mod access;
 mod alarms;
 mod audit;
 mod cluster;
-mod grants;
 mod history;
 mod listing;
 mod membership;
@@ -28,9 +27,8 @@ pub use cluster::{
     AuditStatus, CertificateStatus, CertificateUrgency, Cluster, ClusterUpgrade, Defect, Host, Leader, Member, Readiness,
     SnapshotTaken, UpgradeMember, Version,
 };
-pub use grants::ListedGrant;
 pub use history::{Holding, LockHistories, LockStatistics, Spans};
-pub use listing::{ListedHolder, ListedLock, LockState};
+pub use listing::{ListedGrant, ListedHolder, ListedLock, LockState};
 pub use membership::{
     ClusterTiming, CreatedJoinToken, Join, JoinPhase, JoinToken, JoinTokens, MemberEntry, MemberTiming, Members, RemovedMember,
     Settings,
