@@ -1,12 +1,14 @@
 //! The overview: each node shows which requests were refused because of deadlocks, to callers that may see their locks,
-//! and which locks change hands.
+//! and which locks change hands. Users that may see the same locks share it.
 
 use crate::{
-    access::{Guarded, User},
+    access::{ENDS_WITHIN, Guarded, User},
     client::{Answer, Call},
     harness::{Cluster, READY_WITHIN, SHORT, eventually, run_parallel},
+    tenants::authorized,
 };
 use serde_json::{Value, json};
+use std::{collections::BTreeSet, time::Instant};
 
 async fn overview(cluster: &Cluster, index: usize) -> Answer {
     cluster.client(index).send_to(index, &Call::get("/v1/overview")).await.expect("the node runs").expect_status(200)
@@ -130,5 +132,61 @@ fn a_refused_deadlock_is_shown_only_to_callers_that_may_see_all_its_locks() {
         let some = look(&watcher).await;
         let [refused] = list(&some, "refused") else { panic!("not one refusal: {some:?}") };
         assert!(refused.to_string().contains("deploy/b") && !some.text.contains("secret"), "{some:?}");
+    });
+}
+
+/// Sends a call to the first node, once: another node shares nothing with it.
+async fn ask(user: &User, path: &str) -> Answer {
+    user.client.once(&authorized(user, Call::get(path))).await.expect_status(200)
+}
+
+async fn set_role(guarded: &Guarded, role: &str, rule: &str) {
+    let rules = json!({ "rules": ["status cluster", rule] });
+    guarded.file().send(Call::put(&format!("/v1/access/roles/{role}"), "").json(&rules)).await.expect_status(200);
+}
+
+#[test]
+fn users_that_may_see_the_same_locks_share_an_overview_for_a_second_and_others_do_not() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, _) = guarded.enforce().await;
+        let (deploy, stock) = ("inspect locks:deploy/**", "inspect locks:stock/**");
+        let mut users = Vec::new();
+        for (role, name, rule) in [("watchers", "one", deploy), ("guests", "two", deploy), ("clerks", "three", stock)] {
+            set_role(&guarded, role, rule).await;
+            guarded.bind(role, &format!("user:{name}")).await;
+            users.push(guarded.user(name).await);
+        }
+        let [one, two, three] = &users[..] else { panic!("three users") };
+        root.acquire("deploy%2Fa", "ttl=600s").await.expect_status(200);
+        root.acquire("stock%2Fb", "ttl=600s").await.expect_status(200);
+        let look = async |user: &User| {
+            let shown = ask(user, "/v1/overview").await;
+            let sees = (shown.text.contains("deploy/a"), shown.text.contains("stock/b"));
+            (sees, shown.string("as_of").to_owned())
+        };
+
+        let (begun, mut made) = (Instant::now(), BTreeSet::new());
+        for _ in 0..20 {
+            for user in [one, two] {
+                let (sees, as_of) = look(user).await;
+                assert_eq!(sees, (true, false));
+                made.insert(as_of);
+            }
+            assert_eq!(look(three).await.0, (false, true));
+            assert_eq!(look(&root).await.0, (true, true));
+        }
+        // The next one is made a second after the last one was made.
+        let most = usize::try_from(begun.elapsed().as_secs()).expect("a short time") + 1;
+        assert!(made.len() <= most, "{} overviews were made for two users, at most {most} expected", made.len());
+
+        set_role(&guarded, "watchers", stock).await;
+        eventually("the user shares with others", ENDS_WITHIN, || async {
+            let (sees, _) = look(one).await;
+            assert_ne!(sees, (true, true), "the answer is of one set of rights");
+            (sees == (false, true)).then_some(())
+        })
+        .await;
+        assert_eq!(look(two).await.0, (true, false));
     });
 }

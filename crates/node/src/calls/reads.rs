@@ -143,8 +143,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(is_empty.then(|| At { value: T::default(), revision: self.revision() }))
     }
 
-    /// One page of the locks. Callers that see all locks share the first page of a search in this node's own state for a
-    /// second.
+    /// One page of the locks. Callers that may see the same locks share the first page of a search in this node's own state
+    /// for a second.
     pub async fn locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
         let needs_walk = query.is_search() || self.is_enforced();
         if let Some(empty) = self.page_without_locks(read).await? {
@@ -154,18 +154,14 @@ impl<RT: AsyncRuntime> Node<RT> {
             let state = self.fresh_copy(read).await?;
             return Ok(list_locks(&state, query, &self.visible()?, |listing| listing.into_page()).await);
         }
-        let walk = |read| self.walk_over_locks(query, read);
         // Open pages ask for the first page again and again. A following page has one reader.
         let is_shared = query.is_search() && query.after.is_none() && read.freshness == Freshness::Local;
         if is_shared {
-            return self.shared(&self.0.shared_locks, query, read, walk).await.map(Arc::unwrap_or_clone);
+            let make = |walk, visible| walk_over_locks(query, walk, visible);
+            return self.shared(&self.0.shared_locks, query, read, make).await.map(Arc::unwrap_or_clone);
         }
-        walk(read).await
-    }
-
-    async fn walk_over_locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
         let walk = self.walk(read).await?;
-        Ok(list_locks(&walk.state, query, &self.visible()?, |listing| listing.into_page()).await)
+        Ok(walk_over_locks(query, walk, self.visible()?).await)
     }
 
     /// One page of a lock's history.
@@ -327,6 +323,10 @@ fn lookup(state: &State, id: &GrantId) -> GrantLookup {
         GrantStatus::Ended(reason) => GrantLookup::Ended { reason, note: state.break_note(id) },
         GrantStatus::Unknown => GrantLookup::Unknown,
     }
+}
+
+async fn walk_over_locks(query: &LockQuery, walk: Walk, visible: Visible) -> At<LockPage> {
+    list_locks(&walk.state, query, &visible, |listing| listing.into_page()).await
 }
 
 /// Visits the locks of a query, and makes the page of those that the caller may see.
