@@ -1,14 +1,26 @@
 //! The overview: each node shows which requests were refused because of deadlocks, to callers that may see their locks,
-//! and which locks change hands. Users that may see the same locks share it.
+//! and which locks change hands. Users that may see the same locks share it, and a flood of one user leaves it to the others.
 
 use crate::{
     access::{ENDS_WITHIN, Guarded, User},
-    client::{Answer, Call},
-    harness::{Cluster, READY_WITHIN, SHORT, eventually, run_parallel},
+    batches::{batch, statuses},
+    client::{Answer, Call, new_key},
+    harness::{Cluster, READY_WITHIN, SHORT, all, eventually, report, run_exclusive, run_parallel},
     tenants::authorized,
 };
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Instant,
+};
+
+/// The requests of a flood that are open at a time.
+const FLOOD: usize = 100;
 
 async fn overview(cluster: &Cluster, index: usize) -> Answer {
     cluster.client(index).send_to(index, &Call::get("/v1/overview")).await.expect("the node runs").expect_status(200)
@@ -188,5 +200,68 @@ fn users_that_may_see_the_same_locks_share_an_overview_for_a_second_and_others_d
         })
         .await;
         assert_eq!(look(two).await.0, (true, false));
+    });
+}
+
+/// Takes that many locks below `deploy`.
+async fn take_locks(user: &User, count: usize) {
+    let opened = user.send(Call::post("/v1/sessions").json(&json!({ "ttl": "600s" }))).await.expect_status(201);
+    let session = opened.string("id");
+    let acquire = |number| json!({ "acquire": { "id": new_key(), "lock": format!("deploy/{number}"), "session": session } });
+    let acquires: Vec<Value> = (0..count).map(acquire).collect();
+    for some in acquires.chunks(256) {
+        let answer = user.send(batch(some)).await.expect_status(200);
+        assert!(statuses(&answer).iter().all(|status| *status == 200), "{answer:?}");
+    }
+}
+
+/// Sends searches of all locks, one after the other, until it is over. Counts the answers.
+async fn search(user: User, over: Arc<AtomicBool>, answered: Arc<AtomicUsize>) {
+    while !over.load(SeqCst) {
+        // It is not of the node's own state, so no answer is shared.
+        ask(&user, "/v1/locks?owner=nobody").await;
+        answered.fetch_add(1, SeqCst);
+    }
+}
+
+/// How many searches of the flood are answered while another caller looks at one page.
+async fn answered_during_a_page(flooding: &User, other: &User) -> usize {
+    take_locks(flooding, 4_096).await;
+    let (over, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    let start = || tokio::spawn(search(flooding.clone(), Arc::clone(&over), Arc::clone(&answered)));
+    let flood = (0..FLOOD).map(|_| start()).collect();
+    eventually("the flood is high", READY_WITHIN, || async { (answered.load(SeqCst) >= FLOOD).then_some(()) }).await;
+    // Each of them is a walk of its own.
+    let pages = ["/v1/overview", "/v1/waits", "/v1/locks?consistency=local&sort=waiters", "/v1/locks?owner=ann"];
+    let before = answered.load(SeqCst);
+    for page in pages {
+        ask(other, page).await;
+    }
+    let each = (answered.load(SeqCst) - before) / pages.len();
+    over.store(true, SeqCst);
+    all(flood).await;
+    report(&format!("while another caller looked at a page, {each} searches were answered of a flood of {FLOOD} at a time"));
+    each
+}
+
+#[test]
+fn a_flood_of_searches_by_one_user_hardly_delays_the_pages_of_another() {
+    run_exclusive(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, ci) = guarded.enforce().await;
+        let each = answered_during_a_page(&ci, &root).await;
+        assert!(each < FLOOD / 2, "a page waited behind {each} searches of the flood");
+    });
+}
+
+#[test]
+fn a_flood_of_searches_without_credentials_hardly_delays_the_pages_of_another_address() {
+    run_exclusive(SHORT, async {
+        let cluster = Cluster::start().await;
+        // While rights are not enforced, a token that nobody knows is ignored.
+        let flooding = User { client: cluster.client(0), token: "unknown".to_owned() };
+        let other = User { client: flooding.client.bound_to(IpAddr::from([127, 0, 0, 2])), ..flooding.clone() };
+        let each = answered_during_a_page(&flooding, &other).await;
+        assert!(each < FLOOD / 2, "a page waited behind {each} searches of the flood");
     });
 }

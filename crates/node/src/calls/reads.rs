@@ -7,12 +7,11 @@ use crate::{
         At, CallError, Freshness, GrantLookup, LockInfo, NodeView, OwnedAfter, PageQuery, QueueItem, QueueView, ReadOptions,
         SessionRef, SessionView,
     },
-    base::walks::{Walk, WalkSlot, count_in_turns, find_in_turns, walk_in_turns},
+    base::walks::{Walk, count_in_turns, find_in_turns, walk_in_turns},
     leader::heard,
     node::Node,
     views,
 };
-use fairhold_raft::error::NotProposed;
 use fairhold_state::{
     State,
     command::Rejection,
@@ -32,20 +31,6 @@ use openraft_rt::{AsyncRuntime, Instant};
 use std::{sync::Arc, time::Duration};
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// A copy of the state, as fresh as required, for a walk over all of it. Waits for a free slot.
-    pub(crate) async fn walk(&self, read: ReadOptions) -> Result<Walk, CallError> {
-        let deadline = RT::Instant::now() + read.timeout;
-        self.freshen_by(read.freshness, deadline).await?;
-        let walk = RT::timeout_at(deadline, self.0.walks.begin(|| self.0.replica.state())).await;
-        walk.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
-    }
-
-    /// A slot for work that costs as much as a walk, but reads no copy of the state.
-    pub(crate) async fn walk_slot(&self, deadline: RT::Instant) -> Result<WalkSlot, CallError> {
-        let slot = RT::timeout_at(deadline, self.0.walks.slot()).await;
-        slot.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
-    }
-
     /// A lock with a page of its holders. A lock that was never used has none.
     pub async fn lock(
         &self,
