@@ -434,6 +434,12 @@ A node makes one [backup](guides/backup.md) at a time for clients. A reader may 
 block of it, of 512 KiB or of one larger value. [Scheduled backups](guides/backup.md#on-a-schedule)
 are 1 minute to 30 days apart.
 
+A node makes four long reads at a time: overviews, trees of waits, searches of locks, lists of
+grants, and histories of all locks or at a point in time; while rights are enforced, also lists of
+locks and nodes, and for users with few rights those of elections and events. One user may have two
+of them, and so may all callers without credentials at one address. A read that has to wait longer
+than its timeout gets `503 overloaded`.
+
 A node keeps an answer in memory until the socket has taken it: up to 16 KiB for each connection,
 and beyond that 128 MiB for one address and 256 MiB in total. If there is no memory for an answer, a
 read gets `503 overloaded`, and so does a batch, before any of its calls starts. Any other call has

@@ -1,12 +1,26 @@
 //! The overview: each node shows which requests were refused because of deadlocks, to callers that may see their locks,
-//! and which locks change hands.
+//! and which locks change hands. Users that may see the same locks share it, and a flood of one user leaves it to the others.
 
 use crate::{
-    access::{Guarded, User},
-    client::{Answer, Call},
-    harness::{Cluster, READY_WITHIN, SHORT, eventually, run_parallel},
+    access::{ENDS_WITHIN, Guarded, User},
+    batches::{batch, statuses},
+    client::{Answer, Call, new_key},
+    harness::{Cluster, READY_WITHIN, SHORT, all, eventually, report, run_exclusive, run_parallel},
+    tenants::authorized,
 };
 use serde_json::{Value, json};
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Instant,
+};
+
+/// The requests of a flood that are open at a time.
+const FLOOD: usize = 100;
 
 async fn overview(cluster: &Cluster, index: usize) -> Answer {
     cluster.client(index).send_to(index, &Call::get("/v1/overview")).await.expect("the node runs").expect_status(200)
@@ -130,5 +144,124 @@ fn a_refused_deadlock_is_shown_only_to_callers_that_may_see_all_its_locks() {
         let some = look(&watcher).await;
         let [refused] = list(&some, "refused") else { panic!("not one refusal: {some:?}") };
         assert!(refused.to_string().contains("deploy/b") && !some.text.contains("secret"), "{some:?}");
+    });
+}
+
+/// Sends a call to the first node, once: another node shares nothing with it.
+async fn ask(user: &User, path: &str) -> Answer {
+    user.client.once(&authorized(user, Call::get(path))).await.expect_status(200)
+}
+
+async fn set_role(guarded: &Guarded, role: &str, rule: &str) {
+    let rules = json!({ "rules": ["status cluster", rule] });
+    guarded.file().send(Call::put(&format!("/v1/access/roles/{role}"), "").json(&rules)).await.expect_status(200);
+}
+
+#[test]
+fn users_that_may_see_the_same_locks_share_an_overview_for_a_second_and_others_do_not() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, _) = guarded.enforce().await;
+        let (deploy, stock) = ("inspect locks:deploy/**", "inspect locks:stock/**");
+        let mut users = Vec::new();
+        for (role, name, rule) in [("watchers", "one", deploy), ("guests", "two", deploy), ("clerks", "three", stock)] {
+            set_role(&guarded, role, rule).await;
+            guarded.bind(role, &format!("user:{name}")).await;
+            users.push(guarded.user(name).await);
+        }
+        let [one, two, three] = &users[..] else { panic!("three users") };
+        root.acquire("deploy%2Fa", "ttl=600s").await.expect_status(200);
+        root.acquire("stock%2Fb", "ttl=600s").await.expect_status(200);
+        let look = async |user: &User| {
+            let shown = ask(user, "/v1/overview").await;
+            let sees = (shown.text.contains("deploy/a"), shown.text.contains("stock/b"));
+            (sees, shown.string("as_of").to_owned())
+        };
+
+        let (begun, mut made) = (Instant::now(), BTreeSet::new());
+        for _ in 0..20 {
+            for user in [one, two] {
+                let (sees, as_of) = look(user).await;
+                assert_eq!(sees, (true, false));
+                made.insert(as_of);
+            }
+            assert_eq!(look(three).await.0, (false, true));
+            assert_eq!(look(&root).await.0, (true, true));
+        }
+        // The next one is made a second after the last one was made.
+        let most = usize::try_from(begun.elapsed().as_secs()).expect("a short time") + 1;
+        assert!(made.len() <= most, "{} overviews were made for two users, at most {most} expected", made.len());
+
+        set_role(&guarded, "watchers", stock).await;
+        eventually("the user shares with others", ENDS_WITHIN, || async {
+            let (sees, _) = look(one).await;
+            assert_ne!(sees, (true, true), "the answer is of one set of rights");
+            (sees == (false, true)).then_some(())
+        })
+        .await;
+        assert_eq!(look(two).await.0, (true, false));
+    });
+}
+
+/// Takes that many locks below `deploy`.
+async fn take_locks(user: &User, count: usize) {
+    let opened = user.send(Call::post("/v1/sessions").json(&json!({ "ttl": "600s" }))).await.expect_status(201);
+    let session = opened.string("id");
+    let acquire = |number| json!({ "acquire": { "id": new_key(), "lock": format!("deploy/{number}"), "session": session } });
+    let acquires: Vec<Value> = (0..count).map(acquire).collect();
+    for some in acquires.chunks(256) {
+        let answer = user.send(batch(some)).await.expect_status(200);
+        assert!(statuses(&answer).iter().all(|status| *status == 200), "{answer:?}");
+    }
+}
+
+/// Sends searches of all locks, one after the other, until it is over. Counts the answers.
+async fn search(user: User, over: Arc<AtomicBool>, answered: Arc<AtomicUsize>) {
+    while !over.load(SeqCst) {
+        // It is not of the node's own state, so no answer is shared.
+        ask(&user, "/v1/locks?owner=nobody").await;
+        answered.fetch_add(1, SeqCst);
+    }
+}
+
+/// How many searches of the flood are answered while another caller looks at one page.
+async fn answered_during_a_page(flooding: &User, other: &User) -> usize {
+    take_locks(flooding, 4_096).await;
+    let (over, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    let start = || tokio::spawn(search(flooding.clone(), Arc::clone(&over), Arc::clone(&answered)));
+    let flood = (0..FLOOD).map(|_| start()).collect();
+    eventually("the flood is high", READY_WITHIN, || async { (answered.load(SeqCst) >= FLOOD).then_some(()) }).await;
+    // Each of them is a walk of its own.
+    let pages = ["/v1/overview", "/v1/waits", "/v1/locks?consistency=local&sort=waiters", "/v1/locks?owner=ann"];
+    let before = answered.load(SeqCst);
+    for page in pages {
+        ask(other, page).await;
+    }
+    let each = (answered.load(SeqCst) - before) / pages.len();
+    over.store(true, SeqCst);
+    all(flood).await;
+    report(&format!("while another caller looked at a page, {each} searches were answered of a flood of {FLOOD} at a time"));
+    each
+}
+
+#[test]
+fn a_flood_of_searches_by_one_user_hardly_delays_the_pages_of_another() {
+    run_exclusive(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, ci) = guarded.enforce().await;
+        let each = answered_during_a_page(&ci, &root).await;
+        assert!(each < FLOOD / 2, "a page waited behind {each} searches of the flood");
+    });
+}
+
+#[test]
+fn a_flood_of_searches_without_credentials_hardly_delays_the_pages_of_another_address() {
+    run_exclusive(SHORT, async {
+        let cluster = Cluster::start().await;
+        // While rights are not enforced, a token that nobody knows is ignored.
+        let flooding = User { client: cluster.client(0), token: "unknown".to_owned() };
+        let other = User { client: flooding.client.bound_to(IpAddr::from([127, 0, 0, 2])), ..flooding.clone() };
+        let each = answered_during_a_page(&flooding, &other).await;
+        assert!(each < FLOOD / 2, "a page waited behind {each} searches of the flood");
     });
 }

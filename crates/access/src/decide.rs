@@ -13,7 +13,7 @@ use crate::{
     rule::Rule,
     verb::{ResourceKind, Verb},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a principal may do.
 #[derive(Debug, Clone, Default)]
@@ -111,6 +111,14 @@ impl Rights {
             ResourceKind::Nodes => self.nodes.all().any(gives),
             ResourceKind::Sessions | ResourceKind::Cluster => self.unnamed.iter().any(gives),
         }
+    }
+
+    /// The patterns of the locks on which the verb is allowed. Two principals with equal patterns are allowed it on the same
+    /// locks, except for priorities.
+    #[must_use]
+    pub fn lock_patterns(&self, verb: Verb) -> BTreeSet<Pattern> {
+        let allowing = self.locks.all().filter(|compiled| compiled.rule.verbs().allows(verb));
+        allowing.map(|compiled| compiled.pattern.clone()).collect()
     }
 
     /// Whether the principal may do it: the rule that allows it, or what is missing.

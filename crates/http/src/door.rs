@@ -57,7 +57,10 @@ pub(crate) fn admit<RT: AsyncRuntime>(
 ) -> Result<Admitted<RT>, NotAdmitted<RT>> {
     let access = node.access();
     let may_be_act = route.is_some_and(|route| table::may_be_act(route, request.method()));
-    let attributed = |caller: Caller| if may_be_act { from_source(caller, request, id) } else { caller };
+    let attributed = |caller: Caller| {
+        let caller = from_network(caller, request);
+        if may_be_act { from_source(caller, request, id) } else { caller }
+    };
     if !access.is_on() {
         let caller = identity::unenforced(authenticator, request, &access, node.wall_now()).with_trail(trail);
         let caller = attributed(caller);
@@ -76,6 +79,14 @@ pub(crate) fn admit<RT: AsyncRuntime>(
             let is_denied = problem.code() == Code::Denied;
             Err(NotAdmitted { problem, denied: is_denied.then_some(node) })
         }
+    }
+}
+
+/// The caller of a request, with the network of its address: a caller without a credential has no other identity.
+fn from_network(caller: Caller, request: &Request) -> Caller {
+    match request.extensions().get::<HttpPeer>() {
+        Some(peer) => caller.with_network(peer.network),
+        None => caller,
     }
 }
 

@@ -28,4 +28,4 @@ pub(crate) use caller_request::CallerRequest;
 pub use refusal::{AccessRefusal, CredentialFault};
 pub(crate) use tenant_door::{TenantDoor, TenantSlot};
 pub use trail::{AccessTrail, NameVerdict, TouchedName, TrailRecord};
-pub(crate) use visible::Visible;
+pub(crate) use visible::{SeenLocks, Visible};

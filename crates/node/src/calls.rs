@@ -20,6 +20,7 @@ mod timing;
 mod tree;
 mod upgrade;
 mod waiter_rights;
+mod walks;
 pub mod watch;
 mod write_key;
 mod writes;

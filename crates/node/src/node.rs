@@ -1,7 +1,7 @@
 //! A node: the parts that serve every API, started and stopped together.
 
 use crate::{
-    access::{CallerRequest, RightsCache, TenantDoor},
+    access::{CallerRequest, RightsCache, SeenLocks, TenantDoor},
     api::{At, CallError, ClusterView, Freshness, MemberFacts, OverviewView, ReadOptions, WaitsView},
     base::{
         alarms::NodeAlarms, backups::Backups, memory::MemoryShortage, pulse::Pulse, series::Series,
@@ -132,10 +132,10 @@ pub(crate) struct NodeInner<RT: AsyncRuntime> {
     pub(crate) alarms: NodeAlarms<RT::Instant>,
     /// The totals of the last minutes and hours.
     pub(crate) series: Series,
-    /// What callers that see all locks share.
-    pub(crate) shared_overview: SharedAnswers<RT::Instant, (), OverviewView>,
-    pub(crate) shared_waits: SharedAnswers<RT::Instant, WaitsQuery, WaitsView>,
-    pub(crate) shared_locks: SharedAnswers<RT::Instant, LockQuery, At<LockPage>>,
+    /// What callers that may see the same locks share.
+    pub(crate) shared_overview: SharedAnswers<RT::Instant, ((), SeenLocks), OverviewView>,
+    pub(crate) shared_waits: SharedAnswers<RT::Instant, (WaitsQuery, SeenLocks), WaitsView>,
+    pub(crate) shared_locks: SharedAnswers<RT::Instant, (LockQuery, SeenLocks), At<LockPage>>,
 }
 
 impl<RT: AsyncRuntime> Clone for Node<RT> {

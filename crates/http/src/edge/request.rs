@@ -20,6 +20,7 @@ use fairhold_node::{
 use fairhold_trust::client_port::CertifiedUser;
 use fairhold_types::{
     Code, GrantId, Revision,
+    address::share_key,
     call::{Consistency, Number, Wait},
     limits::{BODY_BYTES_FREE, BODY_BYTES_MAX, PARAMS_BYTES_MAX},
     problem::Effect,
@@ -51,6 +52,8 @@ const ID_SEGMENT: usize = 3;
 pub struct HttpPeer {
     /// Its address, as text.
     pub(crate) address: Arc<str>,
+    /// The key under which its address is counted.
+    pub(crate) network: IpAddr,
     /// The user that its certificate names.
     user: Option<Arc<CertifiedUser>>,
     /// The memory that its connection may use; unbounded in the simulator.
@@ -67,8 +70,8 @@ impl HttpPeer {
     /// A client at this address, without a connection.
     #[must_use]
     pub fn at(address: IpAddr) -> HttpPeer {
-        let address = address.to_canonical().to_string().into();
-        HttpPeer { address, user: None, memory: None, authenticator: None, waits: Arc::default() }
+        let (network, address) = (share_key(address), address.to_canonical().to_string().into());
+        HttpPeer { address, network, user: None, memory: None, authenticator: None, waits: Arc::default() }
     }
 
     /// The user that its verified certificate names. `None` without TLS, without a certificate, or if that names no user.

@@ -51,10 +51,10 @@ fn overview(api: &mut Describer) -> Operation<'_> {
     });
     api.call(Here, "/v1/overview", "getOverview", TAG, "Show the cluster at a glance.")
         .about(
-            "Every server answers this from its own state, even without a quorum. Callers that may see all locks share one \
-             answer for a second. The lists leave out what the caller may not see; the totals count everything. `refused` has \
-             up to 64 entries, fewer if names are long, and only those whose locks the caller may all see. The other lists of \
-             locks have ten entries at most. `refused` and `recent` are in memory only.",
+            "Every server answers this from its own state, even without a quorum. Callers that may see the same locks share \
+             one answer for a second. The lists leave out what the caller may not see; the totals count everything. `refused` \
+             has up to 64 entries, fewer if names are long, and only those whose locks the caller may all see. The other lists \
+             of locks have ten entries at most. `refused` and `recent` are in memory only.",
         )
         .query::<call::ShowOverview>()
         .timeout()
@@ -105,8 +105,8 @@ fn waits(api: &mut Describer) -> Operation<'_> {
         .about(&format!(
             "The roots come first: they hold what others wait for, and wait for nobody. The waiters of a lock stand below its \
              first holder, in the order of the queue. A row lists {WAIT_HOLDS_MAX} locks at most. Every server answers this from \
-             its own state, even without a quorum, and examines 20,000 grants at most. Callers that may see all locks share one \
-             answer to a question for a second. The tree has only locks that the caller may see.",
+             its own state, even without a quorum, and examines 20,000 grants at most. Callers that may see the same locks \
+             share one answer to a question for a second. The tree has only locks that the caller may see.",
         ))
         .query::<call::ShowWaits>()
         .timeout()

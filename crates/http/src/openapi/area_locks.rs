@@ -29,7 +29,7 @@ fn list(api: &mut Describer) -> Operation<'_> {
              of names is cheap; any other order examines every matching lock. With `match` or `owner`, a page examines every \
              lock, unless it is in the order of names and you may see all locks: then it ends after it has examined about \
              20,000 locks and grants. With `consistency=local` and a `match`, an `owner` or another order, callers that may \
-             see all locks share the first page for a second.",
+             see the same locks share the first page for a second.",
         )
         .query::<call::ListLocks>()
         .page::<dto::Page<dto::ListedLock>>("A page.", json!({ "items": [item], "next_cursor": null }))

@@ -7,9 +7,12 @@ use super::{
 use fairhold_access::{Attributes, Need, Principal, PrincipalKey, UserName, token::AccessTokenNumber};
 use fairhold_state::{access::AccessData, command::ActOrigin};
 use fairhold_types::{duration, limits::JWT_CLOCK_SKEW, time::WallMillis};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// What a caller showed.
@@ -84,6 +87,8 @@ pub struct Caller {
     pub(super) trail: Option<Arc<AccessTrail>>,
     /// The address and the id of the request, if it may be an administrative act.
     source: Option<Arc<(String, String)>>,
+    /// Where it is, if that is known.
+    network: Option<IpAddr>,
 }
 
 impl Caller {
@@ -92,7 +97,7 @@ impl Caller {
     pub fn new(principal: Principal, credential: Credential) -> Caller {
         let key = principal.key();
         let identity = CallerIdentity::of(&principal);
-        Caller { identity, key, credential, file: None, needs: Vec::new(), trail: None, source: None }
+        Caller { identity, key, credential, file: None, needs: Vec::new(), trail: None, source: None, network: None }
     }
 
     /// The same, with what its provider says about it, for `{…}` in patterns.
@@ -121,6 +126,17 @@ impl Caller {
     #[must_use]
     pub fn with_source(self, address: &str, request: &str) -> Caller {
         Caller { source: Some(Arc::new((address.to_owned(), request.to_owned()))), ..self }
+    }
+
+    /// The same, in this network: the key under which its address is counted (`share_key`).
+    #[must_use]
+    pub fn with_network(self, network: IpAddr) -> Caller {
+        Caller { network: Some(network), ..self }
+    }
+
+    /// The key under which its address is counted, if that is known.
+    pub(crate) fn network(&self) -> Option<IpAddr> {
+        self.network
     }
 
     /// Where its acts come from, for the audit.

@@ -3,7 +3,7 @@
 use crate::feed::change::{Change, Subject};
 use fairhold_access::{Need, Pattern, Rights, Verb};
 use fairhold_types::{LockName, Path};
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// What a list may show to its caller.
 #[derive(Debug, Clone)]
@@ -14,7 +14,24 @@ pub(crate) enum Visible {
     Covered(Arc<Rights>),
 }
 
+/// The locks that a caller may see. Equal values show the same locks, whoever the callers are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SeenLocks {
+    /// All of them.
+    All,
+    /// Those whose names match one of these patterns.
+    Matching(BTreeSet<Pattern>),
+}
+
 impl Visible {
+    /// The locks that it shows.
+    pub(crate) fn seen_locks(&self) -> SeenLocks {
+        match self {
+            Visible::Covered(rights) if !self.has_all_locks() => SeenLocks::Matching(rights.lock_patterns(Verb::Inspect)),
+            Visible::Covered(_) | Visible::Everything => SeenLocks::All,
+        }
+    }
+
     /// Whether it shows the lock.
     pub(crate) fn has_lock(&self, lock: &LockName) -> bool {
         self.allows(|| Need::on_lock(Verb::Inspect, lock))
@@ -74,5 +91,48 @@ impl Visible {
             Visible::Everything => true,
             Visible::Covered(rights) => rights.decide(&need()).is_ok(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_access::{Attributes, Principal, RoleName, Rule};
+
+    /// What a user with one role sees.
+    fn seen_by(user: &str, role: &str, rules: &[&str]) -> SeenLocks {
+        let (principal, role) = (Principal::parse(user).unwrap(), RoleName::parse(role).unwrap());
+        let rules: Vec<Rule> = rules.iter().map(|rule| Rule::parse(rule).unwrap()).collect();
+        let attributes = Attributes::of(&principal, []);
+        let rights = Rights::compile(&principal, &attributes, |_| vec![role.clone()], |_| Some(rules.as_slice()));
+        Visible::Covered(Arc::new(rights)).seen_locks()
+    }
+
+    #[test]
+    fn callers_see_the_same_locks_if_they_may_inspect_the_same_patterns() {
+        let deploy = seen_by("user:one", "watchers", &["inspect locks:deploy/**", "inspect locks:stock/*"]);
+        let same = ["status cluster", "acquire,inspect locks:stock/*", "inspect locks:deploy/**", "acquire locks:other"];
+        assert_eq!(deploy, seen_by("user:two", "guests", &same));
+        for rules in [
+            &["inspect locks:deploy/**"][..],
+            &["inspect locks:deploy/*", "inspect locks:stock/*"],
+            &["inspect locks:deploy/**", "inspect locks:stock/*", "inspect locks:other"],
+            &["inspect locks:deploy/**", "acquire locks:stock/*"],
+            &["inspect locks:**"],
+            &[],
+        ] {
+            assert_ne!(deploy, seen_by("user:one", "watchers", rules), "{rules:?}");
+        }
+        let own = |user: &str| seen_by(user, "watchers", &["inspect locks:app/{user}/**"]);
+        assert_ne!(own("user:one"), own("user:two"), "the patterns have the values of the attributes");
+        assert_eq!(own("user:one"), seen_by("user:two", "guests", &["inspect locks:app/one/**"]));
+    }
+
+    #[test]
+    fn a_caller_that_may_see_all_locks_sees_as_much_as_the_node() {
+        let all = Visible::Everything.seen_locks();
+        assert_eq!(seen_by("user:one", "watchers", &["inspect locks:deploy/**", "inspect locks:**"]), all);
+        assert_eq!(seen_by("user:two", "guests", &["inspect locks:**"]), all);
+        assert_eq!(seen_by("user:two", "guests", &["acquire locks:**"]), SeenLocks::Matching(BTreeSet::new()));
     }
 }

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::{collections::VecDeque, sync::Arc};
 
 /// The questions whose answers are shared at a time. A new one replaces the oldest.
-const QUESTIONS_MAX: usize = 8;
+const QUESTIONS_MAX: usize = 16;
 
 /// The newest answer to a question, and when it was made. While one caller makes it, the others wait for it.
 pub(crate) type SharedAnswer<I, A> = tokio::sync::Mutex<Option<(I, Arc<A>)>>;

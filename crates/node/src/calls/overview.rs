@@ -2,9 +2,13 @@
 //! they need no quorum.
 
 use crate::{
-    access::Visible,
+    access::{SeenLocks, Visible},
     api::{CallError, Freshness, OverviewView, ReadOptions, RefusedWait, SeriesKey, SeriesView, WaitsView},
-    base::{series::Reading, shared_answers::SharedAnswers, walks::walk_in_turns},
+    base::{
+        series::Reading,
+        shared_answers::{SharedAnswer, SharedAnswers},
+        walks::{Walk, walk_in_turns},
+    },
     clock::wall_now,
     node::Node,
 };
@@ -22,58 +26,71 @@ use fairhold_types::{LockName, call::SeriesStep, duration, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
 use rand::RngExt;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::sync::MutexGuard;
 
-/// Callers that see every lock share an answer for this long after it was made: many open pages cost as much as one.
+/// Callers that may see the same locks share an answer for this long after it was made: many open pages cost as much as one.
 const SHARED_FOR: Duration = Duration::from_secs(1);
 
+/// The newest answer to a question, while no other caller makes one.
+type NewestAnswer<'a, I, A> = MutexGuard<'a, Option<(I, Arc<A>)>>;
+
 impl<RT: AsyncRuntime> Node<RT> {
-    /// The locks at a glance, from this node's own state. Callers that see all locks share it for a second.
+    /// The locks at a glance, from this node's own state. Callers that may see the same locks share it for a second.
     pub async fn overview(&self, timeout: Duration) -> Result<Arc<OverviewView>, CallError> {
         let read = ReadOptions { freshness: Freshness::Local, timeout };
-        self.shared(&self.0.shared_overview, &(), read, |read| self.new_overview(read)).await
+        self.shared(&self.0.shared_overview, &(), read, |walk, visible| self.new_overview(walk, visible)).await
     }
 
-    /// The answer of `make`, which has only the locks that the caller may see. Callers that see all locks share it.
-    pub(crate) async fn shared<Q: Clone + PartialEq, A: Send + Sync, F: Future<Output = Result<A, CallError>>>(
+    /// The answer of `make`, which has only the locks that the caller may see. Callers that may see the same locks share it.
+    pub(crate) async fn shared<Q: Clone + PartialEq, A: Send + Sync, F: Future<Output = A>>(
         &self,
-        answers: &SharedAnswers<RT::Instant, Q, A>,
+        answers: &SharedAnswers<RT::Instant, (Q, SeenLocks), A>,
         question: &Q,
         read: ReadOptions,
-        make: impl Fn(ReadOptions) -> F,
+        make: impl FnOnce(Walk, Visible) -> F,
     ) -> Result<Arc<A>, CallError> {
         let begun = RT::Instant::now();
-        let left = || ReadOptions { timeout: read.timeout.saturating_sub(begun.elapsed()), ..read };
+        let deadline = begun + read.timeout;
         self.freshen(read).await?;
-        if !self.sees_all_locks()? {
-            return make(left()).await.map(Arc::new);
+        let seen = self.visible()?.seen_locks();
+        let answer = answers.of(&(question.clone(), seen.clone()));
+        if let Some(view) = recent(&Self::newest(&answer, deadline).await?)
+            // The caller may have other rights after the wait.
+            && self.visible()?.seen_locks() == seen
+        {
+            return Ok(view);
         }
-        let answer = answers.of(question);
-        let newest = RT::timeout_at(begun + read.timeout, answer.lock()).await;
-        let mut newest = newest.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))?;
-        // The caller may have lost rights while it waited.
-        let is_shown = self.sees_all_locks()?;
-        if let Some((_, view)) = newest.as_ref().filter(|(made, _)| is_shown && made.elapsed() < SHARED_FOR) {
-            return Ok(Arc::clone(view));
+        // A caller waits for its slot before it holds up the others: its slots may all be taken, and theirs free.
+        let walk = self.walk(ReadOptions { timeout: read.timeout.saturating_sub(begun.elapsed()), ..read }).await?;
+        let mut newest = Self::newest(&answer, deadline).await?;
+        let visible = self.visible()?;
+        if visible.seen_locks() != seen {
+            drop(newest);
+            return Ok(Arc::new(make(walk, visible).await));
         }
-        let view = Arc::new(make(left()).await?);
-        if self.sees_all_locks()? {
-            *newest = Some((RT::Instant::now(), Arc::clone(&view)));
+        if let Some(view) = recent(&newest) {
+            return Ok(view);
         }
+        let view = Arc::new(make(walk, visible).await);
+        *newest = Some((RT::Instant::now(), Arc::clone(&view)));
         Ok(view)
     }
 
-    fn sees_all_locks(&self) -> Result<bool, CallError> {
-        Ok(self.visible()?.has_all_locks())
+    /// Waits until no other caller makes the answer.
+    async fn newest<A: Send + Sync>(
+        answer: &SharedAnswer<RT::Instant, A>,
+        deadline: RT::Instant,
+    ) -> Result<NewestAnswer<'_, RT::Instant, A>, CallError> {
+        let newest = RT::timeout_at(deadline, answer.lock()).await;
+        newest.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
     }
 
-    async fn new_overview(&self, read: ReadOptions) -> Result<OverviewView, CallError> {
-        let walk = self.walk(read).await?;
-        let visible = self.visible()?;
+    async fn new_overview(&self, walk: Walk, visible: Visible) -> OverviewView {
         let at = wall_now();
         let locks = busy_locks(&walk.state, &visible, at).await;
         let refused = self.0.hub.refused.visible(|wait| shows(&visible, wait));
         let problems = problems(&locks, at).into_iter().chain(refused_owners(&refused.waits, at)).collect();
-        Ok(OverviewView {
+        OverviewView {
             revision: walk.state.revision(),
             at,
             census: walk.state.census(),
@@ -82,7 +99,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             problems,
             locks,
             refused: refused.fitting(),
-        })
+        }
     }
 
     /// Adds a row to the series of seconds, and after 60 of them one to the series of minutes. Call it once a second. It reads
@@ -120,18 +137,23 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(self.0.series.read(step, after))
     }
 
-    /// The tree of waits, from this node's own state. Callers that see all locks share it for a second. It has only the
-    /// locks that the caller may see.
+    /// The tree of waits, from this node's own state. It has only the locks that the caller may see. Callers that may see the
+    /// same locks share it for a second.
     pub async fn waits(&self, query: &WaitsQuery, timeout: Duration) -> Result<Arc<WaitsView>, CallError> {
         let read = ReadOptions { freshness: Freshness::Local, timeout };
-        self.shared(&self.0.shared_waits, query, read, |read| self.new_waits(query, read)).await
+        self.shared(&self.0.shared_waits, query, read, |walk, visible| new_waits(query, walk, visible)).await
     }
+}
 
-    async fn new_waits(&self, query: &WaitsQuery, read: ReadOptions) -> Result<WaitsView, CallError> {
-        let walk = self.walk(read).await?;
-        let tree = wait_tree(&walk.state, query, &self.visible()?).await;
-        Ok(WaitsView { revision: walk.state.revision(), at: wall_now(), tree })
-    }
+/// The answer, unless it is too old to be shared.
+fn recent<I: Instant, A>(newest: &NewestAnswer<'_, I, A>) -> Option<Arc<A>> {
+    let newest = newest.as_ref().filter(|(made, _)| made.elapsed() < SHARED_FOR);
+    newest.map(|(_, view)| Arc::clone(view))
+}
+
+async fn new_waits(query: &WaitsQuery, walk: Walk, visible: Visible) -> WaitsView {
+    let tree = wait_tree(&walk.state, query, &visible).await;
+    WaitsView { revision: walk.state.revision(), at: wall_now(), tree }
 }
 
 async fn busy_locks(state: &State, visible: &Visible, now: WallMillis) -> BusyLocks {

@@ -7,12 +7,11 @@ use crate::{
         At, CallError, Freshness, GrantLookup, LockInfo, NodeView, OwnedAfter, PageQuery, QueueItem, QueueView, ReadOptions,
         SessionRef, SessionView,
     },
-    base::walks::{Walk, WalkSlot, count_in_turns, find_in_turns, walk_in_turns},
+    base::walks::{Walk, count_in_turns, find_in_turns, walk_in_turns},
     leader::heard,
     node::Node,
     views,
 };
-use fairhold_raft::error::NotProposed;
 use fairhold_state::{
     State,
     command::Rejection,
@@ -32,20 +31,6 @@ use openraft_rt::{AsyncRuntime, Instant};
 use std::{sync::Arc, time::Duration};
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// A copy of the state, as fresh as required, for a walk over all of it. Waits for a free slot.
-    pub(crate) async fn walk(&self, read: ReadOptions) -> Result<Walk, CallError> {
-        let deadline = RT::Instant::now() + read.timeout;
-        self.freshen_by(read.freshness, deadline).await?;
-        let walk = RT::timeout_at(deadline, self.0.walks.begin(|| self.0.replica.state())).await;
-        walk.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
-    }
-
-    /// A slot for work that costs as much as a walk, but reads no copy of the state.
-    pub(crate) async fn walk_slot(&self, deadline: RT::Instant) -> Result<WalkSlot, CallError> {
-        let slot = RT::timeout_at(deadline, self.0.walks.slot()).await;
-        slot.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
-    }
-
     /// A lock with a page of its holders. A lock that was never used has none.
     pub async fn lock(
         &self,
@@ -143,8 +128,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(is_empty.then(|| At { value: T::default(), revision: self.revision() }))
     }
 
-    /// One page of the locks. Callers that see all locks share the first page of a search in this node's own state for a
-    /// second.
+    /// One page of the locks. Callers that may see the same locks share the first page of a search in this node's own state
+    /// for a second.
     pub async fn locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
         let needs_walk = query.is_search() || self.is_enforced();
         if let Some(empty) = self.page_without_locks(read).await? {
@@ -154,18 +139,14 @@ impl<RT: AsyncRuntime> Node<RT> {
             let state = self.fresh_copy(read).await?;
             return Ok(list_locks(&state, query, &self.visible()?, |listing| listing.into_page()).await);
         }
-        let walk = |read| self.walk_over_locks(query, read);
         // Open pages ask for the first page again and again. A following page has one reader.
         let is_shared = query.is_search() && query.after.is_none() && read.freshness == Freshness::Local;
         if is_shared {
-            return self.shared(&self.0.shared_locks, query, read, walk).await.map(Arc::unwrap_or_clone);
+            let make = |walk, visible| walk_over_locks(query, walk, visible);
+            return self.shared(&self.0.shared_locks, query, read, make).await.map(Arc::unwrap_or_clone);
         }
-        walk(read).await
-    }
-
-    async fn walk_over_locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
         let walk = self.walk(read).await?;
-        Ok(list_locks(&walk.state, query, &self.visible()?, |listing| listing.into_page()).await)
+        Ok(walk_over_locks(query, walk, self.visible()?).await)
     }
 
     /// One page of a lock's history.
@@ -327,6 +308,10 @@ fn lookup(state: &State, id: &GrantId) -> GrantLookup {
         GrantStatus::Ended(reason) => GrantLookup::Ended { reason, note: state.break_note(id) },
         GrantStatus::Unknown => GrantLookup::Unknown,
     }
+}
+
+async fn walk_over_locks(query: &LockQuery, walk: Walk, visible: Visible) -> At<LockPage> {
+    list_locks(&walk.state, query, &visible, |listing| listing.into_page()).await
 }
 
 /// Visits the locks of a query, and makes the page of those that the caller may see.
