@@ -3,7 +3,7 @@
 
 use crate::{
     access::Visible,
-    api::{CallError, Freshness, OverviewView, ReadOptions, RefusedWait, SeriesKey, SeriesView, WaitsView},
+    api::{CallError, Freshness, MemberLook, OverviewView, ReadOptions, RefusedWait, SeriesKey, SeriesView, WaitsView},
     base::{series::Reading, shared_answers::SharedAnswers, walks::walk_in_turns},
     clock::wall_now,
     node::Node,
@@ -18,7 +18,7 @@ use fairhold_state::{
     busy::{BUSY_LISTED_MAX, BusyEntry, BusyLocks},
     waits::{WaitTree, WaitsQuery},
 };
-use fairhold_types::{LockName, call::SeriesStep, duration, time::WallMillis};
+use fairhold_types::{LockName, NodeId, call::SeriesStep, cluster_version::LOOK_SINCE, duration, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
 use rand::RngExt;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -67,7 +67,9 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     async fn new_overview(&self, read: ReadOptions) -> Result<OverviewView, CallError> {
-        let walk = self.walk(read).await?;
+        let begun = RT::Instant::now();
+        let looks = self.looks(begun + read.timeout).await;
+        let walk = self.walk(ReadOptions { timeout: read.timeout.saturating_sub(begun.elapsed()), ..read }).await?;
         let visible = self.visible()?;
         let at = wall_now();
         let locks = busy_locks(&walk.state, &visible, at).await;
@@ -82,7 +84,20 @@ impl<RT: AsyncRuntime> Node<RT> {
             problems,
             locks,
             refused: refused.fitting(),
+            looks,
         })
+    }
+
+    /// What each member says about itself. Before the cluster's version has this question, no member is asked.
+    async fn looks(&self, deadline: RT::Instant) -> BTreeMap<NodeId, MemberLook> {
+        let (replica, looks) = (&self.0.replica, &self.0.looks);
+        if replica.read(|state| state.cluster_version()) < LOOK_SINCE {
+            return BTreeMap::new();
+        }
+        let mut members = looks.others(replica, &self.0.tasks, deadline).await;
+        let own = MemberLook { reachable: true, said: Some((wall_now(), looks.own.report(replica))) };
+        members.insert(replica.status().id, own);
+        members
     }
 
     /// Adds a row to the series of seconds, and after 60 of them one to the series of minutes. Call it once a second. It reads
