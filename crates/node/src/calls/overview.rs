@@ -1,5 +1,5 @@
-//! What a person looks at first: the overview, its series, and the tree of waits. All of them come from this node alone, so
-//! they need no quorum.
+//! What a person looks at first: the overview, its series, and the tree of waits. All of them come from this node alone,
+//! except what the other members say about themselves, so they need no quorum.
 
 use crate::{
     access::Visible,
