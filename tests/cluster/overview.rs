@@ -110,6 +110,44 @@ fn a_lock_that_changes_hands_is_hot_and_the_last_seconds_are_counted() {
     });
 }
 
+#[test]
+fn every_node_shows_the_figures_of_every_member_and_which_does_not_answer() {
+    run_parallel(SHORT, async {
+        let mut cluster = Cluster::start().await;
+        let find =
+            |answer: &Answer, id: usize| list(answer, "members").iter().find(|one| one["id"] == id).cloned().expect("a member");
+        for index in 0..3 {
+            let shown = eventually("the node shows the figures of all", READY_WITHIN, || async {
+                let shown = overview(&cluster, index).await;
+                // A node reads its disk once a second.
+                let is_known = |one: &Value| one["reachable"] == true && one["figures"]["disk_free_bytes"].is_u64();
+                list(&shown, "members").iter().all(is_known).then_some(shown)
+            })
+            .await;
+            for one in list(&shown, "members") {
+                let figures = &one["figures"];
+                for name in ["applied_index", "behind", "log_entries", "disk_bytes"] {
+                    assert!(figures[name].is_u64(), "{name} of {shown:?}");
+                }
+                for name in ["as_of", "started_at", "version"] {
+                    assert!(figures[name].is_string(), "{name} of {shown:?}");
+                }
+            }
+            assert!(list(&shown, "members").iter().any(|one| one["figures"]["behind"] == 0), "{shown:?}");
+        }
+        cluster.nodes[2].kill().await;
+        let killed = cluster.nodes[2].id;
+        for index in 0..2 {
+            let shown = eventually("the node shows that a member does not answer", READY_WITHIN, || async {
+                Some(overview(&cluster, index).await).filter(|shown| find(shown, killed)["reachable"] == false)
+            })
+            .await;
+            let last = find(&shown, killed)["figures"]["as_of"].as_str().expect("it has answered before").to_owned();
+            assert!(last.as_str() < shown.string("as_of"), "{shown:?}");
+        }
+    });
+}
+
 /// Has a request for `one` refused, because another one waits for `other`.
 async fn refuse(root: &User, one: &str, other: &str) {
     let open = async || {

@@ -66,7 +66,7 @@ async fn assert_too_early(client: &Client) {
     client.send(&Call::delete("/v1/cluster/members/3")).await.expect_problem(409, "needs_upgrade");
 }
 
-/// At cluster version 1, a node asks the leader nothing that an older program does not know.
+/// At cluster version 1, a node asks the others nothing that an older program does not know.
 async fn assert_asks_nothing_new(client: &Client) {
     let session = client.open_session("60s", "early").await;
     let show = Call::get(&format!("/v1/sessions/{}", session.number));
@@ -77,6 +77,12 @@ async fn assert_asks_nothing_new(client: &Client) {
     }
     // The leader need not ask.
     assert!(heard <= 1, "{heard} nodes tell when the leader heard of the session");
+    for node in 0..NODES {
+        let shown = client.send_to(node, &Call::get("/v1/overview")).await.expect("the node runs").expect_status(200);
+        let members = shown.json["members"].as_array().expect("members");
+        assert_eq!(members.len(), NODES, "{shown:?}");
+        assert!(members.iter().all(|member| member["reachable"].is_null() && member["figures"].is_null()), "{shown:?}");
+    }
 }
 
 #[test]

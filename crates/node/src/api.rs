@@ -16,7 +16,8 @@ pub use error::CallError;
 pub(crate) use error::Compacted;
 pub use membership::{CreateJoinTokenCall, JoinTokenView, MemberFacts, MemberRoundTrips, NewJoinToken, TimingView};
 pub use overview::{
-    OverviewView, RecentTotals, RefusedWait, RefusedWaitsView, SERIES_NAMES, SeriesKey, SeriesRow, SeriesView, WaitsView,
+    MemberLook, MemberReport, OverviewView, RecentTotals, RefusedWait, RefusedWaitsView, SERIES_NAMES, SeriesKey, SeriesRow,
+    SeriesView, WaitsView,
 };
 pub use pages::{OwnedAfter, PageQuery};
 pub use queue_position::{Ahead, QueuePosition};

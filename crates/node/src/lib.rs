@@ -5,7 +5,8 @@
 //! - `hub`: receives every applied event, and wakes the requests that wait at this node.
 //! - `feed`: the newest events, and the watchers that they concern.
 //! - `leader`: the leader's clock, keepalives, and everything that ends by itself.
-//! - `alarms`: what the node sees of its cluster, for the rules of its alarms.
+//! - `alarms`: what the node sees of its cluster, for the rules of its alarms. `looks`: what the members say about
+//!   themselves.
 //! - `base`: tasks, shutdown, metrics, memory, and long walks over the state.
 //! - `node`: the parts of a node, started and stopped together. `scrape`: its metrics. `capacity`: how large a state it
 //!   can hold.
@@ -24,6 +25,7 @@ pub mod clock;
 mod feed;
 mod hub;
 mod leader;
+mod looks;
 pub mod node;
 mod scrape;
 mod views;

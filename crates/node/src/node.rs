@@ -13,6 +13,7 @@ use crate::{
         clock::{self, LeaderClock},
         keepalive::{KeepaliveService, Keepalives},
     },
+    looks::{LookService, MemberLooks, OwnFacts},
 };
 use fairhold_raft::{ApplyObserver, Replica};
 use fairhold_state::{
@@ -132,6 +133,8 @@ pub(crate) struct NodeInner<RT: AsyncRuntime> {
     pub(crate) alarms: NodeAlarms<RT::Instant>,
     /// The totals of the last minutes and hours.
     pub(crate) series: Series,
+    /// What the members say about themselves.
+    pub(crate) looks: Arc<MemberLooks<RT::Instant>>,
     /// What callers that may see the same locks share.
     pub(crate) shared_overview: SharedAnswers<RT::Instant, ((), SeenLocks), OverviewView>,
     pub(crate) shared_waits: SharedAnswers<RT::Instant, (WaitsQuery, SeenLocks), WaitsView>,
@@ -171,6 +174,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         let tasks = Tasks::default();
         let stop = Stop::default();
         replica.set_leader_handler(Arc::new(KeepaliveService { replica: replica.clone(), clock: Arc::clone(&clock) }));
+        let own = Arc::new(OwnFacts::new(stop.clone()));
+        replica.set_member_handler(Arc::new(LookService { replica: replica.clone(), own: Arc::clone(&own) }));
         tasks.spawn::<RT>(batcher.run(replica.clone(), stop.clone()));
         let dispatcher = Arc::clone(&hub.dispatcher);
         let dispatcher_stop = stop.clone();
@@ -210,6 +215,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             clock_pulse,
             alarms: NodeAlarms::default(),
             series: Series::default(),
+            looks: Arc::new(MemberLooks::new(own)),
             shared_overview: SharedAnswers::default(),
             shared_waits: SharedAnswers::default(),
             shared_locks: SharedAnswers::default(),

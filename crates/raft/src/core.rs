@@ -4,6 +4,7 @@ pub(crate) mod ballots;
 pub(crate) mod catch_ups;
 pub(crate) mod contact;
 pub(crate) mod disk_room;
+pub(crate) mod handlers;
 pub(crate) mod losses;
 pub(crate) mod outgoing_snapshots;
 pub(crate) mod programs;
@@ -28,6 +29,7 @@ use crate::{
         catch_ups::CatchUps,
         contact::Contact,
         disk_room::DiskRoom,
+        handlers::{LeaderHandler, MemberHandler},
         losses::Losses,
         outgoing_snapshots::OutgoingSnapshots,
         programs::Programs,
@@ -44,7 +46,6 @@ use crate::{
 };
 use fairhold_trace::Tracer;
 use fairhold_types::NodeId;
-use futures_util::future::BoxFuture;
 use openraft::{
     AsyncRuntime, Instant, Raft, RaftMetrics, ServerState, async_runtime::watch::WatchReceiver, metrics::RaftServerMetrics,
 };
@@ -78,12 +79,6 @@ impl Leadership {
     }
 }
 
-/// Handles the messages that other nodes send to the leader.
-pub trait LeaderHandler: Send + Sync + 'static {
-    /// Answers one message. Called on the node that leads, as far as it knows.
-    fn handle(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>>;
-}
-
 /// The handle of a running Raft.
 pub(crate) type RaftOf<RT> = Raft<Types<RT>, Machine<RT>>;
 
@@ -112,6 +107,7 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     /// When snapshots are due.
     pub(crate) schedule: Schedule,
     pub(crate) leader_handler: OnceLock<Arc<dyn LeaderHandler>>,
+    pub(crate) member_handler: OnceLock<Arc<dyn MemberHandler>>,
     /// Held while the leader decides whether a node may join, until the decision is applied.
     pub(crate) admissions: Mutex<()>,
     /// The longer election timeout, which is also the leader's lease.

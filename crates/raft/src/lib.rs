@@ -38,6 +38,7 @@ mod core;
 mod inbound;
 mod leadership;
 mod machine;
+mod member_calls;
 mod metrics;
 mod outbound;
 mod proposals;
@@ -61,7 +62,8 @@ pub use base::{
     wall_clock::{WallClock, use_wall_clock, wall_now},
 };
 pub use core::{
-    LeaderHandler, Leadership,
+    Leadership,
+    handlers::{LeaderHandler, MemberHandler},
     status::{MemberStatus, ReplicaStatus, Role},
 };
 pub use inbound::peer_service::PeerService;

@@ -10,7 +10,7 @@ use crate::{
         upgrade_status::UpgradeStatus,
         wire::{HandedOver, PeerReply, PeerRequest},
     },
-    core::{CallError, Core, LeaderHandler, LeaderRoute, Leadership, leadership_in, status::ReplicaStatus},
+    core::{CallError, Core, LeaderRoute, Leadership, handlers::LeaderHandler, leadership_in, status::ReplicaStatus},
     inbound::peer_service::PeerService,
     leadership::{handover, membership_calls, upgrade},
     machine::defect::Defect,

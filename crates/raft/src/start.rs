@@ -91,6 +91,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             snapshots,
             schedule: Schedule::of(&config),
             leader_handler: OnceLock::new(),
+            member_handler: OnceLock::new(),
             admissions: Mutex::new(()),
             lease,
             addresses,

@@ -24,6 +24,8 @@ pub const AUDIT_SINCE: ClusterVersion = ClusterVersion(2);
 pub const TRACE_SINCE: ClusterVersion = ClusterVersion(2);
 /// The first version in which a node may ask the leader when it heard of a session.
 pub const HEARD_SINCE: ClusterVersion = ClusterVersion(2);
+/// The first version in which a node may ask the other members about themselves.
+pub const LOOK_SINCE: ClusterVersion = ClusterVersion(2);
 
 impl ClusterVersion {
     /// The first version: the formats of the first program that has cluster versions.

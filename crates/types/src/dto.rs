@@ -24,8 +24,8 @@ pub use access::{
 pub use alarms::{Alarm, AlarmSeverity, Alarms};
 pub use audit::{AuditChainHead, AuditedAct};
 pub use cluster::{
-    AuditStatus, CertificateStatus, CertificateUrgency, Cluster, ClusterUpgrade, Defect, Host, Leader, Member, Readiness,
-    SnapshotTaken, UpgradeMember, Version,
+    AuditStatus, CertificateStatus, CertificateUrgency, Cluster, ClusterUpgrade, Defect, Host, Leader, Member, MemberFigures,
+    Readiness, SnapshotTaken, UpgradeMember, Version,
 };
 pub use history::{Holding, LockHistories, LockStatistics, Spans};
 pub use listing::{ListedGrant, ListedHolder, ListedLock, LockState};

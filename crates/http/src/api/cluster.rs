@@ -112,6 +112,8 @@ fn member(status: MemberStatus, leader: Option<NodeId>, facts: &BTreeMap<NodeId,
         state_bytes_max: facts.and_then(|facts| facts.capacity),
         priority: facts.map(|facts| facts.placement.priority).filter(|priority| *priority != MEMBER_PRIORITY_DEFAULT),
         zone: facts.and_then(|facts| facts.placement.zone.clone()),
+        reachable: None,
+        figures: None,
     }
 }
 

@@ -17,7 +17,7 @@ use axum::{
 use fairhold_health::locks::LockProblem;
 use fairhold_node::{
     Node,
-    api::{OverviewView, RecentTotals, RefusedWait, SERIES_NAMES, SeriesKey},
+    api::{MemberLook, MemberReport, OverviewView, RecentTotals, RefusedWait, SERIES_NAMES, SeriesKey},
 };
 use fairhold_state::{
     busy::{BusyEntry, HotLock},
@@ -25,7 +25,7 @@ use fairhold_state::{
     waits::{AwaitedLock, WaitRow, WaitsQuery},
 };
 use fairhold_types::{
-    LockName, SessionNumber,
+    LockName, NodeId, SessionNumber,
     call::{self, SeriesStep},
     dto::{self, Alarm},
     duration, problem,
@@ -33,7 +33,7 @@ use fairhold_types::{
 };
 use http::StatusCode;
 use openraft_rt::AsyncRuntime;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// `GET /v1/overview`
 pub(crate) async fn overview<RT: AsyncRuntime>(
@@ -57,7 +57,7 @@ pub(crate) async fn overview<RT: AsyncRuntime>(
         as_of: now.to_rfc3339(),
         totals: totals(&view),
         recent: view.recent.map(recent),
-        members: cluster.members,
+        members: members(cluster.members, &view.looks),
         problems: problems(node.alarms().alarms, &view),
         waiting_longest: view.locks.waiting.iter().map(|entry| long_wait(entry, now)).collect(),
         held_longest: view.locks.holding.iter().map(|entry| long_hold(entry, now)).collect(),
@@ -66,6 +66,36 @@ pub(crate) async fn overview<RT: AsyncRuntime>(
         refused_since: Some(view.refused.since.to_rfc3339()),
     };
     answer::json(StatusCode::OK, view.revision, &body)
+}
+
+/// The members, with what each says about itself.
+fn members(members: Vec<dto::Member>, looks: &BTreeMap<NodeId, MemberLook>) -> Vec<dto::Member> {
+    let newest = looks.values().filter_map(|look| look.said.as_ref()?.1.applied).max();
+    let with_look = |member: dto::Member| match looks.get(&member.id) {
+        Some(MemberLook { reachable, said }) => {
+            let figures = said.as_ref().map(|(at, report)| figures(*at, report, newest));
+            dto::Member { reachable: Some(*reachable), figures, ..member }
+        }
+        None => member,
+    };
+    members.into_iter().map(with_look).collect()
+}
+
+/// What a member said. `newest` is the largest index that a member has applied.
+fn figures(at: WallMillis, report: &MemberReport, newest: Option<u64>) -> dto::MemberFigures {
+    let behind = |applied: u64| Some(newest?.saturating_sub(applied));
+    dto::MemberFigures {
+        as_of: at.to_rfc3339(),
+        version: report.version.clone(),
+        ready: report.ready,
+        applied_index: report.applied,
+        behind: report.applied.and_then(behind),
+        snapshot_index: report.snapshot,
+        log_entries: report.log_entries,
+        disk_free_bytes: report.disk.map(|(free, _)| free),
+        disk_bytes: report.disk.map(|(_, total)| total),
+        started_at: report.started_at.to_rfc3339(),
+    }
 }
 
 fn totals(view: &OverviewView) -> dto::OverviewTotals {
@@ -257,6 +287,26 @@ mod tests {
             assert!(parsed.is_ok(), "{query} is refused: {parsed:?}");
         }
         assert!(params::parse::<call::ShowOverview>(Some("step=1s"), &[]).is_err());
+    }
+
+    #[test]
+    fn a_member_is_behind_the_one_that_has_applied_most() {
+        let behind = |applied: Option<u64>, newest: Option<u64>| {
+            let report = MemberReport {
+                version: None,
+                ready: true,
+                applied,
+                snapshot: None,
+                log_entries: 0,
+                disk: None,
+                started_at: WallMillis(0),
+            };
+            figures(WallMillis(0), &report, newest).behind
+        };
+        assert_eq!(behind(Some(9), Some(9)), Some(0));
+        assert_eq!(behind(Some(4), Some(9)), Some(5));
+        assert_eq!(behind(None, Some(9)), None);
+        assert_eq!(behind(None, None), None);
     }
 
     #[test]

@@ -51,10 +51,11 @@ fn overview(api: &mut Describer) -> Operation<'_> {
     });
     api.call(Here, "/v1/overview", "getOverview", TAG, "Show the cluster at a glance.")
         .about(
-            "Every server answers this from its own state, even without a quorum. Callers that may see the same locks share \
-             one answer for a second. The lists leave out what the caller may not see; the totals count everything. `refused` \
-             has up to 64 entries, fewer if names are long, and only those whose locks the caller may all see. The other lists \
-             of locks have ten entries at most. `refused` and `recent` are in memory only.",
+            "Every server answers this from its own state, even without a quorum, and asks the other members only for their \
+             `figures`. Callers that may see the same locks share one answer for a second. The lists leave out what the \
+             caller may not see; the totals count everything. `refused` has up to 64 entries, fewer if names are long, and \
+             only those whose locks the caller may all see. The other lists of locks have ten entries at most. `refused` and \
+             `recent` are in memory only.",
         )
         .query::<call::ShowOverview>()
         .timeout()

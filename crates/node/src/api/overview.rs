@@ -2,8 +2,9 @@
 
 use fairhold_health::locks::LockProblem;
 use fairhold_state::{busy::BusyLocks, command::Blocked, read::Census, statistics::Statistics, waits::WaitTree};
-use fairhold_types::{LockName, Revision, call::SeriesStep, time::WallMillis};
-use std::{sync::Arc, time::Duration};
+use fairhold_types::{LockName, NodeId, Revision, call::SeriesStep, time::WallMillis};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The locks at a glance.
 #[derive(Debug, Clone)]
@@ -24,6 +25,36 @@ pub struct OverviewView {
     pub refused: RefusedWaitsView,
     /// What the rules about locks object to.
     pub problems: Vec<(LockName, LockProblem)>,
+    /// The members; empty before cluster version 2.
+    pub looks: BTreeMap<NodeId, MemberLook>,
+}
+
+/// What a node knows about a member from the member itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberLook {
+    /// Whether it answered when it was last asked.
+    pub reachable: bool,
+    /// What it last said, and when it answered, by the clock of the node that asked it.
+    pub said: Option<(WallMillis, MemberReport)>,
+}
+
+/// What a member says about itself, from its memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberReport {
+    /// The version of its program.
+    pub version: Option<String>,
+    /// Whether it leads or hears from the leader, and is not shutting down. This is no proof that it can serve.
+    pub ready: bool,
+    /// The last log entry in its state.
+    pub applied: Option<u64>,
+    /// The last log entry in its newest snapshot.
+    pub snapshot: Option<u64>,
+    /// The number of entries in its log.
+    pub log_entries: u64,
+    /// The bytes that it may still write to the file system of its data directory, and the size of that in bytes.
+    pub disk: Option<(u64, u64)>,
+    /// When it started, by its own clock.
+    pub started_at: WallMillis,
 }
 
 /// What happened in a period, over all locks.

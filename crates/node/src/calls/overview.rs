@@ -1,9 +1,9 @@
-//! What a person looks at first: the overview, its series, and the tree of waits. All of them come from this node alone, so
-//! they need no quorum.
+//! What a person looks at first: the overview, its series, and the tree of waits. All of them come from this node alone,
+//! except what the other members say about themselves, so they need no quorum.
 
 use crate::{
     access::{SeenLocks, Visible},
-    api::{CallError, Freshness, OverviewView, ReadOptions, RefusedWait, SeriesKey, SeriesView, WaitsView},
+    api::{CallError, Freshness, MemberLook, OverviewView, ReadOptions, RefusedWait, SeriesKey, SeriesView, WaitsView},
     base::{
         series::Reading,
         shared_answers::{SharedAnswer, SharedAnswers},
@@ -22,7 +22,7 @@ use fairhold_state::{
     busy::{BUSY_LISTED_MAX, BusyEntry, BusyLocks},
     waits::{WaitTree, WaitsQuery},
 };
-use fairhold_types::{LockName, call::SeriesStep, duration, time::WallMillis};
+use fairhold_types::{LockName, NodeId, call::SeriesStep, cluster_version::LOOK_SINCE, duration, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
 use rand::RngExt;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -37,8 +37,11 @@ type NewestAnswer<'a, I, A> = MutexGuard<'a, Option<(I, Arc<A>)>>;
 impl<RT: AsyncRuntime> Node<RT> {
     /// The locks at a glance, from this node's own state. Callers that may see the same locks share it for a second.
     pub async fn overview(&self, timeout: Duration) -> Result<Arc<OverviewView>, CallError> {
-        let read = ReadOptions { freshness: Freshness::Local, timeout };
-        self.shared(&self.0.shared_overview, &(), read, |walk, visible| self.new_overview(walk, visible)).await
+        // Before the shared part: a caller that waits for the members holds neither a slot nor the answer of others.
+        let begun = RT::Instant::now();
+        let looks = self.looks(begun + timeout).await;
+        let read = ReadOptions { freshness: Freshness::Local, timeout: timeout.saturating_sub(begun.elapsed()) };
+        self.shared(&self.0.shared_overview, &(), read, |walk, visible| self.new_overview(looks, walk, visible)).await
     }
 
     /// The answer of `make`, which has only the locks that the caller may see. Callers that may see the same locks share it.
@@ -85,7 +88,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         newest.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
     }
 
-    async fn new_overview(&self, walk: Walk, visible: Visible) -> OverviewView {
+    async fn new_overview(&self, looks: BTreeMap<NodeId, MemberLook>, walk: Walk, visible: Visible) -> OverviewView {
         let at = wall_now();
         let locks = busy_locks(&walk.state, &visible, at).await;
         let refused = self.0.hub.refused.visible(|wait| shows(&visible, wait));
@@ -99,7 +102,20 @@ impl<RT: AsyncRuntime> Node<RT> {
             problems,
             locks,
             refused: refused.fitting(),
+            looks,
         }
+    }
+
+    /// What each member says about itself. Before the cluster's version has this question, no member is asked.
+    async fn looks(&self, deadline: RT::Instant) -> BTreeMap<NodeId, MemberLook> {
+        let (replica, looks) = (&self.0.replica, &self.0.looks);
+        if replica.read(|state| state.cluster_version()) < LOOK_SINCE {
+            return BTreeMap::new();
+        }
+        let mut members = looks.others(replica, &self.0.tasks, deadline).await;
+        let own = MemberLook { reachable: true, said: Some((wall_now(), looks.own.report(replica))) };
+        members.insert(replica.status().id, own);
+        members
     }
 
     /// Adds a row to the series of seconds, and after 60 of them one to the series of minutes. Call it once a second. It reads

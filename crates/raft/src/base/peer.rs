@@ -29,7 +29,8 @@ pub enum Lane {
     Append,
     /// Snapshots, in chunks.
     Snapshot,
-    /// What a follower forwards to the leader for its clients: proposals, read barriers, keepalives.
+    /// What a follower forwards to the leader for its clients: proposals, read barriers, keepalives. Also what a node asks
+    /// another member about itself.
     Forward,
 }
 

@@ -107,6 +107,8 @@ pub(crate) enum PeerRequest<RT: AsyncRuntime> {
         /// The commands of traced requests, by their indexes.
         traced: Vec<TracedCommand>,
     },
+    /// A message for this node, whether it leads or not. Raft does not interpret it. Only for clusters of version 2.
+    CallMember(#[serde(with = "raw")] Vec<u8>),
 }
 
 /// A command of a traced request.
@@ -179,6 +181,8 @@ pub(crate) enum PeerReply<RT: AsyncRuntime> {
     MembersView(MembersView),
     /// To `Join`.
     Joined(Result<Joined, JoinRefusal>),
+    /// To `CallMember`.
+    MemberReply(#[serde(with = "raw")] Vec<u8>),
 }
 
 /// Why a request was not processed. It had no effect.
@@ -284,7 +288,7 @@ mod tests {
             guard: guard(),
             origin: origin(),
         }))
-        .chain([proposal_of_a_trace()])
+        .chain([proposal_of_a_trace(), PeerRequest::CallMember(vec![1, 2, 3])])
         .collect()
     }
 
@@ -400,6 +404,7 @@ mod tests {
             PeerReply::MembersView(members_view()),
             PeerReply::Joined(Ok(joined())),
             PeerReply::Joined(Err(JoinRefusal::TooManyJoins { max: 10 })),
+            PeerReply::MemberReply(vec![1, 2, 3]),
         ]
     }
 

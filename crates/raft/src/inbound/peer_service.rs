@@ -289,6 +289,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
             }
             PeerRequest::ReadIndex => async move { PeerReply::ReadIndex(queues.barriers.next(true).await) }.boxed(),
             PeerRequest::CallLeader(message) => async move { call_leader(&core, message, from).await }.boxed(),
+            PeerRequest::CallMember(message) => ready(call_member(&core, &message, from)).boxed(),
         }
     }
 
@@ -326,6 +327,14 @@ async fn call_leader<RT: AsyncRuntime>(core: &Core<RT>, message: Vec<u8>, from: 
     match (core.route(), core.leader_handler.get()) {
         (LeaderRoute::Local, Some(leader_handler)) => PeerReply::LeaderReply(leader_handler.handle(message, from).await),
         (LeaderRoute::Local | LeaderRoute::Remote(_) | LeaderRoute::Unknown, _) => PeerReply::Declined(Declined::NotLeader),
+    }
+}
+
+/// Passes a message to what handles such messages on every node.
+fn call_member<RT: AsyncRuntime>(core: &Core<RT>, message: &[u8], from: NodeId) -> PeerReply<RT> {
+    match core.member_handler.get() {
+        Some(member_handler) => PeerReply::MemberReply(member_handler.handle(message, from)),
+        None => PeerReply::Declined(Declined::NotRunning),
     }
 }
 

@@ -33,6 +33,7 @@ fn highest<RT: AsyncRuntime>(request: &PeerRequest<RT>) -> Option<u64> {
         | PeerRequest::ProposeTraced { .. }
         | PeerRequest::ReadIndex
         | PeerRequest::CallLeader(_)
+        | PeerRequest::CallMember(_)
         | PeerRequest::HandOver { .. }
         | PeerRequest::DiskLow
         | PeerRequest::UpgradeStatus

@@ -15,7 +15,8 @@ mod stale;
 
 use bytes::Bytes;
 use fairhold_raft::{
-    ApplyObserver, FatalReason, FormationError, Joined, LeaderHandler, MemberAddress, PeerService, Replica, ReplicaConfig, Role,
+    ApplyObserver, FatalReason, FormationError, Joined, LeaderHandler, MemberAddress, MemberHandler, PeerService, Replica,
+    ReplicaConfig, Role,
     defect::NoDefectStore,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
     peer::{ConnectionSide, Introduction, Lane, Refusal},
@@ -687,6 +688,31 @@ async fn a_message_reaches_the_leader() {
     let answer = cluster.node(followers[0]).call_leader(b"again".to_vec(), soon()).await.unwrap();
     let next = cluster.leader_among(followers.clone()).await;
     assert_eq!(String::from_utf8(answer).unwrap(), format!("{next} received again from {}", followers[0]));
+}
+
+impl MemberHandler for EchoHandler {
+    fn handle(&self, request: &[u8], from: NodeId) -> Vec<u8> {
+        format!("{} received {} from {from}", self.0, String::from_utf8(request.to_vec()).unwrap()).into_bytes()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_reaches_every_member_that_runs() {
+    let mut cluster = Cluster::form(3, 1_000).await;
+    for (id, node) in &cluster.nodes {
+        assert!(node.set_member_handler(Arc::new(EchoHandler(*id))));
+        // Then it knows the members.
+        while node.leader().is_none() {
+            tokio::task::yield_now().await;
+        }
+    }
+    for (from, to) in [(1, 2), (1, 3), (2, 3), (3, 1)] {
+        let answer = cluster.node(from).call_member(to, b"hello".to_vec(), soon()).await.unwrap();
+        assert_eq!(String::from_utf8(answer).unwrap(), format!("{to} received hello from {from}"));
+    }
+    cluster.stop(3).await;
+    assert_eq!(cluster.node(1).call_member(3, b"again".to_vec(), soon()).await, None);
+    assert_eq!(cluster.node(1).call_member(9, b"hello".to_vec(), soon()).await, None, "it is no member");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -134,6 +134,46 @@ pub struct Member {
     /// Where it runs, for people, if an administrator has set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
+    /// Whether it answered when the answering node last asked it. Only in the overview, and only from cluster version 2 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reachable: Option<bool>,
+    /// What it last said about itself, if it has answered. Only in the overview.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figures: Option<MemberFigures>,
+}
+
+/// What a member said about itself when it last answered. The figures of different members are not from the same moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct MemberFigures {
+    /// When it answered, by the clock of the node that asked it.
+    pub as_of: String,
+    /// The version of its program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Whether it could serve, as far as it knew: it led or heard from the leader, and was not shutting down. Only
+    /// `GET /readyz` has a proof.
+    pub ready: bool,
+    /// The last log entry applied to its state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_index: Option<u64>,
+    /// How many log entries its state is behind that of the member with the largest `applied_index`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<u64>,
+    /// The last log entry in its newest snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_index: Option<u64>,
+    /// How many entries its log has.
+    pub log_entries: u64,
+    /// Free bytes on the file system of its data directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_free_bytes: Option<u64>,
+    /// The size of the file system of its data directory, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+    /// When it started, by its own clock.
+    pub started_at: String,
 }
 
 /// The leader after a transfer of the leadership.

@@ -32,7 +32,8 @@ pub struct Overview {
     /// What happened in the last ten seconds; missing if the server has just started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recent: Option<OverviewRecent>,
-    /// The members, as this server knows them. Only the leader knows whether the others answer.
+    /// The members, as this server knows them, with what each says about itself. While you ask for overviews, the server
+    /// asks the other members once a second, so their figures are usually one or two seconds old.
     pub members: Vec<Member>,
     /// What needs attention: the alarms of this server, and locks that others wait for.
     pub problems: Vec<OverviewProblem>,

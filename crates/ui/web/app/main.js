@@ -5,7 +5,7 @@ import { Dialogs } from "./acts.js";
 import { remedy } from "./follow.js";
 import { atMember, count, span, visible } from "./format.js";
 import { copy, Guard, Heading, Panel } from "./parts.js";
-import { Cluster, isSilent } from "./pages/cluster.js";
+import { Cluster, isAsked, isSilent } from "./pages/cluster.js";
 import { Election, Elections } from "./pages/elections.js";
 import { Events } from "./pages/events.js";
 import { Grants } from "./pages/grants.js";
@@ -70,13 +70,14 @@ function Health() {
     return html`<p class="health muted">${failure.value ? `${why}${visible(failure.value.message)}` : "Connecting…"}</p>`;
   }
   const leads = found.leader === found.id;
+  const isKnown = leads || found.members.some(isAsked);
   const voters = found.members.filter((/** @type {any} */ member) => member.role !== "learner");
   const answering = voters.filter((/** @type {any} */ member) => !isSilent(member, leads)).length;
   const spare = answering - (Math.floor(voters.length / 2) + 1);
   const problems = found.problems.length;
   return html`<p class="health">
     <span>${found.leader ? html`<span class="role leader" aria-hidden="true">★</span> node ${found.leader} leads` : html`<span class="lost">⬣ no leader</span>`}</span>
-    <span>${leads ? html`${answering} of ${voters.length} voters answer${spare > 0 ? `, can lose ${spare}` : html`, <span class=${spare === 0 ? "queued" : "lost"}>${spare === 0 ? "▲ can lose none" : "⬣ no majority"}</span>`}` : `${found.members.length} members`}</span>
+    <span>${isKnown ? html`${answering} of ${voters.length} voters answer${spare > 0 ? `, can lose ${spare}` : html`, <span class=${spare === 0 ? "queued" : "lost"}>${spare === 0 ? "▲ can lose none" : "⬣ no majority"}</span>`}` : `${found.members.length} members`}</span>
     <span class="figure">rev ${count(found.revision)}</span>
     <span class="figure">seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago at node ${found.id}</span>
     ${problems > 0 ? html`<a class="queued" href="#/">▲ ${count(problems)} ${problems === 1 ? "problem" : "problems"}</a>` : null}</p>`;

@@ -1,8 +1,8 @@
-// The members, as the leader knows them, and the asked node.
+// The members, as the leader knows them and as they say themselves, and the asked node.
 
 import { html } from "../../vendor/preact.js";
 import { atMember, count, parseSpan, size, span, visible } from "../format.js";
-import { Curl, Facts, Heading, Line, Panel, Role, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Facts, Heading, Line, Panel, Role, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { dialog, failure, look, mayAct } from "../state.js";
 import { Problems } from "./overview.js";
 
@@ -17,11 +17,11 @@ export function Cluster() {
   const own = usePoll("v1/cluster", EVERY);
   if (found === null) return html`<${Heading}>Cluster</><${Waiting} poll=${{ error: failure.value }} />`;
   const known = members.body ?? { members: found.members, joins: [], removed: [], joint: false, from_leader: found.leader === found.id };
-  const rows = known.members.map((/** @type {any} */ member) => ({
-    ...found.members.find((/** @type {any} */ other) => other.id === member.id),
-    ...member,
-    version: upgrade.body?.members.find((/** @type {any} */ other) => other.id === member.id)?.version,
-  }));
+  const rows = known.members.map((/** @type {any} */ member) => {
+    const seen = found.members.find((/** @type {any} */ other) => other.id === member.id);
+    const program = upgrade.body?.members.find((/** @type {any} */ other) => other.id === member.id);
+    return { ...seen, ...member, version: program?.version ?? seen?.figures?.version };
+  });
   const open = (/** @type {any} */ shown) => () => { dialog.value = shown; };
   const act = mayAct.value ? html`<span class="acts">
     <button type="button" onClick=${open({ kind: "hand-over", members: rows.filter((/** @type {any} */ row) => !isSilent(row, known.from_leader)) })}>Hand over…</button>
@@ -30,6 +30,7 @@ export function Cluster() {
     <${Panel} title="Members" extra=${act}><${Members} rows=${rows} found=${found} known=${known.from_leader} />
       ${known.from_leader || !members.body ? null : html`<p class="note queued">▲ The leader does not answer: this is what node ${found.id} knows, and it may be out of date.</p>`}
       ${known.joint ? html`<p class="note queued">▲ A change of the voters is half done: the voters before it and those after it both count.</p>` : null}</>
+    ${rows.some(isAsked) ? html`<${Panel} title="What each member says"><${Reports} rows=${rows} /></>` : null}
     ${known.joins.length > 0 ? html`<${Panel} title="Joins under way"><${Joins} rows=${known.joins} /></>` : null}
     <${Panel} title=${`What node ${found.id} sees`}><${Problems} problems=${found.problems.filter((/** @type {any} */ problem) => !problem.lock)} /></>
     <div class="columns"><${Panel} title="Cluster"><${Facts} rows=${aboutCluster(found, known, upgrade.body)} />
@@ -57,6 +58,25 @@ function Members({ rows, found, known: fromLeader }) {
       ${row.removal ? html` <span class="queued">▲ is being removed: ${visible(row.removal)}</span>` : null}` },
   ];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.id} label="Members" empty="The cluster has not formed yet." />`;
+}
+
+/** @param {{ rows: any[] }} props */
+function Reports({ rows }) {
+  const said = (/** @type {(figures: any) => any} */ shown) => (/** @type {any} */ row) => (row.figures ? shown(row.figures) : html`<span class="muted">?</span>`);
+  const ready = (/** @type {any} */ figures) => (figures.ready === false ? html`<span class="queued">▲ no</span>` : "yes");
+  const columns = [
+    { head: "Node", figure: true, cell: (/** @type {any} */ row) => html`<strong>${row.id}</strong>` },
+    { head: "Heard", figure: true, cell: said((figures) => html`<${Since} at=${figures.as_of} /> ago`) },
+    { head: "Answers", cell: (/** @type {any} */ row) => (row.reachable ? "yes" : html`<span class="lost">⬣ no</span>`) },
+    { head: "Ready", cell: (/** @type {any} */ row) => (row.reachable && row.figures ? ready(row.figures) : "—") },
+    { head: "Applied", figure: true, cell: said((figures) => count(figures.applied_index)) },
+    { head: "Behind", figure: true, cell: said((figures) => count(figures.behind)) },
+    { head: "Snapshot", figure: true, cell: said((figures) => count(figures.snapshot_index)) },
+    { head: "Log", figure: true, cell: said((figures) => count(figures.log_entries)) },
+    { head: "Disk free", figure: true, cell: said((figures) => `${size(figures.disk_free_bytes)} of ${size(figures.disk_bytes)}`) },
+    { head: "Up", figure: true, cell: said((figures) => html`<${Since} at=${figures.started_at} />`) },
+  ];
+  return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.id} label="What each member says" empty="The cluster has not formed yet." />`;
 }
 
 /** @param {{ rows: any[] }} props */
@@ -90,9 +110,15 @@ function aboutNode(own) {
   ];
 }
 
-/** Whether a member does not answer. Only the leader knows; a member that has not answered it yet does not answer.
- * @param {any} member @param {boolean} fromLeader */
+/** Whether the node that answers asks this member. @param {any} member */
+export function isAsked(member) {
+  return typeof member.reachable === "boolean";
+}
+
+/** Whether a member does not answer. If no node asks the members, only the leader knows; then a member that has not
+ * answered it yet does not answer. @param {any} member @param {boolean} fromLeader */
 export function isSilent(member, fromLeader) {
+  if (isAsked(member)) return !member.reachable;
   if (!fromLeader || member.role === "leader") return false;
   const silent = parseSpan(member.silent_for);
   return silent === null || silent > 2000;
