@@ -35,6 +35,8 @@ fn node(id: NodeId, leader: Option<NodeId>) -> ProbedEndpoint {
         state_bytes_max: Some(1 << 30),
         priority: None,
         zone: None,
+        reachable: None,
+        figures: None,
     };
     let cluster = Cluster {
         cluster: Some("0123456789abcdef".to_owned()),
