@@ -25,7 +25,8 @@ const HEAP_MAX = 60 * 1024 * 1024;
 const CPU_MAX = 5;
 /** So often a time is measured. The median counts. */
 const RUNS = 5;
-const RELEASES = 10;
+/** At so many moments a lock is released. */
+const MOMENTS = 5;
 const SEARCHES = 20;
 const SEARCH_RUNS = 3;
 /** The time between two keys of a fast typist. */
@@ -36,7 +37,9 @@ const SOAK_EVENTS = 60_000;
 const SOAK_RATE = 1000;
 const SOAKED_LOCKS = 125;
 /** How long the work takes that measures the machine, in microseconds of a processor. */
-const WORK = 100_000;
+const WORK = 20_000;
+/** The bounds of a machine that is slower than this would say nothing. */
+const SLOWNESS_MAX = 4;
 
 let browser;
 let cluster;
@@ -76,6 +79,7 @@ async function checkTimes(what, within, runs, measure) {
   }
   const factor = median(slow);
   console.log(`${what}: ${took.map((time) => time.toFixed(0)).join(", ")} ms; ${factor.toFixed(2)} times slower than an idle machine`);
+  assert.ok(factor <= SLOWNESS_MAX, `${what}: the machine is too busy to measure anything`);
   check(`${what}, median`, median(took), within * factor, "ms");
 }
 
@@ -255,17 +259,20 @@ test("a lock with ten thousand waiters is there soon, and its places follow a re
   const opened = await openLarge("#/locks/deploy");
   const { page } = opened;
   await checkSize(opened, "Lock with waiters");
-  await checkTimes("Places after a release", PLACES_WITHIN, RELEASES, async (run) => {
-    const [next, second] = await queued();
-    // Each time in another phase of what the page asks again and again.
-    await page.waitForTimeout((run * PLACES_WITHIN) / RELEASES);
-    await page.evaluate(watchQueue, { holds: next.number, next: second.number });
-    const start = await page.evaluate(() => performance.now());
-    await batch([{ release: { id: holder.id, session: holder.session } }]);
-    const end = await measured(page, "moved");
-    holder = grants.get(next.owner);
-    assert.deepEqual(await placesIn(page), (await queued()).map(({ position, number }) => `${position} ${number}`));
-    return end - start;
+  await checkTimes("Places after a release, at the worst moment", PLACES_WITHIN, RUNS, async () => {
+    const took = [];
+    for (let at = 0; at < MOMENTS; at += 1) {
+      const [next, second] = await queued();
+      // Each time at another moment of what the page asks again and again.
+      await page.waitForTimeout((at * PLACES_WITHIN) / MOMENTS);
+      await page.evaluate(watchQueue, { holds: next.number, next: second.number });
+      const start = await page.evaluate(() => performance.now());
+      await batch([{ release: { id: holder.id, session: holder.session } }]);
+      took.push(await measured(page, "moved") - start);
+      holder = grants.get(next.owner);
+      assert.deepEqual(await placesIn(page), (await queued()).map(({ position, number }) => `${position} ${number}`));
+    }
+    return Math.max(...took);
   });
   await opened.close();
 });
