@@ -301,12 +301,12 @@ async function load() {
   const start = performance.now();
   const rounds = SOAK_EVENTS / (2 * SOAKED_LOCKS);
   let started = 0;
-  await Promise.all(Array.from({ length: AT_ONCE }, async () => {
+  await Promise.all(Array.from({ length: AT_ONCE }, async (_, caller) => {
     while (started < rounds) {
       const due = (started * 2 * SOAKED_LOCKS * 1000) / SOAK_RATE;
       started += 1;
       await new Promise((resolve) => { setTimeout(resolve, due - (performance.now() - start)); });
-      const taken = Array.from({ length: SOAKED_LOCKS }, (_, at) => acquire(`busy/${at}`, `busy-${at}`, at, { queue: true }));
+      const taken = Array.from({ length: SOAKED_LOCKS }, (_, at) => acquire(`busy/${caller}/${at}`, `busy-${at}`, at));
       await batch(taken.flatMap((call) => [call, { release: { id: call.acquire.id, session: call.acquire.session } }]));
     }
   }));
