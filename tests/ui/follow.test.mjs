@@ -1,7 +1,7 @@
 // Each page while nodes die and come back, against a cluster of real processes.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { after, afterEach, before, test } from "node:test";
 import { actAs, ADMINISTRATOR, launch, openIn } from "./browser.mjs";
 import { Cluster } from "./cluster.mjs";
 import { acts, content, furnished } from "./views.mjs";
@@ -22,6 +22,9 @@ before(async () => {
   cluster = await Cluster.start({ administrator: ADMINISTRATOR, restarts: true });
   views = await furnished(cluster);
 });
+
+// A test that fails leaves its pages open, and they would slow down the next one.
+afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
 
 after(async () => {
   await browser?.close();

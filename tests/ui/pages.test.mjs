@@ -407,7 +407,7 @@ test("events come in as they happen, once each, and stop while the page is pause
   await page.getByLabel("Type").selectOption("granted");
   await page.getByRole("button", { name: "Show", exact: true }).click();
   await until("one type is shown", async () => (await types(page)).join() === "granted,granted");
-  assert.match(await page.locator("code[aria-label=curl]").innerText(), /v1\/events\?consistency=local&limit=200&prefix=events%2F&type=granted/);
+  assert.match(await page.locator("code[aria-label=curl]").innerText(), /v1\/events\?consistency=local&limit=100&prefix=events%2F&type=granted/);
   assert.deepEqual(wrong, []);
   await close();
 });
@@ -449,12 +449,12 @@ test("the page says that events are left out, as long as it shows the rows besid
   const before = asked;
   await until("the page has asked again", async () => asked >= before + 2);
   assert.equal(await page.locator(".note", { hasText: "Some events are left out" }).count(), 1);
-  const full = Array.from({ length: 200 }, (_, at) => event(400 - at));
-  more = [{ items: full, next_cursor: "201-0", skipped: 7, revision: 400 }];
+  const full = Array.from({ length: 100 }, (_, at) => event(400 - at));
+  more = [{ items: full, next_cursor: "301-0", skipped: 7, revision: 400 }];
   await shown(page, "7 events are left out");
   more = [{ items: [event(401)], skipped: 0, revision: 401 }];
   await until("nothing is missing beside the rows", async () => (await page.locator(".note", { hasText: "left out" }).count()) === 0);
-  assert.equal(await page.locator("table[aria-label=Events] tbody tr").count(), 200);
+  assert.equal(await page.locator("table[aria-label=Events] tbody tr").count(), 100);
   await close();
 });
 

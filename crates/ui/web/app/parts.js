@@ -1,6 +1,6 @@
 // The parts of which pages are made.
 
-import { html, signal, useEffect, useLayoutEffect, useRef, useState, Component } from "../vendor/preact.js";
+import { html, signal, useLayoutEffect, useRef, useState, Component } from "../vendor/preact.js";
 import { call, explained, mayAsk, UNKNOWN_CALL } from "./api.js";
 import { count, curl, shortened, span, time, visible, webLink } from "./format.js";
 import { link } from "./route.js";
@@ -173,7 +173,8 @@ const WITHIN = "3s";
  */
 export function usePoll(path, every = 1000, ask = call, isFinal = () => false) {
   const [found, setFound] = useState(/** @type {any} */ ({ path: null, body: null, error: null }));
-  useEffect(() => {
+  // Before the page is drawn: the answer should not wait for that too.
+  useLayoutEffect(() => {
     if (path === null) return undefined;
     let open = true;
     let busy = false;

@@ -8,7 +8,7 @@ import { link, treeLink } from "../route.js";
 import { sum } from "../series.js";
 import { route } from "../state.js";
 
-const ROWS = 200;
+const ROWS = 100;
 const FIELDS = ["lock", "prefix", "session", "type"];
 const TYPES = ["queued", "granted", "ended", "cooling", "cooled", "downgraded", "broken", "revoke", "set", "forgotten", "proclaimed", "vacated", "opened",
   "created", "changed", "deleted", "joining", "joined", "removing", "removed", "finalized"];

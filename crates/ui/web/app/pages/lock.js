@@ -9,6 +9,8 @@ import { dialog, mayAct, route, serverNow } from "../state.js";
 
 const ROWS = 100;
 const CONTENDERS = 20;
+/** How often the page asks for the lock and its queue, in milliseconds. It must show a change within a second. */
+const EVERY = 750;
 /** How many of the other locks of a grant a row of the queue names. */
 const OTHERS = 3;
 const TABS = [["queue", "Queue"], ["history", "History"], ["settings", "Settings"]];
@@ -18,7 +20,7 @@ export function Lock({ name }) {
   const wanted = route.value.query.get("tab") ?? "queue";
   const tab = TABS.some(([known]) => known === wanted) ? wanted : "queue";
   const base = `v1/locks/${encodeURIComponent(name)}`;
-  const poll = usePoll(withQuery(base, { consistency: "local", limit: ROWS }));
+  const poll = usePoll(withQuery(base, { consistency: "local", limit: ROWS }), EVERY);
   const history = usePoll(withQuery(`${base}/history`, { consistency: "local", limit: ROWS }), 3000);
   const lock = poll.body;
   const isElection = useIsElection(name, (lock?.holder_count ?? 0) > 0);
@@ -75,7 +77,7 @@ function QueuePanel({ base, name }) {
   const cursor = route.value.query.get("cursor") ?? "";
   const around = route.value.query.get("around") ?? "";
   // An address with both shows the page of the cursor.
-  const poll = usePoll(withQuery(`${base}/queue`, { consistency: "local", limit: ROWS, cursor, around: cursor ? "" : around }));
+  const poll = usePoll(withQuery(`${base}/queue`, { consistency: "local", limit: ROWS, cursor, around: cursor ? "" : around }), EVERY);
   if (poll.error?.code === "grant_not_found") return html`<${NotInQueue} name=${name} number=${around} />`;
   if (!poll.body) return html`<${Panel} title="Queue"><${Waiting} poll=${poll} /></>`;
   const { items, holder_count, queue_length, next_cursor } = poll.body;

@@ -8,6 +8,8 @@ import { link, parseSearch } from "../route.js";
 import { route } from "../state.js";
 
 const ROWS = 100;
+/** The shortest time between two searches, in milliseconds. */
+const SEARCH_EVERY = 100;
 const ORDERS = [
   ["longest_wait", "longest wait"], ["held_for", "longest hold"], ["waiters", "most waiters"], ["name", "name"],
   ["contention", "most hand-overs"],
@@ -23,12 +25,10 @@ export function Locks() {
   });
   const poll = usePoll(path, 2000);
   const items = poll.body?.items ?? [];
-  const go = (/** @type {Record<string, string | null>} */ change) => {
-    location.hash = link("locks", null, { match: text, state, sort, cursor: null, ...change });
-  };
+  const to = (/** @type {Record<string, string | null>} */ change) => link("locks", null, { match: text, state, sort, cursor: null, ...change });
   const extra = html`<span class="muted">${count(items.length)} shown</span>`;
   return html`<${Heading}>Locks</>
-    <${Search} text=${text} go=${go} state=${search.state ?? state} order=${order} />
+    <${Search} text=${text} to=${to} state=${search.state ?? state} order=${order} />
     ${search.owner ? html`<p class="note">Only locks that ${" "}<${Typed} text=${search.owner} />${" "} holds or waits for.
       For whom it waits, and who waits for it, is on the page of <a href=${link("waits", null, { owner: search.owner })}>waits</a>.</p>` : null}
     <${Panel} title="Locks" extra=${extra}>
@@ -39,10 +39,11 @@ export function Locks() {
     <${Panel} title="The same without this page"><${Curl} path=${path} /></>`;
 }
 
-/** @param {{ text: string, go: (change: Record<string, string | null>) => void, state: string, order: string }} props */
-function Search({ text, go, state, order }) {
+/** @param {{ text: string, to: (change: Record<string, string | null>) => string, state: string, order: string }} props */
+function Search({ text, to, state, order }) {
   const [typed, setTyped] = useState(text);
   const timer = useRef(0);
+  const searchedAt = useRef(-SEARCH_EVERY);
   // What the address says counts, unless it is what was typed a moment ago: more may have been typed since.
   const sent = useRef(text);
   useLayoutEffect(() => {
@@ -55,18 +56,23 @@ function Search({ text, go, state, order }) {
     const { value } = event.currentTarget;
     setTyped(value);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => {
+    const search = () => {
+      searchedAt.current = performance.now();
       sent.current = value;
-      go({ match: value });
-    }, 250);
+      // One entry in the browser's history for the list, not one for each key.
+      location.replace(to({ match: value }));
+    };
+    const rest = searchedAt.current + SEARCH_EVERY - performance.now();
+    if (rest > 0) timer.current = setTimeout(search, rest);
+    else search();
   };
   const states = [["", "all"], ["held", "held"], ["queued", "with waiters"], ["cooling", "cooling"], ["idle", "idle"]];
   return html`<form class="controls" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     <label>Name contains <input id="search" type="search" value=${typed} onInput=${change} spellcheck=${false} autocomplete="off"
       placeholder="orders/ or owner:ci-7" /></label>
-    <label>State <select value=${state} onChange=${(/** @type {any} */ event) => go({ state: event.currentTarget.value })}>
+    <label>State <select value=${state} onChange=${(/** @type {any} */ event) => { location.hash = to({ state: event.currentTarget.value }); }}>
       ${states.map(([value, label]) => html`<option value=${value}>${label}</option>`)}</select></label>
-    <label>Order <select value=${order} onChange=${(/** @type {any} */ event) => go({ sort: event.currentTarget.value })}>
+    <label>Order <select value=${order} onChange=${(/** @type {any} */ event) => { location.hash = to({ sort: event.currentTarget.value }); }}>
       ${ORDERS.map(([value, label]) => html`<option value=${value}>${label}</option>`)}</select></label>
   </form>`;
 }
