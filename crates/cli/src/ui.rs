@@ -7,7 +7,7 @@ use std::process::ExitCode;
 #[command(after_help = "It prints the address of the first node that serves the page. It opens no browser.
 
 Example:
-  xdg-open \"$(fairhold ui)\"")]
+  fairhold ui -e http://n2:7171")]
 pub(crate) struct UiArgs {
     #[command(flatten)]
     connect: ConnectArgs,

@@ -51,7 +51,7 @@ const LOCKS: PageCall = PageCall::new("/v1/locks?consistency=local&limit=100&sor
 const WAITS: PageCall = PageCall::new("/v1/waits?limit=200", 2);
 const SESSIONS: PageCall = PageCall::new("/v1/sessions?consistency=local&limit=50", 2);
 const ELECTIONS: PageCall = PageCall::new("/v1/elections?consistency=local&limit=100", 2);
-const EVENTS: PageCall = PageCall { position: Some("revision"), ..PageCall::new("/v1/events?consistency=local&limit=200", 1) };
+const EVENTS: PageCall = PageCall { position: Some("revision"), ..PageCall::new("/v1/events?consistency=local&limit=100", 1) };
 const MEMBERS: PageCall = PageCall::new("/v1/cluster/members", 3);
 const UPGRADE: PageCall = PageCall::new("/v1/cluster/upgrade", 10);
 const CLUSTER: PageCall = PageCall::new("/v1/cluster", 3);
@@ -125,7 +125,7 @@ mod tests {
     fn a_position_joins_the_other_parameters() {
         assert_eq!(SERIES.target(None), "/v1/overview/series");
         assert_eq!(SERIES.target(Some("1s-0f-5")), "/v1/overview/series?after=1s-0f-5");
-        assert_eq!(EVENTS.target(Some("42")), "/v1/events?consistency=local&limit=200&after=42");
+        assert_eq!(EVENTS.target(Some("42")), "/v1/events?consistency=local&limit=100&after=42");
         assert_eq!((EVENTS.url_path(), SERIES.url_path()), ("/v1/events", "/v1/overview/series"));
     }
 
@@ -133,7 +133,7 @@ mod tests {
     fn the_look_is_that_of_the_page() {
         let state = source("state.js");
         let look = r#"call("v1/overview", { token: sent, timeout: 1500 })"#;
-        for line in ["const EVERY = 1000;", look, "setTimeout(next, EVERY);"] {
+        for line in ["const EVERY = 1000;", look, "setTimeout(next, Math.max(EVERY, "] {
             assert!(state.contains(line), "state.js has no {line}");
         }
         assert_eq!((LOOK.pause, LOOK.within), (Duration::from_secs(1), Duration::from_millis(1_500)));
@@ -168,7 +168,7 @@ mod tests {
             ),
             (
                 "events",
-                &[r#""v1/events", { consistency: "local", limit: ROWS"#, "const ROWS = 200;", "usePoll(path, 1000,", "&after="],
+                &[r#""v1/events", { consistency: "local", limit: ROWS"#, "const ROWS = 100;", "usePoll(path, 1000,", "&after="],
             ),
             (
                 "cluster",
