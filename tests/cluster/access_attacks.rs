@@ -7,7 +7,10 @@ use crate::{
     harness::{LONG, SHORT, eventually, pass_time, report, run_parallel},
 };
 use serde_json::json;
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 /// How long a node may serve by old rights once it is cut off, as the guide says, and how much longer a test lets it.
 const SERVES_BY_OLD_RIGHTS: Duration = Duration::from_secs(5);
@@ -225,5 +228,25 @@ fn a_node_that_is_cut_off_serves_by_old_rights_for_five_seconds_at_most() {
         // An administrator by the file can look at it.
         let as_file = local.with("authorization", &format!("Bearer {FILE_TOKEN}"));
         ci.client.send_to(alone, &as_file).await.expect("the node runs").expect_status(200);
+    });
+}
+
+#[test]
+fn a_node_that_lost_its_data_refuses_no_administrator_before_it_hears_from_its_cluster() {
+    run_parallel(LONG, async {
+        let mut guarded = Guarded::start().await;
+        let (root, _) = guarded.enforce().await;
+        for node in &mut guarded.cluster.nodes {
+            node.kill().await;
+        }
+        let wiped = &mut guarded.cluster.nodes[0];
+        fs::remove_dir_all(&wiped.data).expect("its data can be removed");
+        wiped.start();
+        let unbind = Call::delete("/v1/access/bindings/deployers/user:ci");
+        let as_root = unbind.with("authorization", &format!("Bearer {}", root.token));
+        let ask = async || root.client.send_to(0, &as_root).await.ok();
+        let answer = eventually("the node answers", Duration::from_secs(20), ask).await;
+        // It does not know that rights are enforced, and a refusal would be final.
+        answer.expect_problem(503, "no_leader");
     });
 }

@@ -21,8 +21,10 @@ use tokio::sync::OwnedMutexGuard;
 const LOOK_FORMAT: u8 = 1;
 /// The other members are asked at most this often, no matter how many callers there are.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How long the members may take to answer.
+/// How long the members may take to answer, besides the time on the network.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+/// The round trips of a question without an open connection: the connection, TLS, the introductions, and the question.
+const ROUND_TRIPS: u32 = 5;
 /// Answers that are older are not shown: then a caller waits for new ones.
 const SHOWN_FOR: Duration = Duration::from_secs(10);
 
@@ -143,7 +145,7 @@ impl<I: Instant> MemberLooks<I> {
     }
 
     async fn ask_all<RT: AsyncRuntime<Instant = I>>(&self, replica: &Replica<RT>) {
-        let deadline = I::now() + ANSWER_TIMEOUT;
+        let deadline = I::now() + ANSWER_TIMEOUT + replica.timing().round_trip_max() * ROUND_TRIPS;
         let status = replica.status();
         let others = status.members.iter().map(|member| member.id).filter(|id| *id != status.id);
         let answers = join_all(others.map(|id| async move { (id, ask(replica, id, deadline).await) })).await;

@@ -184,7 +184,9 @@ async fn admit_at_last<RT: AsyncRuntime>(
     let mut is_due = door::is_counted(route, request.method());
     let may_be_outdated = match &admitted {
         // A node that joins applies the history of its cluster, which begins before rights were enforced.
-        Ok(admitted) => !admitted.is_decided && !context.node.has_joined() && needs_cluster(request),
+        Ok(admitted) => {
+            !admitted.is_decided && needs_cluster(request) && (!context.node.has_joined() || is_uninformed(context, request))
+        }
         Err(refused) => door::may_be_outdated(&refused.problem, request.headers()),
     };
     if may_be_outdated {
@@ -206,6 +208,15 @@ async fn admit_at_last<RT: AsyncRuntime>(
         node.prove_access().await.map_err(of_read)?;
     }
     Ok(node)
+}
+
+/// Whether the request shows a credential that the administrators' file does not have, at a node that has had no sign of a
+/// leader since its start. The node may have lost its data, so it may not know that rights are enforced.
+fn is_uninformed<RT: AsyncRuntime>(context: &MiddlewareContext<RT>, request: &Request) -> bool {
+    let has_certificate = || request.extensions().get::<HttpPeer>().is_some_and(|peer| peer.user().is_some());
+    let shows_credential = request.headers().contains_key(header::AUTHORIZATION) || has_certificate();
+    let is_of_file = |of: &Authenticator| of.admin.check(request.headers()).is_ok();
+    shows_credential && !context.node.has_heard_of_rights() && !context.authenticator.as_ref().is_none_or(is_of_file)
 }
 
 /// Admits a request by the access data of this node. If its rights were decided, the token of administrators is not asked

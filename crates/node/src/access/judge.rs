@@ -215,6 +215,12 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(())
     }
 
+    /// Whether this node has had a sign of the leader since its start, so that it knows whether rights are enforced.
+    #[must_use]
+    pub fn has_heard_of_rights(&self) -> bool {
+        self.0.proven_at.lock().is_some()
+    }
+
     /// Whether the caller's credential expires soon: streams say so.
     pub(crate) fn credential_expires_soon(&self) -> bool {
         let end = self.enforcing().and_then(|(caller, access)| caller.expires_at(&access));

@@ -37,9 +37,10 @@ type NewestAnswer<'a, I, A> = MutexGuard<'a, Option<(I, Arc<A>)>>;
 impl<RT: AsyncRuntime> Node<RT> {
     /// The locks at a glance, from this node's own state. Callers that may see the same locks share it for a second.
     pub async fn overview(&self, timeout: Duration) -> Result<Arc<OverviewView>, CallError> {
-        // Before the shared part: a caller that waits for the members holds neither a slot nor the answer of others.
+        // Before the shared part: a caller that waits for the members holds neither a slot nor the answer of others. They may
+        // take half of the time: without their answers, there is still an overview.
         let begun = RT::Instant::now();
-        let looks = self.looks(begun + timeout).await;
+        let looks = self.looks(begun + timeout / 2).await;
         let read = ReadOptions { freshness: Freshness::Local, timeout: timeout.saturating_sub(begun.elapsed()) };
         self.shared(&self.0.shared_overview, &(), read, |walk, visible| self.new_overview(looks, walk, visible)).await
     }
