@@ -247,6 +247,6 @@ fn a_node_that_lost_its_data_refuses_no_administrator_before_it_hears_from_its_c
         let ask = async || root.client.send_to(0, &as_root).await.ok();
         let answer = eventually("the node answers", Duration::from_secs(20), ask).await;
         // It does not know that rights are enforced, and a refusal would be final.
-        answer.expect_problem(503, "no_leader");
+        answer.expect_problem(503, "no_quorum");
     });
 }
