@@ -132,6 +132,13 @@ fn every_node_shows_the_figures_of_every_member_and_which_does_not_answer() {
                 for name in ["as_of", "started_at", "version"] {
                     assert!(figures[name].is_string(), "{name} of {shown:?}");
                 }
+                if cfg!(target_os = "linux") {
+                    assert!(figures["open_files"].as_u64() > Some(0), "{shown:?}");
+                }
+                let clock = figures["clock_ahead_ms"].as_i64().zip(figures["clock_doubt_ms"].as_u64());
+                assert_eq!(clock.is_none(), one["id"] == cluster.nodes[index].id, "{shown:?}");
+                // All nodes have the clock of this machine.
+                assert!(clock.is_none_or(|(ahead, doubt)| ahead.unsigned_abs() <= doubt), "{shown:?}");
             }
             assert!(list(&shown, "members").iter().any(|one| one["figures"]["behind"] == 0), "{shown:?}");
         }

@@ -3,7 +3,9 @@
 
 use crate::{
     access::{SeenLocks, Visible},
-    api::{CallError, Freshness, MemberLook, OverviewView, ReadOptions, RefusedWait, SeriesKey, SeriesView, WaitsView},
+    api::{
+        CallError, Freshness, MemberAnswer, MemberLook, OverviewView, ReadOptions, RefusedWait, SeriesKey, SeriesView, WaitsView,
+    },
     base::{
         series::Reading,
         shared_answers::{SharedAnswer, SharedAnswers},
@@ -114,8 +116,9 @@ impl<RT: AsyncRuntime> Node<RT> {
             return BTreeMap::new();
         }
         let mut members = looks.others(replica, &self.0.tasks, deadline).await;
-        let own = MemberLook { reachable: true, said: Some((wall_now(), looks.own.report(replica))) };
-        members.insert(replica.status().id, own);
+        let report = looks.own.report(replica);
+        let said = MemberAnswer { at: report.now, clock: None, report };
+        members.insert(replica.status().id, MemberLook { reachable: true, said: Some(said) });
         members
     }
 
