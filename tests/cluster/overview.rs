@@ -155,6 +155,31 @@ fn every_node_shows_the_figures_of_every_member_and_which_does_not_answer() {
     });
 }
 
+#[test]
+fn an_owner_that_loses_three_sessions_is_a_problem_for_those_that_may_see_their_locks() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, _) = guarded.enforce().await;
+        set_role(&guarded, "watchers", "inspect locks:deploy/**").await;
+        guarded.bind("watchers", "user:watcher").await;
+        let watcher = guarded.user("watcher").await;
+        for lock in ["deploy%2Fa", "deploy%2Fb", "secret"] {
+            root.acquire(lock, "ttl=1s&owner=ci-9").await.expect_status(200);
+        }
+        let problem = async |user: &User| {
+            let shown = user.send(Call::get("/v1/overview")).await.expect_status(200);
+            list(&shown, "problems").iter().find(|one| one["check"] == "lost_repeatedly").cloned()
+        };
+        let found = eventually("three lost sessions are a problem", READY_WITHIN, || async { problem(&root).await }).await;
+        assert!(found["seen"].as_str().is_some_and(|seen| seen.contains("ci-9 expired in 3 sessions")), "{found}");
+        assert!(found["lock"].is_string() && found["since"].is_string(), "{found}");
+        assert_eq!(problem(&watcher).await, None, "one of the locks is hidden");
+        root.acquire("deploy%2Fc", "ttl=1s&owner=ci-9").await.expect_status(200);
+        let found = eventually("the user sees three of the four", READY_WITHIN, || async { problem(&watcher).await }).await;
+        assert!(found["seen"].as_str().is_some_and(|seen| seen.contains("3 sessions") && !seen.contains("secret")), "{found}");
+    });
+}
+
 /// Has a request for `one` refused, because another one waits for `other`.
 async fn refuse(root: &User, one: &str, other: &str) {
     let open = async || {
