@@ -132,6 +132,13 @@ fn every_node_shows_the_figures_of_every_member_and_which_does_not_answer() {
                 for name in ["as_of", "started_at", "version"] {
                     assert!(figures[name].is_string(), "{name} of {shown:?}");
                 }
+                if cfg!(target_os = "linux") {
+                    assert!(figures["open_files"].as_u64() > Some(0), "{shown:?}");
+                }
+                let clock = figures["clock_ahead_ms"].as_i64().zip(figures["clock_doubt_ms"].as_u64());
+                assert_eq!(clock.is_none(), one["id"] == cluster.nodes[index].id, "{shown:?}");
+                // All nodes have the clock of this machine.
+                assert!(clock.is_none_or(|(ahead, doubt)| ahead.unsigned_abs() <= doubt), "{shown:?}");
             }
             assert!(list(&shown, "members").iter().any(|one| one["figures"]["behind"] == 0), "{shown:?}");
         }
@@ -145,6 +152,31 @@ fn every_node_shows_the_figures_of_every_member_and_which_does_not_answer() {
             let last = find(&shown, killed)["figures"]["as_of"].as_str().expect("it has answered before").to_owned();
             assert!(last.as_str() < shown.string("as_of"), "{shown:?}");
         }
+    });
+}
+
+#[test]
+fn an_owner_that_loses_three_sessions_is_a_problem_for_those_that_may_see_their_locks() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, _) = guarded.enforce().await;
+        set_role(&guarded, "watchers", "inspect locks:deploy/**").await;
+        guarded.bind("watchers", "user:watcher").await;
+        let watcher = guarded.user("watcher").await;
+        for lock in ["deploy%2Fa", "deploy%2Fb", "secret"] {
+            root.acquire(lock, "ttl=1s&owner=ci-9").await.expect_status(200);
+        }
+        let problem = async |user: &User| {
+            let shown = user.send(Call::get("/v1/overview")).await.expect_status(200);
+            list(&shown, "problems").iter().find(|one| one["check"] == "lost_repeatedly").cloned()
+        };
+        let found = eventually("three lost sessions are a problem", READY_WITHIN, || async { problem(&root).await }).await;
+        assert!(found["seen"].as_str().is_some_and(|seen| seen.contains("ci-9 expired in 3 sessions")), "{found}");
+        assert!(found["lock"].is_string() && found["since"].is_string(), "{found}");
+        assert_eq!(problem(&watcher).await, None, "one of the locks is hidden");
+        root.acquire("deploy%2Fc", "ttl=1s&owner=ci-9").await.expect_status(200);
+        let found = eventually("the user sees three of the four", READY_WITHIN, || async { problem(&watcher).await }).await;
+        assert!(found["seen"].as_str().is_some_and(|seen| seen.contains("3 sessions") && !seen.contains("secret")), "{found}");
     });
 }
 

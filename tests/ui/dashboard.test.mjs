@@ -287,7 +287,8 @@ test("the page moves to another node with the same view, and says how old it is 
     }
     const said = await page.locator("table[aria-label='What each member says'] tbody tr", { hasText: "yes" }).allInnerTexts();
     assert.equal(said.length, 2, said.join("\n"));
-    for (const row of said) assert.match(row, /s ago\s+yes\s+yes\s+[\d,]+\s+[\d,]+\s.*iB of .*iB/s);
+    for (const row of said) assert.match(row, /s ago\s+yes\s+yes\s+[\d,]+\s+[\d,]+\s.*iB of .*iB\s.*\d%/s);
+    assert.equal(said.filter((row) => /[\d,]+ ± [\d,]+ ms/.test(row)).length, 1, "the clock of the asked node is compared with no other");
     await page.goto(`${mortal.urls[next - 1]}/ui/#/locks/deploy?tab=history`);
     await page.locator("main", { hasText: "ci-7" }).waitFor();
     for (const node of [1, 2, 3]) if (node !== leader) mortal.kill(node);

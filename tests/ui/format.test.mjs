@@ -133,6 +133,16 @@ test("figures", () => {
   assert.deepEqual([format.bucket(0, 13), format.bucket(12, 13)], ["≤ 1 ms", "> 1 h 9 min"]);
 });
 
+test("a clock is ahead or behind, with a doubt, and open files are a share of what is allowed", () => {
+  const clocks = [
+    [3, 2, "+3 ± 2 ms"], [-1234, 40, "−1,234 ± 40 ms"], [0, 1, "0 ± 1 ms"], [3600000, 2, "+1 h, ± 2 ms"], [undefined, undefined, "—"],
+  ];
+  for (const [ahead, doubt, text] of clocks) assert.equal(format.clock(ahead, doubt), text);
+  for (const [part, whole, text] of [[410, 10240, "4%"], [0, 1024, "0%"], [64, undefined, "64"], [undefined, 1024, "—"]]) {
+    assert.equal(format.share(part, whole), text);
+  }
+});
+
 test("every name survives the way into the address and back", () => {
   for (const name of ["constructor", "__proto__", "../x", "a%2Fb", "orders/42", "#", "?", "a=b&c", "🔒".repeat(128), "<script>", " "]) {
     const parsed = route.parse(route.link("locks", name, { tab: "history", at: "2026-11-22T03:12:00Z" }));

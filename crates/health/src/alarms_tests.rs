@@ -1,7 +1,9 @@
 //! Tests of each alarm: raised, kept between its two thresholds, and gone.
 
 use super::{
-    readings::{BackupReading, ClusterReading, DiskReading, MachineReading, MemberReading, MemoryReading, SyncReading},
+    readings::{
+        BackupReading, ClusterReading, DiskReading, MachineReading, MemberReading, MemoryReading, OpenFilesReading, SyncReading,
+    },
     *,
 };
 use fairhold_types::{
@@ -47,6 +49,7 @@ fn healthy() -> NodeReading {
         disk: Some(DiskReading { free_bytes: 50 << 30, total_bytes: 100 << 30 }),
         syncs: Some(SyncReading { all: 10, slow: 0, bound: Duration::from_millis(50) }),
         memory: Some(MemoryReading { resident_bytes: 100 << 20, limit_bytes: 1 << 30 }),
+        open_files: Some(OpenFilesReading { open: 64, max: Some(1_024) }),
         certificates: vec![certificate],
         audit: Some(AuditStatus::default()),
         backups: Some(hourly(Some(HOUR), 1, None)),

@@ -11,6 +11,10 @@ const HELD_MIN: Duration = Duration::from_secs(600);
 const QUEUE_PERCENT: u64 = 80;
 /// Deadlocks of one owner are remarkable if this many were refused within `REFUSED_WITHIN`.
 const REFUSED_TIMES: u64 = 3;
+/// Lost sessions of one owner are remarkable if this many were lost within `LOST_WITHIN`.
+pub const LOST_TIMES: u64 = 3;
+/// How long a lost session counts.
+pub const LOST_WITHIN: Duration = Duration::from_secs(600);
 /// How long a refused deadlock counts.
 pub const REFUSED_WITHIN: Duration = Duration::from_secs(600);
 
@@ -104,6 +108,33 @@ pub fn refused_repeatedly(reading: &RefusedReading<'_>) -> Option<LockProblem> {
     })
 }
 
+/// Sessions of one owner in which a hold expired within `LOST_WITHIN`.
+#[derive(Debug, Clone, Copy)]
+pub struct LostReading<'a> {
+    /// The owner.
+    pub owner: &'a str,
+    /// The lock of the newest hold.
+    pub lock: &'a str,
+    /// How many sessions.
+    pub times: u64,
+    /// When the first of these holds expired.
+    pub since: WallMillis,
+}
+
+/// An owner that loses its locks again and again, because its holds expire.
+#[must_use]
+pub fn lost_repeatedly(reading: &LostReading<'_>) -> Option<LockProblem> {
+    let LostReading { owner, lock, times, since } = *reading;
+    (times >= LOST_TIMES).then(|| LockProblem {
+        check: "lost_repeatedly",
+        severity: AlarmSeverity::Warning,
+        seen: format!("holds of {owner} expired in {times} sessions within 10 minutes, the last time for {lock}"),
+        advice: "look at its log: does it stop, pause for longer than its ttl, or lose its network? If it only needs more time: \
+                 a longer ttl or max_hold",
+        since: Some(since),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +175,15 @@ mod tests {
         let found = of(3).map(|problem| (problem.seen, problem.since));
         let seen = "ci-9 was refused 3 times within 10 minutes because of deadlocks, the last time for stock";
         assert_eq!(found, Some((seen.to_owned(), Some(WallMillis(7)))));
+    }
+
+    #[test]
+    fn three_sessions_lost_within_ten_minutes_are_remarkable() {
+        let of = |times| lost_repeatedly(&LostReading { owner: "ci-9", lock: "stock", times, since: WallMillis(7) });
+        assert_eq!(of(2), None);
+        let found = of(3).map(|problem| (problem.check, problem.seen, problem.since));
+        let seen = "holds of ci-9 expired in 3 sessions within 10 minutes, the last time for stock";
+        assert_eq!(found, Some(("lost_repeatedly", seen.to_owned(), Some(WallMillis(7)))));
     }
 
     #[test]

@@ -11,7 +11,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Judges what the node sees now. Call it about once a second: it reads the status of Raft and a few figures of the
     /// state, and its cost is bounded by the number of members and removed nodes.
     pub fn look_for_alarms(&self, machine: MachineReading) {
-        self.0.looks.own.set_disk(machine.disk);
+        self.0.looks.own.set_machine(&machine);
         for change in self.0.alarms.look(wall_now(), machine, self.cluster_reading()) {
             let alarm = change.name.as_str();
             match change.raised {

@@ -16,8 +16,8 @@ pub use error::CallError;
 pub(crate) use error::Compacted;
 pub use membership::{CreateJoinTokenCall, JoinTokenView, MemberFacts, MemberRoundTrips, NewJoinToken, TimingView};
 pub use overview::{
-    MemberLook, MemberReport, OverviewView, RecentTotals, RefusedWait, RefusedWaitsView, SERIES_NAMES, SeriesKey, SeriesRow,
-    SeriesView, WaitsView,
+    MemberAnswer, MemberLook, MemberReport, OverviewView, RecentTotals, RefusedWait, RefusedWaitsView, SERIES_NAMES, SeriesKey,
+    SeriesRow, SeriesView, WaitsView,
 };
 pub use pages::{OwnedAfter, PageQuery};
 pub use queue_position::{Ahead, QueuePosition};

@@ -4,11 +4,14 @@
 //! The answers are for people. They prove nothing, and they are missing rather than late.
 
 use crate::{
-    api::{MemberLook, MemberReport},
+    api::{MemberAnswer, MemberLook, MemberReport},
     base::{stop::Stop, tasks::Tasks},
     clock::wall_now,
 };
-use fairhold_health::alarms::readings::DiskReading;
+use fairhold_health::{
+    alarms::readings::{DiskReading, MachineReading, OpenFilesReading},
+    answer::ClockOffset,
+};
 use fairhold_raft::{MemberHandler, Program, Replica, Role};
 use fairhold_types::{NodeId, time::WallMillis};
 use futures_util::future::join_all;
@@ -32,24 +35,32 @@ const SHOWN_FOR: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct OwnFacts {
     started_at: WallMillis,
-    disk: Mutex<Option<DiskReading>>,
+    machine: Mutex<OwnMachine>,
     stop: Stop,
+}
+
+/// What a node last read of its machine and its process.
+#[derive(Debug, Clone, Copy, Default)]
+struct OwnMachine {
+    disk: Option<DiskReading>,
+    open_files: Option<OpenFilesReading>,
 }
 
 impl OwnFacts {
     /// Call this when the node starts.
     pub(crate) fn new(stop: Stop) -> OwnFacts {
-        OwnFacts { started_at: wall_now(), disk: Mutex::default(), stop }
+        OwnFacts { started_at: wall_now(), machine: Mutex::default(), stop }
     }
 
-    pub(crate) fn set_disk(&self, disk: Option<DiskReading>) {
-        *self.disk.lock() = disk;
+    pub(crate) fn set_machine(&self, read: &MachineReading) {
+        *self.machine.lock() = OwnMachine { disk: read.disk, open_files: read.open_files };
     }
 
     /// What this node says about itself.
     pub(crate) fn report<RT: AsyncRuntime>(&self, replica: &Replica<RT>) -> MemberReport {
         let raft = replica.status();
         let entries = |last: Option<u64>| last.map_or(0, |last| last + 1);
+        let machine = *self.machine.lock();
         let is_led = raft.role == Role::Leader || raft.hears_from_leader;
         MemberReport {
             version: Program::own().version,
@@ -57,8 +68,10 @@ impl OwnFacts {
             applied: raft.applied,
             snapshot: raft.snapshot,
             log_entries: entries(raft.last_log_index).saturating_sub(entries(raft.purged)),
-            disk: self.disk.lock().map(|disk| (disk.free_bytes, disk.total_bytes)),
+            disk: machine.disk.map(|disk| (disk.free_bytes, disk.total_bytes)),
             started_at: self.started_at,
+            now: wall_now(),
+            open_files: machine.open_files.map(|files| (files.open, files.max)),
         }
     }
 }
@@ -155,7 +168,7 @@ impl<I: Instant> MemberLooks<I> {
 
 impl<I: Instant> Answers<I> {
     /// Records what the members answered. A member that did not answer keeps what it last said.
-    fn record(&mut self, answers: Vec<(NodeId, Option<(WallMillis, MemberReport)>)>) {
+    fn record(&mut self, answers: Vec<(NodeId, Option<MemberAnswer>)>) {
         let mut before = std::mem::take(&mut self.members);
         let look = |(id, said): (NodeId, Option<_>)| {
             let reachable = said.is_some();
@@ -170,12 +183,8 @@ fn is_within<I: Instant>(at: Option<I>, time: Duration) -> bool {
     at.is_some_and(|at| at.elapsed() < time)
 }
 
-/// What a member says about itself, and when it answered; `None` without an answer in time.
-async fn ask<RT: AsyncRuntime>(
-    replica: &Replica<RT>,
-    member: NodeId,
-    deadline: RT::Instant,
-) -> Option<(WallMillis, MemberReport)> {
+/// What a member says about itself; `None` without an answer in time.
+async fn ask<RT: AsyncRuntime>(replica: &Replica<RT>, member: NodeId, deadline: RT::Instant) -> Option<MemberAnswer> {
     let question = match fairhold_codec::encode(LOOK_FORMAT, &()) {
         Ok(question) => question,
         Err(error) => {
@@ -183,14 +192,22 @@ async fn ask<RT: AsyncRuntime>(
             return None;
         }
     };
+    let asked_at = wall_now();
     let answer = replica.call_member(member, question, deadline).await?;
+    let at = wall_now();
     match fairhold_codec::decode(LOOK_FORMAT, &answer) {
-        Ok(report) => Some((wall_now(), report)),
+        Ok(report) => Some(answered(asked_at, at, report)),
         Err(error) => {
             tracing::debug!(%error, member, "cannot decode what node {member} says about itself");
             None
         }
     }
+}
+
+/// The answer to a question that was asked and answered at these times. The member read its clock at some time in between,
+/// so the round trip bounds what is known of it.
+fn answered(asked_at: WallMillis, at: WallMillis, report: MemberReport) -> MemberAnswer {
+    MemberAnswer { at, clock: Some(ClockOffset::between(asked_at, report.now, at)), report }
 }
 
 #[cfg(test)]
@@ -213,7 +230,13 @@ mod tests {
             log_entries: 7,
             disk: Some((1, 2)),
             started_at: WallMillis(3),
+            now: WallMillis(4),
+            open_files: Some((5, Some(6))),
         }
+    }
+
+    fn said(at: u64, applied: u64) -> Option<MemberAnswer> {
+        Some(answered(WallMillis(at), WallMillis(at), report(applied)))
     }
 
     #[test]
@@ -234,16 +257,28 @@ mod tests {
     fn a_member_that_does_not_answer_keeps_what_it_last_said_and_a_removed_one_is_forgotten() {
         let looks = looks();
         let mut answers = looks.answers.lock();
-        let said = Some((WallMillis(5), report(9)));
-        answers.record(vec![(2, said.clone()), (3, said.clone()), (4, None)]);
+        let old = said(5, 9);
+        answers.record(vec![(2, old.clone()), (3, old.clone()), (4, None)]);
         for _ in 0..2 {
             answers.record(vec![(2, None), (4, None)]);
-            let kept = (2, MemberLook { reachable: false, said: said.clone() });
+            let kept = (2, MemberLook { reachable: false, said: old.clone() });
             assert_eq!(answers.members, BTreeMap::from([kept, (4, MemberLook { reachable: false, said: None })]));
         }
-        let newer = Some((WallMillis(6), report(10)));
+        let newer = said(6, 10);
         answers.record(vec![(2, newer.clone())]);
         assert_eq!(answers.members, BTreeMap::from([(2, MemberLook { reachable: true, said: newer })]));
+    }
+
+    #[test]
+    fn the_clock_of_a_member_is_compared_with_half_of_the_round_trip_as_the_doubt() {
+        let of = |now| {
+            let shown = MemberReport { now: WallMillis(now), ..report(9) };
+            let answer = answered(WallMillis(1_000), WallMillis(1_040), shown);
+            (answer.at.0, answer.clock.map(|clock| (clock.offset, clock.uncertainty)))
+        };
+        assert_eq!(of(1_020), (1_040, Some((0, 21))));
+        assert_eq!(of(4_020), (1_040, Some((3_000, 21))));
+        assert_eq!(of(20), (1_040, Some((-1_000, 21))));
     }
 
     /// These bytes are sent between programs of different versions: other ones need another `LOOK_FORMAT`.
@@ -251,7 +286,7 @@ mod tests {
     fn what_a_member_says_has_stable_bytes() {
         let bytes = fairhold_codec::encode(LOOK_FORMAT, &report(9)).unwrap();
         let (body, _checksum) = bytes.split_at(bytes.len() - 4);
-        assert_eq!(body, [LOOK_FORMAT, 0, 1, 1, 9, 0, 7, 1, 1, 2, 3]);
+        assert_eq!(body, [LOOK_FORMAT, 0, 1, 1, 9, 0, 7, 1, 1, 2, 3, 4, 1, 5, 1, 6]);
         assert_eq!(fairhold_codec::decode::<MemberReport>(LOOK_FORMAT, &bytes).unwrap(), report(9));
         assert!(fairhold_codec::decode::<()>(LOOK_FORMAT, &fairhold_codec::encode(LOOK_FORMAT, &()).unwrap()).is_ok());
     }

@@ -48,6 +48,7 @@ mod deadlock;
 pub mod digest;
 pub mod election;
 mod event;
+pub mod expiries;
 mod force_release;
 mod grant;
 pub mod grant_list;

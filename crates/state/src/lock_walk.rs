@@ -38,7 +38,7 @@ impl<'a> LockWalk<'a> {
 }
 
 /// The records from a name on, in the order of their names.
-fn records_from<'a>(table: &'a LockTable, begin: &str) -> RangedIter<'a, LockName, Arc<LockRecord>, DefaultSharedPtr> {
+pub(crate) fn records_from<'a>(table: &'a LockTable, begin: &str) -> RangedIter<'a, LockName, Arc<LockRecord>, DefaultSharedPtr> {
     table.records.range::<_, str>((Bound::Included(begin), Bound::Unbounded))
 }
 

@@ -1,11 +1,11 @@
 //! Looks once a second for what is wrong with this node and its machine, beside everything that serves requests.
 
-use super::{audit, backups::NewestBackup, certificate_alarm::OwnCertificates, memory};
+use super::{audit, backups::NewestBackup, certificate_alarm::OwnCertificates, memory, open_files};
 use crate::config::{
     ServeConfig,
     start::{MemberSource, StartingNode},
 };
-use fairhold_health::alarms::readings::{DiskReading, MachineReading, MemoryReading, SyncReading};
+use fairhold_health::alarms::readings::{DiskReading, MachineReading, MemoryReading, OpenFilesReading, SyncReading};
 use fairhold_http::Audit;
 use fairhold_metrics::Histogram;
 use fairhold_node::Node;
@@ -67,12 +67,13 @@ impl MachineSources {
 pub(super) async fn watch(sources: MachineSources, node: Node<TokioRuntime>, replica: Replica<TokioRuntime>) {
     let mut files = FileReader::new(sources.data.clone(), sources.memory_limit);
     loop {
-        let (disk, memory) = files.read().await;
+        let (disk, memory, open_files) = files.read().await;
         let syncs = sources.syncs.larger_than(replica.timing().heartbeat());
         node.look_for_alarms(MachineReading {
             disk,
             syncs: Some(SyncReading { all: syncs.all, slow: syncs.larger, bound: syncs.bound }),
             memory,
+            open_files,
             certificates: sources.certificates.statuses(),
             audit: audit::status(&sources.audit),
             backups: sources.newest_backup.as_ref().and_then(|newest| newest.reading(Instant::now())),
@@ -82,7 +83,7 @@ pub(super) async fn watch(sources: MachineSources, node: Node<TokioRuntime>, rep
     }
 }
 
-type FileReadings = (Option<DiskReading>, Option<MemoryReading>);
+type FileReadings = (Option<DiskReading>, Option<MemoryReading>, Option<OpenFilesReading>);
 
 /// Reads files that may be on a disk that does not answer. Such a disk must not hold up the other alarms.
 #[derive(Debug)]
@@ -97,13 +98,13 @@ struct FileReader {
 
 impl FileReader {
     fn new(data: PathBuf, memory_limit: Option<u64>) -> FileReader {
-        FileReader { data, memory_limit, last: (None, None), pending: None }
+        FileReader { data, memory_limit, last: (None, None, None), pending: None }
     }
 
     /// Reads them, or returns what was read last if that takes too long.
     async fn read(&mut self) -> FileReadings {
         let (data, limit) = (self.data.clone(), self.memory_limit);
-        let start = || spawn_blocking(move || (read_disk(&data), limit.and_then(read_memory)));
+        let start = || spawn_blocking(move || (read_disk(&data), limit.and_then(read_memory), read_open_files()));
         let mut reading = self.pending.take().unwrap_or_else(start);
         match timeout(READ_TIMEOUT, &mut reading).await {
             Ok(read) => self.last = read.unwrap_or_default(),
@@ -122,6 +123,10 @@ fn read_memory(limit_bytes: u64) -> Option<MemoryReading> {
     Some(MemoryReading { resident_bytes: memory::resident()?, limit_bytes })
 }
 
+fn read_open_files() -> Option<OpenFilesReading> {
+    Some(OpenFilesReading { open: open_files::count()?, max: open_files::limit() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,6 +138,7 @@ mod tests {
         assert_eq!(read_disk(Path::new("/missing/folder")), None);
         let memory = read_memory(7).unwrap();
         assert!(memory.resident_bytes > 0 && memory.limit_bytes == 7, "{memory:?}");
+        assert!(read_open_files().is_none_or(|files| files.open > 0));
     }
 
     #[tokio::test]
@@ -144,8 +150,8 @@ mod tests {
         files.pending = Some(tokio::spawn(async move { answered.await.unwrap() }));
         assert_eq!(files.read().await, first, "what was read last");
         assert!(files.pending.is_some(), "no second reading is started");
-        answer.send((None, None)).unwrap();
-        assert_eq!(files.read().await, (None, None));
+        answer.send((None, None, None)).unwrap();
+        assert_eq!(files.read().await, (None, None, None));
         assert!(files.pending.is_none());
     }
 }

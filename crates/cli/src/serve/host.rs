@@ -1,11 +1,10 @@
 //! What a node reports about its machine.
 
-use super::{audit, certificate_alarm::OwnCertificates};
+use super::{audit, certificate_alarm::OwnCertificates, open_files};
 use crate::config::exposure::Exposure;
 use fairhold_http::Audit;
 use fairhold_types::dto::Host;
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -40,11 +39,10 @@ pub(super) fn read() -> Host {
         time: None,
         disk_free_bytes: disk.as_ref().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)),
         disk_bytes: disk.as_ref().map(|disk| disk.f_blocks.saturating_mul(disk.f_frsize)),
-        // Only Linux has this directory. The handle that reads it is one of the entries.
-        open_files: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count().saturating_sub(1) as u64),
+        open_files: open_files::count(),
         certificates: CERTIFICATES.get().map(OwnCertificates::statuses).unwrap_or_default(),
         audit: AUDIT.get().and_then(audit::status),
-        open_files_max: rustix::process::getrlimit(rustix::process::Resource::Nofile).current,
+        open_files_max: open_files::limit(),
     }
 }
 

@@ -1,15 +1,34 @@
-//! The limit on open files and sockets: raises it as far as the system allows, and lowers the limit on connections to
-//! leave enough descriptors for everything else.
+//! The open files and sockets of this process, and their limit: raises it as far as the system allows, and lowers the
+//! limit on connections to leave enough descriptors for everything else.
 
 use super::error::ServeError;
 use fairhold_http::Limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs;
+
+/// The open files and sockets of this process, as a directory. Only Linux has it.
+const DIRECTORY: &str = "/proc/self/fd";
 
 /// Files and sockets that are not for clients: the log, snapshots, other nodes, and refusals of connections over the
 /// limit.
 const OTHERS: u64 = 1_024;
 /// A lower limit leaves hardly any connections for clients.
 const OPEN_FILES_MIN: u64 = 1_200;
+
+/// How many files and sockets this process has open, if the system tells.
+pub(super) fn count() -> Option<u64> {
+    // From Linux 6.2 on, the size of the directory is their number. To list 10,000 of them takes milliseconds.
+    if let Some(count) = fs::metadata(DIRECTORY).ok().map(|directory| directory.len()).filter(|count| *count > 0) {
+        return Some(count);
+    }
+    // The handle that reads the directory is one of the entries.
+    fs::read_dir(DIRECTORY).ok().map(|entries| entries.count().saturating_sub(1) as u64)
+}
+
+/// How many files and sockets this process can have open; `None` means unlimited.
+pub(super) fn limit() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
 
 /// Raises the soft limit to the hard limit, and lowers the limit on connections to what fits.
 pub(super) fn fit_connections(limits: Limits) -> Result<Limits, ServeError> {

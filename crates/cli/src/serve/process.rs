@@ -1,5 +1,6 @@
 //! Metrics of the process, read from the kernel: memory, open files, processor time.
 
+use super::open_files;
 use fairhold_metrics::{Registry, Scrape, collect};
 use std::{
     fmt, fs,
@@ -31,8 +32,7 @@ impl ProcessStats {
     fn take() -> Option<ProcessStats> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         let limits = fs::read_to_string("/proc/self/limits").ok()?;
-        // Reading the directory opens one more.
-        let open_files = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as u64;
+        let open_files = open_files::count()?;
         let page = rustix::param::page_size() as u64;
         let ticks = rustix::param::clock_ticks_per_second();
         ProcessStats::parse(&stat, &limits, open_files, page, ticks)

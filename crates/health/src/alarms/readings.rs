@@ -29,6 +29,8 @@ pub struct MachineReading {
     pub syncs: Option<SyncReading>,
     /// Its memory.
     pub memory: Option<MemoryReading>,
+    /// Its open files and sockets. No alarm depends on them.
+    pub open_files: Option<OpenFilesReading>,
     /// Its certificates.
     pub certificates: Vec<CertificateStatus>,
     /// Its audit log, if it has one.
@@ -66,6 +68,15 @@ pub struct MemoryReading {
     pub resident_bytes: u64,
     /// The bytes that it may use.
     pub limit_bytes: u64,
+}
+
+/// The open files and sockets of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenFilesReading {
+    /// How many are open.
+    pub open: u64,
+    /// How many can be open, if there is a limit.
+    pub max: Option<u64>,
 }
 
 /// The scheduled backups of a node.

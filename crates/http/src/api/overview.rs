@@ -17,7 +17,7 @@ use axum::{
 use fairhold_health::locks::LockProblem;
 use fairhold_node::{
     Node,
-    api::{MemberLook, MemberReport, OverviewView, RecentTotals, RefusedWait, SERIES_NAMES, SeriesKey},
+    api::{MemberAnswer, MemberLook, OverviewView, RecentTotals, RefusedWait, SERIES_NAMES, SeriesKey},
 };
 use fairhold_state::{
     busy::{BusyEntry, HotLock},
@@ -70,10 +70,10 @@ pub(crate) async fn overview<RT: AsyncRuntime>(
 
 /// The members, with what each says about itself.
 fn members(members: Vec<dto::Member>, looks: &BTreeMap<NodeId, MemberLook>) -> Vec<dto::Member> {
-    let newest = looks.values().filter_map(|look| look.said.as_ref()?.1.applied).max();
+    let newest = looks.values().filter_map(|look| look.said.as_ref()?.report.applied).max();
     let with_look = |member: dto::Member| match looks.get(&member.id) {
         Some(MemberLook { reachable, said }) => {
-            let figures = said.as_ref().map(|(at, report)| figures(*at, report, newest));
+            let figures = said.as_ref().map(|said| figures(said, newest));
             dto::Member { reachable: Some(*reachable), figures, ..member }
         }
         None => member,
@@ -82,7 +82,8 @@ fn members(members: Vec<dto::Member>, looks: &BTreeMap<NodeId, MemberLook>) -> V
 }
 
 /// What a member said. `newest` is the largest index that a member has applied.
-fn figures(at: WallMillis, report: &MemberReport, newest: Option<u64>) -> dto::MemberFigures {
+fn figures(said: &MemberAnswer, newest: Option<u64>) -> dto::MemberFigures {
+    let MemberAnswer { at, clock, report } = said;
     let behind = |applied: u64| Some(newest?.saturating_sub(applied));
     dto::MemberFigures {
         as_of: at.to_rfc3339(),
@@ -94,6 +95,10 @@ fn figures(at: WallMillis, report: &MemberReport, newest: Option<u64>) -> dto::M
         log_entries: report.log_entries,
         disk_free_bytes: report.disk.map(|(free, _)| free),
         disk_bytes: report.disk.map(|(_, total)| total),
+        clock_ahead_ms: clock.map(|clock| clock.offset),
+        clock_doubt_ms: clock.and_then(|clock| u64::try_from(clock.uncertainty).ok()),
+        open_files: report.open_files.map(|(open, _)| open),
+        open_files_max: report.open_files.and_then(|(_, max)| max),
         started_at: report.started_at.to_rfc3339(),
     }
 }
@@ -279,6 +284,8 @@ fn awaited_hold(held: &AwaitedLock, now: WallMillis) -> dto::AwaitedHold {
 mod tests {
     use super::*;
     use crate::edge::params;
+    use fairhold_health::answer::ClockOffset;
+    use fairhold_node::api::MemberReport;
 
     #[test]
     fn the_flag_of_dashboards_of_earlier_programs_is_no_error() {
@@ -289,24 +296,40 @@ mod tests {
         assert!(params::parse::<call::ShowOverview>(Some("step=1s"), &[]).is_err());
     }
 
+    fn said(applied: Option<u64>) -> MemberAnswer {
+        let report = MemberReport {
+            version: None,
+            ready: true,
+            applied,
+            snapshot: None,
+            log_entries: 0,
+            disk: None,
+            started_at: WallMillis(0),
+            now: WallMillis(0),
+            open_files: None,
+        };
+        MemberAnswer { at: WallMillis(0), clock: None, report }
+    }
+
     #[test]
     fn a_member_is_behind_the_one_that_has_applied_most() {
-        let behind = |applied: Option<u64>, newest: Option<u64>| {
-            let report = MemberReport {
-                version: None,
-                ready: true,
-                applied,
-                snapshot: None,
-                log_entries: 0,
-                disk: None,
-                started_at: WallMillis(0),
-            };
-            figures(WallMillis(0), &report, newest).behind
-        };
+        let behind = |applied: Option<u64>, newest: Option<u64>| figures(&said(applied), newest).behind;
         assert_eq!(behind(Some(9), Some(9)), Some(0));
         assert_eq!(behind(Some(4), Some(9)), Some(5));
         assert_eq!(behind(None, Some(9)), None);
         assert_eq!(behind(None, None), None);
+    }
+
+    #[test]
+    fn a_figure_that_is_not_known_is_missing() {
+        let unknown = figures(&said(None), None);
+        assert_eq!((unknown.clock_ahead_ms, unknown.clock_doubt_ms), (None, None));
+        assert_eq!((unknown.open_files, unknown.open_files_max), (None, None));
+        let report = MemberReport { open_files: Some((64, None)), ..said(None).report };
+        let clock = Some(ClockOffset { offset: -3, uncertainty: 2 });
+        let known = figures(&MemberAnswer { clock, report, ..said(None) }, None);
+        assert_eq!((known.clock_ahead_ms, known.clock_doubt_ms), (Some(-3), Some(2)));
+        assert_eq!((known.open_files, known.open_files_max), (Some(64), None), "there is no limit");
     }
 
     #[test]

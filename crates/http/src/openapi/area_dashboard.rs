@@ -25,6 +25,14 @@ fn overview(api: &mut Describer) -> Operation<'_> {
         "seen": "deploy has been held for 3h02m; usual is 40s, and 12 wait",
         "do": "ask its holder what it is doing; if it hangs: fairhold locks revoke, then fairhold locks break",
     });
+    let mut members = examples::cluster()["members"].clone();
+    members[1]["reachable"] = true.into();
+    members[1]["figures"] = json!({
+        "as_of": "2026-01-01T12:00:30.000Z", "version": env!("CARGO_PKG_VERSION"), "ready": true, "applied_index": 4709,
+        "behind": 2, "snapshot_index": 4000, "log_entries": 712, "disk_free_bytes": 41_000_000_000_u64,
+        "disk_bytes": 80_000_000_000_u64, "clock_ahead_ms": 3, "clock_doubt_ms": 2, "open_files": 64, "open_files_max": 1024,
+        "started_at": "2026-01-01T08:00:00.000Z",
+    });
     let example = json!({
         "id": 1, "version": env!("CARGO_PKG_VERSION"), "cluster": "8c1f4b0e6a2d4e5f9b7a3c2d1e0f4a5b", "role": "leader",
         "term": 7, "leader": 1, "revision": 9012, "as_of": "2026-01-01T12:00:31.000Z",
@@ -33,7 +41,7 @@ fn overview(api: &mut Describer) -> Operation<'_> {
             "handed_over": 41_000, "lost": 12,
         },
         "recent": { "over": "10s", "grants": 4_123, "handed_over": 3_901, "lost": 0, "refused": 1 },
-        "members": examples::cluster()["members"],
+        "members": members,
         "problems": [alarm, lock],
         "waiting_longest": [{
             "lock": "deploy", "number": 91, "session": 52, "owner": "ci-9", "since": "2026-01-01T09:01:00.000Z",

@@ -52,6 +52,7 @@ pub(super) fn bound_integers(schema: &mut Value) {
             fields.values_mut().for_each(bound_integers);
             let bounds = match fields.get("format").and_then(Value::as_str) {
                 Some("int32") => Some((json!(i32::MIN), json!(i32::MAX))),
+                Some("int64") => Some((json!(i64::MIN), json!(i64::MAX))),
                 Some("uint64") => Some((json!(0), json!(u64::MAX))),
                 _ => None,
             };

@@ -1,6 +1,6 @@
 //! The locks at a glance, and who waits for whom.
 
-use fairhold_health::locks::LockProblem;
+use fairhold_health::{answer::ClockOffset, locks::LockProblem};
 use fairhold_state::{busy::BusyLocks, command::Blocked, read::Census, statistics::Statistics, waits::WaitTree};
 use fairhold_types::{LockName, NodeId, Revision, call::SeriesStep, time::WallMillis};
 use serde::{Deserialize, Serialize};
@@ -34,8 +34,19 @@ pub struct OverviewView {
 pub struct MemberLook {
     /// Whether it answered when it was last asked.
     pub reachable: bool,
-    /// What it last said, and when it answered, by the clock of the node that asked it.
-    pub said: Option<(WallMillis, MemberReport)>,
+    /// What it last said.
+    pub said: Option<MemberAnswer>,
+}
+
+/// What a member said when it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberAnswer {
+    /// When it answered, by the clock of the node that asked it.
+    pub at: WallMillis,
+    /// Its clock, compared with that of the node that asked it; `None` for that node itself.
+    pub clock: Option<ClockOffset>,
+    /// What it said.
+    pub report: MemberReport,
 }
 
 /// What a member says about itself, from its memory.
@@ -55,6 +66,10 @@ pub struct MemberReport {
     pub disk: Option<(u64, u64)>,
     /// When it started, by its own clock.
     pub started_at: WallMillis,
+    /// What its clock shows.
+    pub now: WallMillis,
+    /// How many files and sockets it has open, and how many it can have open, if there is a limit.
+    pub open_files: Option<(u64, Option<u64>)>,
 }
 
 /// What happened in a period, over all locks.

@@ -160,6 +160,14 @@ impl Series {
         Some(recent)
     }
 
+    /// How many held grants expired in the last ten minutes, or in a few more; `None` if the rows do not go back that far.
+    pub(crate) fn expired(&self) -> Option<u64> {
+        let begun = self.0.lock();
+        let rows = &begun.as_ref()?.seconds.rows;
+        let of_row = |[_, _granted, _handed_over, _released, expired, ..]: &SeriesRow| *expired;
+        (rows.len() == SECONDS_MAX).then(|| rows.iter().map(of_row).sum())
+    }
+
     /// The rows after that position. All of them if there is no position, or if it is in another series.
     pub(crate) fn read(&self, step: SeriesStep, after: Option<SeriesKey>) -> SeriesView {
         let begun = self.0.lock();
@@ -214,6 +222,19 @@ mod tests {
             filled.add(Reading { granted: number * 2, ..idle(number * 1_000) }, || series);
         }
         filled
+    }
+
+    #[test]
+    fn how_many_expired_is_known_once_the_rows_go_back_ten_minutes() {
+        let series = Series::default();
+        let add = |number: u64, expired: u64| series.add(Reading { expired, ..idle(number * 1_000) }, || 7);
+        let last = SECONDS_MAX as u64;
+        (0..last).for_each(|number| add(number, number));
+        assert_eq!(series.expired(), None);
+        add(last, last);
+        assert_eq!(series.expired(), Some(last));
+        add(last + 1, last);
+        assert_eq!(series.expired(), Some(last - 1), "the oldest row is gone");
     }
 
     fn key(step: SeriesStep, series: u64, number: u64) -> Option<SeriesKey> {

@@ -3,7 +3,9 @@
 
 use crate::{
     access::{SeenLocks, Visible},
-    api::{CallError, Freshness, MemberLook, OverviewView, ReadOptions, RefusedWait, SeriesKey, SeriesView, WaitsView},
+    api::{
+        CallError, Freshness, MemberAnswer, MemberLook, OverviewView, ReadOptions, RefusedWait, SeriesKey, SeriesView, WaitsView,
+    },
     base::{
         series::Reading,
         shared_answers::{SharedAnswer, SharedAnswers},
@@ -13,13 +15,15 @@ use crate::{
     node::Node,
 };
 use fairhold_health::locks::{
-    LockProblem, LockReading, REFUSED_WITHIN, RefusedReading, held_too_long, queue_nearly_full, refused_repeatedly,
+    LOST_TIMES, LOST_WITHIN, LockProblem, LockReading, LostReading, REFUSED_WITHIN, RefusedReading, held_too_long,
+    lost_repeatedly, queue_nearly_full, refused_repeatedly,
 };
 use fairhold_metrics::Histogram;
 use fairhold_raft::error::NotProposed;
 use fairhold_state::{
     State,
     busy::{BUSY_LISTED_MAX, BusyEntry, BusyLocks},
+    expiries::ExpiredOwner,
     waits::{WaitTree, WaitsQuery},
 };
 use fairhold_types::{LockName, NodeId, call::SeriesStep, cluster_version::LOOK_SINCE, duration, time::WallMillis};
@@ -93,7 +97,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         let at = wall_now();
         let locks = busy_locks(&walk.state, &visible, at).await;
         let refused = self.0.hub.refused.visible(|wait| shows(&visible, wait));
-        let problems = problems(&locks, at).into_iter().chain(refused_owners(&refused.waits, at)).collect();
+        let lost = self.lost_owners(&walk.state, &visible, at).await;
+        let problems = problems(&locks, at).into_iter().chain(refused_owners(&refused.waits, at)).chain(lost).collect();
         OverviewView {
             revision: walk.state.revision(),
             at,
@@ -107,6 +112,21 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
     }
 
+    /// The problems that the rule about lost sessions finds.
+    async fn lost_owners(&self, state: &State, visible: &Visible, now: WallMillis) -> Vec<(LockName, LockProblem)> {
+        // As a rule, nobody loses a session, and the locks need not be looked at.
+        if self.0.series.expired().is_some_and(|expired| expired < LOST_TIMES) {
+            return Vec::new();
+        }
+        let is_visible = |lock: &LockName| visible.has_lock(lock);
+        let mut walk = state.expired_walk(WallMillis(now.0.saturating_sub(duration::millis(LOST_WITHIN))));
+        if !visible.has_all_locks() {
+            walk = walk.only(&is_visible);
+        }
+        walk_in_turns(|count| walk.visit(count)).await;
+        judged_losses(walk.owners())
+    }
+
     /// What each member says about itself. Before the cluster's version has this question, no member is asked.
     async fn looks(&self, deadline: RT::Instant) -> BTreeMap<NodeId, MemberLook> {
         let (replica, looks) = (&self.0.replica, &self.0.looks);
@@ -114,8 +134,9 @@ impl<RT: AsyncRuntime> Node<RT> {
             return BTreeMap::new();
         }
         let mut members = looks.others(replica, &self.0.tasks, deadline).await;
-        let own = MemberLook { reachable: true, said: Some((wall_now(), looks.own.report(replica))) };
-        members.insert(replica.status().id, own);
+        let report = looks.own.report(replica);
+        let said = MemberAnswer { at: report.now, clock: None, report };
+        members.insert(replica.status().id, MemberLook { reachable: true, said: Some(said) });
         members
     }
 
@@ -234,6 +255,15 @@ fn refused_owners(waits: &[Arc<RefusedWait>], now: WallMillis) -> Vec<(LockName,
     judged.take(BUSY_LISTED_MAX).collect()
 }
 
+/// The problems of owners that lost sessions. A problem names the lock of the newest hold.
+fn judged_losses<'a>(owners: impl Iterator<Item = ExpiredOwner<'a>>) -> Vec<(LockName, LockProblem)> {
+    let judged = owners.filter_map(|ExpiredOwner { owner, sessions, lock, since }| {
+        let problem = lost_repeatedly(&LostReading { owner, lock: lock.as_str(), times: sessions as u64, since })?;
+        Some((lock.clone(), problem))
+    });
+    judged.take(BUSY_LISTED_MAX).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,5 +310,14 @@ mod tests {
         let found = refused_owners(&waits, WallMillis(1_000_000));
         let found: Vec<_> = found.iter().map(|(lock, problem)| (lock.as_str(), problem.check, problem.since)).collect();
         assert_eq!(found, [("stock", "refused_repeatedly", Some(WallMillis(400_000)))]);
+    }
+
+    #[test]
+    fn an_owner_that_lost_three_sessions_within_ten_minutes_is_a_problem() {
+        let names = ["stock", "deploy"].map(|lock| LockName::parse(lock).unwrap());
+        let owner = |owner, sessions, lock| ExpiredOwner { owner, sessions, lock, since: WallMillis(7) };
+        let found = judged_losses([owner("ci-7", 2, &names[1]), owner("ci-9", 3, &names[0])].into_iter());
+        let found: Vec<_> = found.iter().map(|(lock, problem)| (lock.as_str(), problem.check, problem.since)).collect();
+        assert_eq!(found, [("stock", "lost_repeatedly", Some(WallMillis(7)))]);
     }
 }

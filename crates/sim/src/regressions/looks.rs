@@ -8,7 +8,7 @@ use super::{
 use crate::{host::HostRuntime, plan::ScenarioPlan};
 use fairhold_node::{
     Node,
-    api::{AcquireCall, Acquired, Freshness, MemberLook, ReadOptions},
+    api::{AcquireCall, Acquired, Freshness, MemberAnswer, MemberLook, ReadOptions},
 };
 use fairhold_state::{
     listing::{LockQuery, LockSort},
@@ -94,21 +94,23 @@ fn a_follower_shows_a_leader_that_died_as_unreachable_with_what_it_last_said() {
         let node = world.running(follower).unwrap().node;
         // At first, the cluster has no version yet.
         let alive = look_until(&node, leader, 20 * SECOND, |look| look.reachable).await;
-        let (alive_at, said) = alive.said.unwrap();
+        let MemberAnswer { at: alive_at, clock, report: said } = alive.said.unwrap();
         assert!(said.ready && said.applied.is_some() && said.log_entries > 0, "{said:?}");
+        assert!(clock.is_some(), "its clock is compared");
         let all = node.overview(TIMEOUT).await.unwrap();
         assert_eq!(all.looks.keys().copied().collect::<Vec<_>>(), [1, 2, 3], "it shows itself too");
+        assert_eq!(all.looks[&follower].said.as_ref().unwrap().clock, None, "it does not compare its clock with itself");
 
         assert!(world.crash(leader));
         let dead = look_until(&node, leader, 5 * SECOND, |look| !look.reachable).await;
-        let (last_at, last) = dead.said.clone().unwrap();
+        let MemberAnswer { at: last_at, report: last, .. } = dead.said.clone().unwrap();
         assert!(last_at >= alive_at && last.started_at == said.started_at, "{dead:?} after {said:?} at {alive_at:?}");
         SimRuntime::sleep(2 * SECOND).await;
         assert_eq!(look_until(&node, leader, SECOND, |look| !look.reachable).await, dead, "it says nothing new");
 
         world.start(leader);
         let back = look_until(&node, leader, 20 * SECOND, |look| look.reachable).await;
-        assert!(back.said.unwrap().1.applied >= last.applied);
+        assert!(back.said.unwrap().report.applied >= last.applied);
     });
 }
 

@@ -172,6 +172,19 @@ pub struct MemberFigures {
     /// The size of the file system of its data directory, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
+    /// How far its clock was ahead of the asking node's, in milliseconds; negative if it was behind. Missing for that node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_ahead_ms: Option<i64>,
+    /// How much `clock_ahead_ms` may be wrong in either direction, in milliseconds: half of the question's round trip, rounded
+    /// up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_doubt_ms: Option<u64>,
+    /// How many files and sockets it has open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
+    /// How many files and sockets it can have open; missing if there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_files_max: Option<u64>,
     /// When it started, by its own clock.
     pub started_at: String,
 }

@@ -173,6 +173,20 @@ export function curl(path, withToken) {
   return `curl ${withToken ? '-H "Authorization: Bearer $TOKEN" ' : ""}"$SERVER/${path}"`;
 }
 
+/** How far a clock is ahead, with the doubt about it: "+3 ± 2 ms".
+ * @param {number | null | undefined} ahead @param {number | null | undefined} doubt in milliseconds */
+export function clock(ahead, doubt) {
+  if (ahead === null || ahead === undefined) return "—";
+  const [sign, most] = [ahead < 0 ? "−" : ahead > 0 ? "+" : "", Math.abs(ahead)];
+  return `${sign}${most < 10000 ? count(most) : `${span(most)},`} ± ${count(doubt)} ms`;
+}
+
+/** A share in percent. Without a whole, the part itself.
+ * @param {number | null | undefined} part @param {number | null | undefined} whole */
+export function share(part, whole) {
+  return part === null || part === undefined || !whole ? count(part) : `${Math.round((part / whole) * 100)}%`;
+}
+
 /** A size for people.
  * @param {number | null | undefined} bytes */
 export function size(bytes) {

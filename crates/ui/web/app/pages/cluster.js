@@ -1,7 +1,7 @@
 // The members, as the leader knows them and as they say themselves, and the asked node.
 
 import { html } from "../../vendor/preact.js";
-import { atMember, count, parseSpan, size, span, visible } from "../format.js";
+import { atMember, clock, count, parseSpan, share, size, span, visible } from "../format.js";
 import { Curl, Facts, Heading, Line, Panel, Role, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { dialog, failure, look, mayAct } from "../state.js";
 import { Problems } from "./overview.js";
@@ -74,6 +74,8 @@ function Reports({ rows }) {
     { head: "Snapshot", figure: true, cell: said((figures) => count(figures.snapshot_index)) },
     { head: "Log", figure: true, cell: said((figures) => count(figures.log_entries)) },
     { head: "Disk free", figure: true, cell: said((figures) => `${size(figures.disk_free_bytes)} of ${size(figures.disk_bytes)}`) },
+    { head: "Clock", figure: true, cell: said((figures) => clock(figures.clock_ahead_ms, figures.clock_doubt_ms)) },
+    { head: "Open files", figure: true, cell: said((figures) => share(figures.open_files, figures.open_files_max)) },
     { head: "Up", figure: true, cell: said((figures) => html`<${Since} at=${figures.started_at} />`) },
   ];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.id} label="What each member says" empty="The cluster has not formed yet." />`;
