@@ -160,12 +160,11 @@ impl Series {
         Some(recent)
     }
 
-    /// How many held grants expired in the last ten minutes, or in a few more; `None` if the rows do not go back that far.
-    pub(crate) fn expired(&self) -> Option<u64> {
+    /// How many held grants expired in the last ten minutes, or since the start of a node that is younger.
+    pub(crate) fn expired(&self) -> u64 {
         let begun = self.0.lock();
-        let rows = &begun.as_ref()?.seconds.rows;
-        let of_row = |[_, _granted, _handed_over, _released, expired, ..]: &SeriesRow| *expired;
-        (rows.len() == SECONDS_MAX).then(|| rows.iter().map(of_row).sum())
+        let rows = begun.iter().flat_map(|begun| &begun.seconds.rows);
+        rows.map(|[_, _granted, _handed_over, _released, expired, ..]| expired).sum()
     }
 
     /// The rows after that position. All of them if there is no position, or if it is in another series.
@@ -225,16 +224,15 @@ mod tests {
     }
 
     #[test]
-    fn how_many_expired_is_known_once_the_rows_go_back_ten_minutes() {
+    fn what_expired_in_the_last_ten_minutes_is_counted() {
         let series = Series::default();
         let add = |number: u64, expired: u64| series.add(Reading { expired, ..idle(number * 1_000) }, || 7);
         let last = SECONDS_MAX as u64;
-        (0..last).for_each(|number| add(number, number));
-        assert_eq!(series.expired(), None);
-        add(last, last);
-        assert_eq!(series.expired(), Some(last));
+        assert_eq!(series.expired(), 0);
+        (0..=last).for_each(|number| add(number, number));
+        assert_eq!(series.expired(), last);
         add(last + 1, last);
-        assert_eq!(series.expired(), Some(last - 1), "the oldest row is gone");
+        assert_eq!(series.expired(), last - 1, "the oldest row is gone");
     }
 
     fn key(step: SeriesStep, series: u64, number: u64) -> Option<SeriesKey> {
