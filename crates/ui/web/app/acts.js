@@ -5,7 +5,7 @@ import { newKey, withQuery } from "./api.js";
 import { Dialog, isReason, send, useAct } from "./dialog.js";
 import { count, quoted, shortened, visible, waits } from "./format.js";
 import { EndSession, HandOver, Snapshot } from "./operate.js";
-import { Line, Since, Typed } from "./parts.js";
+import { Line, Shape, Since, Typed } from "./parts.js";
 import { actAs, admin, dialog, look, mayAct, said, set, settings, stale, token, tokenWanted } from "./state.js";
 
 export function Dialogs() {
@@ -77,7 +77,7 @@ function Break({ shown, close }) {
       grant #${holder.number}, token ${holder.token}. ${shown.waiting > 0 ? `${waits(shown.waiting)}.` : "Nobody waits."}
       ${shown.total > 1 ? html` <strong>All ${count(shown.total)} holders lose it.</strong>` : null}</p>
     <p>The grant ends, the token becomes stale, and the next in line gets the lock in the same step.</p>
-    <p class="lost">⬣ The holder may go on writing. Only a fence stops that.</p>
+    <p class="lost"><${Shape} of="⬣" /> The holder may go on writing. Only a fence stops that.</p>
     <label>Reason <input type="text" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} autocomplete="off"
       placeholder="3 to 256 bytes, for the holder and the history" /></label>
     <label>Type the name of the lock <input type="text" name="confirm" value=${typed} spellcheck=${false} autocomplete="off" onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>

@@ -4,7 +4,7 @@ import { effect, html, render } from "../vendor/preact.js";
 import { Dialogs } from "./acts.js";
 import { remedy } from "./follow.js";
 import { atMember, count, span, visible } from "./format.js";
-import { copy, Guard, Heading, Panel } from "./parts.js";
+import { copy, Guard, Heading, Panel, Shape } from "./parts.js";
 import { Cluster, isAsked, isSilent } from "./pages/cluster.js";
 import { Election, Elections } from "./pages/elections.js";
 import { Events } from "./pages/events.js";
@@ -76,11 +76,11 @@ function Health() {
   const spare = answering - (Math.floor(voters.length / 2) + 1);
   const problems = found.problems.length;
   return html`<p class="health">
-    <span>${found.leader ? html`<span class="role leader" aria-hidden="true">★</span> node ${found.leader} leads` : html`<span class="lost">⬣ no leader</span>`}</span>
-    <span>${isKnown ? html`${answering} of ${voters.length} voters answer${spare > 0 ? `, can lose ${spare}` : html`, <span class=${spare === 0 ? "queued" : "lost"}>${spare === 0 ? "▲ can lose none" : "⬣ no majority"}</span>`}` : `${found.members.length} members`}</span>
+    <span>${found.leader ? html`<span class="role leader"><${Shape} of="★" /></span> node ${found.leader} leads` : html`<span class="lost"><${Shape} of="⬣" /> no leader</span>`}</span>
+    <span>${isKnown ? html`${answering} of ${voters.length} voters answer${spare > 0 ? `, can lose ${spare}` : html`, <span class=${spare === 0 ? "queued" : "lost"}>${spare === 0 ? html`<${Shape} of="▲" /> can lose none` : html`<${Shape} of="⬣" /> no majority`}</span>`}` : `${found.members.length} members`}</span>
     <span class="figure">rev ${count(found.revision)}</span>
     <span class="figure">seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago at node ${found.id}</span>
-    ${problems > 0 ? html`<a class="queued" href="#/">▲ ${count(problems)} ${problems === 1 ? "problem" : "problems"}</a>` : null}</p>`;
+    ${problems > 0 ? html`<a class="queued" href="#/"><${Shape} of="▲" /> ${count(problems)} ${problems === 1 ? "problem" : "problems"}</a>` : null}</p>`;
 }
 
 function Controls() {
@@ -99,13 +99,13 @@ function pause() {
 }
 
 function Banner() {
-  if (paused.value !== null) return html`<p class="banner">‖ Paused ${span(Math.floor((now.value - paused.value) / 1000) * 1000)} ago. The figures do not change. <button type="button" onClick=${pause}>Go on</button></p>`;
+  if (paused.value !== null) return html`<p class="banner"><${Shape} of="‖" /> Paused ${span(Math.floor((now.value - paused.value) / 1000) * 1000)} ago. The figures do not change. <button type="button" onClick=${pause}>Go on</button></p>`;
   const [why] = Object.values(late.value);
-  if (why !== undefined && !stale.value) return html`<p class="banner stale-banner">▲ A part of this page is old, and nothing can be changed here: ${visible(why)}</p>`;
+  if (why !== undefined && !stale.value) return html`<p class="banner stale-banner"><${Shape} of="▲" /> A part of this page is old, and nothing can be changed here: ${visible(why)}</p>`;
   if (admin.value !== null && !stale.value) return html`<p class="banner acting-banner">You act as administrator.</p>`;
   if (!stale.value) return null;
   const others = look.value.members.filter((/** @type {any} */ member) => member.id !== look.value.id);
-  return html`<p class="banner stale-banner">▲ Seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago: ${failure.value ? visible(failure.value.message) : "no answer"}. ${remedy(failure.value?.status ?? 0, dialog.value !== null, others.length)}
+  return html`<p class="banner stale-banner"><${Shape} of="▲" /> Seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago: ${failure.value ? visible(failure.value.message) : "no answer"}. ${remedy(failure.value?.status ?? 0, dialog.value !== null, others.length)}
     ${others.map((/** @type {any} */ member) => html` <a key=${member.id} href=${atMember(member.url, location.hash)}>Node ${member.id}</a>`)}</p>`;
 }
 

@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/preact.js";
 import { withQuery } from "./api.js";
 import { Dialog, Field, isReason, useAct } from "./dialog.js";
 import { count, quoted, visible } from "./format.js";
-import { Line, Typed } from "./parts.js";
+import { Line, Shape, Typed } from "./parts.js";
 import { mayAct, stale } from "./state.js";
 
 /** A server may need so long to hand over, and to store a snapshot. */
@@ -35,7 +35,7 @@ export function EndSession({ shown, close }) {
   return html`<${Dialog} label="End a session" close=${close}><form onSubmit=${go}>
     <p>Session <strong>${number}</strong>${session.name === undefined ? null : html` <strong><${Typed} text=${session.name} /></strong>`}
       and all that it owns ends: its grants, its places in queues and its ephemeral nodes.</p>
-    <p class="lost">⬣ Its client may go on writing. Only a fence stops that.</p>
+    <p class="lost"><${Shape} of="⬣" /> Its client may go on writing. Only a fence stops that.</p>
     <${Field} label="Reason" value=${reason} set=${setReason} hint="3 to 256 bytes, for the holder and the history" />
     <${Field} label="Type the number of the session" name="confirm" value=${typed} set=${setTyped} />
     <${Line} label="fairhold" text=${`fairhold sessions end ${number} --reason ${quoted(reason || "REASON")}`} />

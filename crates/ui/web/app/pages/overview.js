@@ -3,7 +3,7 @@
 import { html, signal, useEffect } from "../../vendor/preact.js";
 import { call, UNKNOWN_CALL, withQuery } from "../api.js";
 import { count, latency, parseSpan, shortened, span, visible } from "../format.js";
-import { Guard, Heading, Line, LockLink, Panel, Since, Spark, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Guard, Heading, Line, LockLink, Panel, Shape, Since, Spark, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { Refusals, refusals, refusedSince } from "../refused.js";
 import { link } from "../route.js";
 import { column, elections, joined, NO_ROWS, rate, sum } from "../series.js";
@@ -68,10 +68,10 @@ function Figures({ found }) {
 export function Problems({ problems }) {
   if (problems.length === 0) return html`<p class="note">No problem is known to this node.</p>`;
   return html`<ul class="problems">${problems.map((problem) => html`<li key=${[problem.check, problem.lock, problem.since].join(" ")}>
-    <span class=${problem.severity === "critical" ? "grade lost" : "grade queued"}>${problem.severity === "critical" ? "⬣ fail" : "▲ warn"}</span>
+    <span class=${problem.severity === "critical" ? "grade lost" : "grade queued"}>${problem.severity === "critical" ? html`<${Shape} of="⬣" /> fail` : html`<${Shape} of="▲" /> warn`}</span>
     <span>${shortened(problem.seen, 300)} ${problem.since ? html`<span class="muted">since <${Time} at=${problem.since} /></span>` : null}
       ${problem.lock ? html` <${LockLink} name=${problem.lock} />` : null}
-      <span class="advice">→ ${visible(problem.do)}</span></span>
+      <span class="advice"><${Shape} of="→" /> ${visible(problem.do)}</span></span>
   </li>`)}</ul>`;
 }
 
@@ -92,7 +92,7 @@ function WaitingLongest({ rows }) {
 function HeldLongest({ rows }) {
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} />` },
-    { head: "Holder", cell: (/** @type {any} */ row) => html`<span class="state held" aria-hidden="true">■</span> <${Typed} text=${row.owner} most=${32} />` },
+    { head: "Holder", cell: (/** @type {any} */ row) => html`<span class="state held"><${Shape} of="■" /></span> <${Typed} text=${row.owner} most=${32} />` },
     { head: "Held for", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.since} />` },
     { head: "Usual", figure: true, cell: (/** @type {any} */ row) => span(parseSpan(row.usual)) },
     { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },

@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { callBytes, withQuery } from "../api.js";
 import { count, quoted, shortened, size, visible, visibleLines } from "../format.js";
-import { Curl, Facts, Guard, Heading, Line, LockLink, Pages, Panel, SessionLink, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Facts, Guard, Heading, Line, LockLink, Pages, Panel, SessionLink, Shape, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, isPath, nodeCall, treeLink } from "../route.js";
 import { credential, refused, route, said } from "../state.js";
 import { asHex, asText, laidOut } from "../value.js";
@@ -32,7 +32,7 @@ function Node({ path }) {
   const gone = poll.error?.code === "no_node";
   return html`<${Heading}>${path === "" ? "Tree" : html`<${Typed} text=${path.split("/").at(-1)} />`}</>
     <${Trail} path=${path} />
-    ${gone ? html`<p class="note lost">✕ There is no such node${stat ? " any more: this is what it was" : ""}.</p>` : null}
+    ${gone ? html`<p class="note lost"><${Shape} of="✕" /> There is no such node${stat ? " any more: this is what it was" : ""}.</p>` : null}
     ${stat ? html`<${Panel} title="Node"><${Stat} stat=${stat} path=${path} /></>
         ${stat.length > 0 ? html`<${Guard} title="Value"><${Value} base=${base} stat=${stat} path=${path} cursor=${cursor} /></>` : null}
         <${Guard} title="Children"><${Children} path=${path} items=${poll.body?.items ?? []} stat=${stat} cursor=${cursor} next=${poll.body?.next_cursor ?? null} /></>`
@@ -126,7 +126,7 @@ function Value({ base, stat, path, cursor }) {
     <nav class="tabs" aria-label="How to show the value">${possible.map(([key, label]) => html`<a key=${key} href=${treeLink(path, { as: key, cursor })}
       aria-current=${view === key ? "page" : null}>${label}</a>`)}</nav>
     <pre class=${view === "hex" ? "content" : "content wrapped"} tabIndex="0" role="group" aria-label="Value">${shown}</pre>
-    ${whole ? null : html`<p class="note queued">▲ These are the first ${size(bytes.length)} of ${size(stat.length)}.</p>`}</>`;
+    ${whole ? null : html`<p class="note queued"><${Shape} of="▲" /> These are the first ${size(bytes.length)} of ${size(stat.length)}.</p>`}</>`;
 }
 
 /** Saves the whole value as a file. @param {string} base @param {string} path */
