@@ -4,7 +4,7 @@ import { html, signal, useLayoutEffect, useRef, useState, Component } from "../v
 import { call, explained, mayAsk, UNKNOWN_CALL } from "./api.js";
 import { count, curl, shortened, span, time, visible, webLink } from "./format.js";
 import { link } from "./route.js";
-import { credential, noteDate, noteLate, now, paused, refused, said, settings, since, token, tokenWanted } from "./state.js";
+import { credential, noteDate, noteLate, now, paused, refused, say, settings, since, token, tokenWanted } from "./state.js";
 
 /** Text that somebody typed. The whole of it is in the tooltip. @param {{ text: string, most?: number }} props */
 export function Typed({ text, most = 64 }) {
@@ -155,10 +155,12 @@ function Broken({ error }) {
 export function Table({ columns, rows, of, label, empty }) {
   if (rows.length === 0) return html`<p class="note">${empty}</p>`;
   const of_column = (/** @type {any} */ column) => [column.figure && "figure", column.wide && "wide"].filter(Boolean).join(" ");
+  // A screen reader says that a cell is blank.
+  const known = (/** @type {any} */ shown) => (shown === "—" ? html`<${Shape} of="—" />` : shown);
   return html`<table aria-label=${label}>
     <thead><tr>${columns.map((column) => html`<th scope="col" class=${of_column(column)}>${column.head}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr key=${of(row)}>
-      ${columns.map((column) => html`<td data-head=${column.head} class=${of_column(column)}>${column.cell(row)}</td>`)}
+      ${columns.map((column, at) => html`<${at === 0 ? "th" : "td"} scope=${at === 0 ? "row" : null} data-head=${column.head} class=${of_column(column)}>${known(column.cell(row))}</>`)}
     </tr>`)}</tbody>
   </table>`;
 }
@@ -256,9 +258,9 @@ export async function copy(text) {
       document.execCommand("copy");
       area.remove();
     }
-    said.value = "Copied.";
+    say("Copied.");
   } catch {
-    said.value = "The browser does not allow copying.";
+    say("The browser does not allow copying.");
   }
 }
 
@@ -273,7 +275,7 @@ export function Curl({ path }) {
   return html`<${Line} label="curl" text=${curl(path, token.value !== null)} />`;
 }
 
-/** A small chart of the last ten minutes, for the eye only: the figure stands beside it as text. @param {{ values: number[], marks?: number[] }} props */
+/** A small chart of the last ten minutes, for the eye only: its figures stand beside it as text. @param {{ values: number[], marks?: number[] }} props */
 export function Spark({ values, marks = [] }) {
   const [width, height, points] = [120, 28, 60];
   const step = Math.max(1, Math.ceil(values.length / points));

@@ -5,7 +5,7 @@ import { callBytes, withQuery } from "../api.js";
 import { count, quoted, shortened, size, visible, visibleLines } from "../format.js";
 import { Curl, Facts, Guard, Heading, Line, LockLink, Pages, Panel, SessionLink, Shape, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, isPath, nodeCall, treeLink } from "../route.js";
-import { credential, refused, route, said } from "../state.js";
+import { credential, refused, route, say } from "../state.js";
 import { asHex, asText, laidOut } from "../value.js";
 
 const ROWS = 100;
@@ -30,7 +30,7 @@ function Node({ path }) {
   const poll = usePoll(listing, 2000);
   const stat = poll.headers ? statOf(poll.headers) : null;
   const gone = poll.error?.code === "no_node";
-  return html`<${Heading}>${path === "" ? "Tree" : html`<${Typed} text=${path.split("/").at(-1)} />`}</>
+  return html`<${Heading}>${path === "" ? "Tree" : html`<span class="offscreen">Node </span><${Typed} text=${path.split("/").at(-1)} />`}</>
     <${Trail} path=${path} />
     ${gone ? html`<p class="note lost"><${Shape} of="✕" /> There is no such node${stat ? " any more: this is what it was" : ""}.</p>` : null}
     ${stat ? html`<${Panel} title="Node"><${Stat} stat=${stat} path=${path} /></>
@@ -140,10 +140,10 @@ async function download(base, path) {
     anchor.download = shortened(path.split("/").at(-1) ?? "", 100) || "value";
     anchor.click();
     setTimeout(() => URL.revokeObjectURL(url), 60000);
-    said.value = "The value was downloaded.";
+    say("The value was downloaded.");
   } catch (error) {
     refused(error, sent);
-    said.value = `The value was not downloaded: ${visible(/** @type {any} */ (error).message)}`;
+    say(`The value was not downloaded: ${visible(/** @type {any} */ (error).message)}`);
   }
 }
 
