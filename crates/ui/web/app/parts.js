@@ -32,7 +32,7 @@ export function SessionLink({ number }) {
 export function Meta({ meta }) {
   const pairs = Object.entries(meta ?? {});
   if (pairs.length === 0) return null;
-  return html`<dl class="meta">${pairs.map(([key, text]) => html`<div key=${key}><dt><${Typed} text=${key} most=${32} /></dt><dd><${Linked} text=${text} /></dd></div>`)}</dl>`;
+  return html`<dl class="meta">${pairs.map(([key, text]) => html`<div key=${key}><dt><${Typed} text=${key} most=${32} /><${Shape} of="=" /></dt><dd><${Linked} text=${text} /></dd></div>`)}</dl>`;
 }
 
 /** Text that is a link if it is an address of the web. @param {{ text: string, most?: number }} props */

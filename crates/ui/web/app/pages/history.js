@@ -74,8 +74,8 @@ function Filter({ at, given, isLast }) {
   const field = (/** @type {string} */ name) => (/** @type {any} */ event) => setTyped({ ...typed, [name]: event.currentTarget.value });
   return html`<form class="controls" onSubmit=${go}>
     <label>Time (${utc ? "UTC" : "local"}) <input type="datetime-local" step="1" required value=${typed.at} onInput=${field("at")} /></label>
-    ${at === null ? null : html`<a class="button" href=${step(-STEP)}>‹ 5 min earlier</a>${isLast
-      ? html`<a class="button" href=${link("history", null, given)}>Now ›</a>` : html`<a class="button" href=${step(STEP)}>5 min later ›</a>`}`}
+    ${at === null ? null : html`<a class="button" href=${step(-STEP)}><${Shape} of="‹" /> 5 min earlier</a>${isLast
+      ? html`<a class="button" href=${link("history", null, given)}>Now <${Shape} of="›" /></a>` : html`<a class="button" href=${step(STEP)}>5 min later <${Shape} of="›" /></a>`}`}
     <label>Owner <input id="search" type="text" value=${typed.owner} spellcheck=${false} autocomplete="off" onInput=${field("owner")} /></label>
     <label>Name begins with <input type="text" value=${typed.prefix} spellcheck=${false} autocomplete="off" placeholder="orders/" onInput=${field("prefix")} /></label>
     <button type="submit">Show</button></form>`;
