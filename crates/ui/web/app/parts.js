@@ -155,12 +155,10 @@ function Broken({ error }) {
 export function Table({ columns, rows, of, label, empty }) {
   if (rows.length === 0) return html`<p class="note">${empty}</p>`;
   const of_column = (/** @type {any} */ column) => [column.figure && "figure", column.wide && "wide"].filter(Boolean).join(" ");
-  // A screen reader says that a cell is blank.
-  const known = (/** @type {any} */ shown) => (shown === "—" ? html`<${Shape} of="—" />` : shown);
   return html`<table aria-label=${label}>
     <thead><tr>${columns.map((column) => html`<th scope="col" class=${of_column(column)}>${column.head}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr key=${of(row)}>
-      ${columns.map((column, at) => html`<${at === 0 ? "th" : "td"} scope=${at === 0 ? "row" : null} data-head=${column.head} class=${of_column(column)}>${known(column.cell(row))}</>`)}
+      ${columns.map((column, at) => html`<${at === 0 ? "th" : "td"} scope=${at === 0 ? "row" : null} data-head=${column.head} class=${of_column(column)}>${column.cell(row)}</>`)}
     </tr>`)}</tbody>
   </table>`;
 }
