@@ -241,7 +241,7 @@ function watchQueue(wanted) {
   globalThis.moved = undefined;
   const observer = new MutationObserver(() => {
     const first = document.querySelector("main table[aria-label=Queue] tbody td:nth-child(2)")?.textContent ?? "";
-    if (!first.endsWith(`#${wanted.next}`) || !document.querySelector("main .holders").textContent.includes(`grant #${wanted.holds} `)) return;
+    if (!first.endsWith(`#${wanted.next}`) || !document.querySelector("main .holders").textContent.includes(`grant #${wanted.holds}, `)) return;
     observer.disconnect();
     requestAnimationFrame(() => setTimeout(() => { globalThis.moved = performance.now(); }));
   });

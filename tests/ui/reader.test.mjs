@@ -73,7 +73,7 @@ test("one sentence is said in five seconds: the newest", async () => {
   assert.equal(await toggle.getAttribute("aria-label"), "Live: pause");
   await page.keyboard.press("p");
   await until("the pause is said", async () => (await sentences()).length === 1);
-  assert.equal(await toggle.getAttribute("aria-label"), "Paused: go on");
+  assert.equal(await toggle.getAttribute("aria-label"), "Paused: resume");
   await page.keyboard.press("p");
   await page.keyboard.press("p");
   const [[first, at], [second, later]] = await until("the newest is said", async () => {

@@ -89,7 +89,7 @@ function Controls() {
   const acting = admin.value !== null;
   settings.value;
   return html`<div class="toggles">
-    <button type="button" onClick=${pause} aria-label=${paused.value === null ? "Live: pause" : "Paused: go on"}><${Shape} of=${paused.value === null ? "▸" : "‖"} /> ${paused.value === null ? "Live" : "Paused"}</button>
+    <button type="button" onClick=${pause} aria-label=${paused.value === null ? "Live: pause" : "Paused: resume"}><${Shape} of=${paused.value === null ? "▸" : "‖"} /> ${paused.value === null ? "Live" : "Paused"}</button>
     <button type="button" onClick=${() => set({ theme: dark ? "light" : "dark" })} aria-label=${dark ? "Use the light theme" : "Use the dark theme"}><${Shape} of="◐" /></button>
     <button type="button" class=${acting ? "danger" : ""} aria-label=${acting ? null : "Read-only: act as administrator"}
       onClick=${() => { if (acting) admin.value = null; else dialog.value = { kind: "admin" }; }}>

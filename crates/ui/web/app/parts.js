@@ -82,7 +82,7 @@ export function Time({ at }) {
 export function Since({ at }) {
   now.value;
   const ago = since(at);
-  return html`<span class="figure">${span(ago === null ? null : ago - (ago % 1000))}</span>`;
+  return span(ago === null ? null : ago - (ago % 1000));
 }
 
 /** A sign for the eye, beside words that say the same: a screen reader would read "filled square". @param {{ of: string | undefined }} props */

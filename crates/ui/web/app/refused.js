@@ -2,7 +2,7 @@
 
 import { html } from "../vendor/preact.js";
 import { count } from "./format.js";
-import { LockLink, SessionLink, Shape, Table, Time, Typed } from "./parts.js";
+import { LockLink, SessionLink, Table, Time, Typed } from "./parts.js";
 import { look } from "./state.js";
 
 /** How many waiters of a deadlock a row names. */
@@ -25,13 +25,8 @@ export function refusedSince() {
 export function Cycle({ row }) {
   const named = row.cycle.slice(0, NAMED);
   const others = row.cycle.length - named.length + (row.cycle_left_out ?? 0);
-  return html`${named.map((/** @type {any} */ one, /** @type {number} */ at) => html`<span key=${at}><${Typed} text=${one.owner} most=${32} />
-    ${" "}<${Arrow} means="waits for" /> <${LockLink} name=${one.lock} /> <${Arrow} means="held by" />${" "}</span>`)}${others > 0 ? html`<span class="muted">${count(others)} more <${Arrow} means="and then" />${" "}</span>` : null}<${Typed} text=${row.cycle[0]?.owner ?? ""} most=${32} />`;
-}
-
-/** @param {{ means: string }} props */
-function Arrow({ means }) {
-  return html`<span class="offscreen">${means}</span><${Shape} of="→" />`;
+  return html`${named.map((/** @type {any} */ one, /** @type {number} */ at) => html`<span key=${at}><${Typed} text=${one.owner} most=${32} />${at > 0 ? ", which waits for " : " waits for "}
+    <${LockLink} name=${one.lock} />, held by${" "}</span>`)}${others > 0 ? html`<span class="muted">${count(others)} more in turn, and at last by </span>` : null}<${Typed} text=${row.cycle[0]?.owner ?? ""} most=${32} />`;
 }
 
 /** @param {{ rows: any[], empty: any }} props */

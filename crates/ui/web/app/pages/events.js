@@ -141,5 +141,5 @@ function Details({ event }) {
   for (const name of ["ttl", "delay"]) if (event[name] !== undefined) parts.push(`${name} ${span(parseSpan(event[name]))}`);
   if (event.reason) parts.push(html`<${Typed} text=${event.reason} />`);
   if (event.by) parts.push(html`by <${Typed} text=${event.by} most=${48} />`);
-  return parts.length === 0 ? "—" : parts.map((part, at) => html`<span key=${at}>${at > 0 ? html` <${Shape} of="·" /> ` : null}${part}</span>`);
+  return parts.length === 0 ? "—" : parts.map((part, at) => html`<span key=${at}>${at > 0 ? ", " : ""}${part}</span>`);
 }

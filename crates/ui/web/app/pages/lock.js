@@ -57,9 +57,6 @@ function Holders({ lock, usual, name }) {
   const act = mayAct.value && first ? html`<span class="acts">
     <button type="button" onClick=${open("revoke")}>Ask back…</button>
     <button type="button" class="danger" onClick=${open("break")}>Break…</button></span>` : null;
-  const dot = html`<${Shape} of="·" />`;
-  // The parts of a row stand apart for the eye only.
-  const comma = html`<span class="offscreen">, </span>`;
   const title = lock.limit > 1 ? `Holders (${count(lock.holder_count)} of ${count(lock.limit)})` : "Holder";
   if (lock.holders.length === 0) {
     return html`<${Panel} title=${title}><p class="note"><${State} state="idle" /> Nobody holds it. To take it:</p>
@@ -68,9 +65,8 @@ function Holders({ lock, usual, name }) {
   return html`<${Panel} title=${title} extra=${act}><ul class="holders">${lock.holders.map((/** @type {any} */ holder) => html`<li key=${holder.number}>
     <${State} state=${holder.state} /> <strong><${Typed} text=${holder.owner} /></strong>
     <span>for <strong><${Since} at=${holder.since} /></strong></span>
-    <span class="muted">since <${Time} at=${holder.since} /></span>${comma}
-    ${usual === null ? null : html`<span class="muted">usual ${span(usual)}</span>${comma}`}
-    <span class="muted">grant #${holder.number} ${dot} <${SessionLink} number=${holder.session} />${holder.token ? html` ${dot} token ${holder.token}` : null} ${dot} ${holder.mode}${holder.permits > 1 ? html` ${dot} ${holder.permits} permits` : null}</span>
+    <span class="muted">since <${Time} at=${holder.since} />${usual === null ? "" : `, usual ${span(usual)}`}, grant #${holder.number}, <${SessionLink} number=${holder.session}
+      />${holder.token ? `, token ${holder.token}` : ""}, ${holder.mode}${holder.permits > 1 ? `, ${holder.permits} permits` : ""}</span>
     <${Meta} meta=${holder.meta} /></li>`)}</ul>
     ${lock.next_cursor ? html`<p class="note">These are the first ${count(lock.holders.length)} of ${count(lock.holder_count)} holders.</p>` : null}</>`;
 }
