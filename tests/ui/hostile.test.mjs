@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, test } from "node:test";
 import { ADMINISTRATOR, change, launch, openIn } from "./browser.mjs";
-import { Cluster } from "./cluster.mjs";
+import { Cluster, until } from "./cluster.mjs";
 import { furnished } from "./views.mjs";
 
 const HOSTILE = ["\"><img src=x onerror=alert(1)>", "javascript:alert(1)", "data:text/html,<script>alert(1)</script>", "a\u202eb"];
@@ -105,7 +105,6 @@ test("a name that looks like something else is opened, linked and copied exactly
   const { page, wrong, close } = await open("#/locks?sort=name");
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   const clipboard = () => page.evaluate(() => navigator.clipboard.readText());
-  const copied = async () => { await page.locator("[role=status]", { hasText: "Copied." }).waitFor({ state: "attached" }); };
   for (const [kind, names, text] of [["locks", NAMES, "holds it"], ["elections", NAMES.map(electionOf), "stands"]]) {
     for (const name of names) {
       await page.goto(`${cluster.urls[0]}/ui/#/${kind}${kind === "locks" ? `?sort=name&match=${encodeURIComponent(name)}` : ""}`);
@@ -114,10 +113,10 @@ test("a name that looks like something else is opened, linked and copied exactly
       assert.equal(await page.locator("h1 .typed").getAttribute("title"), name);
       await page.locator("main", { hasText: text }).waitFor();
       await page.keyboard.press("y");
-      await copied();
-      const link = await clipboard();
-      assert.equal(link, page.url());
+      const link = page.url();
+      await until(`${link} is copied`, async () => (await clipboard()) === link);
       await page.getByRole("button", { name: "Copy: fairhold" }).click();
+      await until(`${name} is copied`, async () => (await clipboard()) !== link);
       assert.equal(lastWord(await clipboard()), name);
       if (kind !== "locks") continue;
       // The link opens the same for another reader.

@@ -187,7 +187,7 @@ function watchSearch(wanted) {
   globalThis.searched = undefined;
   search.addEventListener("input", (event) => { typedAt = search.value === wanted ? event.timeStamp : null; });
   const observer = new MutationObserver(() => {
-    const names = [...document.querySelectorAll("main tbody tr td:first-child")].map((cell) => cell.textContent);
+    const names = [...document.querySelectorAll("main tbody tr th")].map((cell) => cell.textContent);
     if (typedAt === null || names.length === 0 || !names.every((name) => name.includes(wanted))) return;
     observer.disconnect();
     requestAnimationFrame(() => setTimeout(() => { globalThis.searched = performance.now() - typedAt; }));
@@ -241,7 +241,7 @@ function watchQueue(wanted) {
   globalThis.moved = undefined;
   const observer = new MutationObserver(() => {
     const first = document.querySelector("main table[aria-label=Queue] tbody td:nth-child(2)")?.textContent ?? "";
-    if (!first.endsWith(`#${wanted.next}`) || !document.querySelector("main .holders").textContent.includes(`grant #${wanted.holds} `)) return;
+    if (!first.endsWith(`#${wanted.next}`) || !document.querySelector("main .holders").textContent.includes(`grant #${wanted.holds}, `)) return;
     observer.disconnect();
     requestAnimationFrame(() => setTimeout(() => { globalThis.moved = performance.now(); }));
   });

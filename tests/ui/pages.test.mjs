@@ -169,12 +169,12 @@ test("locks are found by a part of the name, and by an owner that holds or waits
     await until(`${text} has found ${wanted}`, async () => (await rows.getByRole("link").allInnerTexts()).join() === wanted);
   };
   await search("NIGHTLY-B", "found/Nightly-build");
-  const cells = await rows.locator("td").allInnerTexts();
+  const cells = await rows.locator("th, td").allInnerTexts();
   assert.equal(cells[2], `finder #${number}`);
   assert.match(cells[4], /^\d/, "it was held before, so there is a usual time");
   assert.match(page.url(), /#\/locks\?match=NIGHTLY-B$/);
   await search("owner:finder", "found/deploy,found/Nightly-build");
-  const deploy = await rows.first().locator("td").allInnerTexts();
+  const deploy = await rows.first().locator("th, td").allInnerTexts();
   assert.match(deploy[2], /^other #\d+$/);
   assert.deepEqual([deploy[4], deploy[5]], ["—", "1"]);
   await shown(page, "Only locks that finder holds or waits for", ".note");
@@ -576,7 +576,7 @@ async function deadlock(prefix, [first, second]) {
 
 test("a refused deadlock is on the overview, among the waits and in the history", async () => {
   const { at } = await deadlock("dead/", ["lefty", "righty"]);
-  const chain = /righty\s*→\s*dead\/left\s*→\s*lefty\s*→\s*dead\/right\s*→\s*righty/;
+  const chain = /righty waits for dead\/left, held by lefty, which waits for dead\/right, held by righty/;
   for (const hash of ["#/", "#/waits?owner=lefty"]) {
     const { page, wrong, close } = await open(hash);
     const row = page.locator("table[aria-label='Refused deadlocks'] tbody tr", { hasText: "dead/left" });

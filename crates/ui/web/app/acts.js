@@ -3,10 +3,10 @@
 import { html, useRef, useState } from "../vendor/preact.js";
 import { newKey, withQuery } from "./api.js";
 import { Dialog, isReason, send, useAct } from "./dialog.js";
-import { count, quoted, shortened, visible, waits } from "./format.js";
+import { count, quoted, visible, waits } from "./format.js";
 import { EndSession, HandOver, Snapshot } from "./operate.js";
-import { Line, Since, Typed } from "./parts.js";
-import { actAs, admin, dialog, look, mayAct, said, set, settings, stale, token, tokenWanted } from "./state.js";
+import { Line, Shape, Since, Typed } from "./parts.js";
+import { actAs, admin, dialog, look, mayAct, set, settings, stale, token, tokenWanted } from "./state.js";
 
 export function Dialogs() {
   const shown = dialog.value;
@@ -29,8 +29,8 @@ function SignIn() {
     token.value = typed.trim() || null;
     tokenWanted.value = null;
   };
-  return html`<${Dialog} label="Sign in" close=${() => {}} stays=${true}><form onSubmit=${go}>
-    <p>${tokenWanted.value} The token stays in the memory of this page: a reload forgets it.</p>
+  const about = html`<p>${tokenWanted.value} The token stays in the memory of this page: a reload forgets it.</p>`;
+  return html`<${Dialog} label="Sign in" about=${about} close=${() => {}} stays=${true}><form onSubmit=${go}>
     <label>Token <input type="password" autocomplete="off" autofocus value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>
     <p class="buttons"><button type="submit">Sign in</button></p></form></>`;
 }
@@ -43,8 +43,8 @@ function Administrator({ close }) {
     actAs(typed.trim() || token.value);
     close();
   };
-  return html`<${Dialog} label="Act as administrator" close=${close}><form onSubmit=${go}>
-    <p>You can then break locks and ask for them back, end sessions, hand the leadership over and take snapshots. It ends after 15 minutes without use, by a reload, and at another node.</p>
+  const about = html`<p>You can then break locks and ask for them back, end sessions, hand the leadership over and take snapshots. It ends after 15 minutes without use, by a reload, and at another node.</p>`;
+  return html`<${Dialog} label="Act as administrator" about=${about} close=${close}><form onSubmit=${go}>
     <label>Administrator token <input type="password" autocomplete="off" autofocus value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>
     <p class="muted">Leave it empty if this server asks for none, or to use the token that you signed in with. The page keeps it in memory only.</p>
     <p class="buttons"><button type="button" onClick=${close}>Cancel</button><button type="submit">Continue</button></p></form></>`;
@@ -66,18 +66,17 @@ function Break({ shown, close }) {
     tell("Breaking…");
     try {
       await send(path, { method: "DELETE", key: key.current, token: admin.value?.token }, tell);
-      said.value = `${shortened(lock)} was broken.`;
       setState({ busy: false, done: true, text: `Done: the grant of ${visible(holder.owner)} has ended, and token ${holder.token} is stale.` });
     } catch (error) {
       setState({ busy: false, done: false, text: refusal(error) });
     }
   };
-  return html`<${Dialog} label="Break a lock" close=${close}><form onSubmit=${go}>
-    <p><strong><${Typed} text=${holder.owner} /></strong> has held <strong><${Typed} text=${lock} /></strong> for <${Since} at=${holder.since} />:
+  const about = html`<p><strong><${Typed} text=${holder.owner} /></strong> has held <strong><${Typed} text=${lock} /></strong> for <${Since} at=${holder.since} />:
       grant #${holder.number}, token ${holder.token}. ${shown.waiting > 0 ? `${waits(shown.waiting)}.` : "Nobody waits."}
       ${shown.total > 1 ? html` <strong>All ${count(shown.total)} holders lose it.</strong>` : null}</p>
     <p>The grant ends, the token becomes stale, and the next in line gets the lock in the same step.</p>
-    <p class="lost">⬣ The holder may go on writing. Only a fence stops that.</p>
+    <p class="lost"><${Shape} of="⬣" /> The holder may go on writing. Only a fence stops that.</p>`;
+  return html`<${Dialog} label="Break a lock" about=${about} close=${close}><form onSubmit=${go}>
     <label>Reason <input type="text" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} autocomplete="off"
       placeholder="3 to 256 bytes, for the holder and the history" /></label>
     <label>Type the name of the lock <input type="text" name="confirm" value=${typed} spellcheck=${false} autocomplete="off" onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>
@@ -107,8 +106,8 @@ function AskBack({ shown, close }) {
     const form = reason ? { reason } : {};
     act(`v1/locks/${encodeURIComponent(shown.lock)}/holders/revoke`, { method: "POST", form }, () => "Asked. The holder decides when it releases the lock.");
   };
-  return html`<${Dialog} label="Ask for a lock back" close=${close}><form onSubmit=${go}>
-    <p>The holder of <strong><${Typed} text=${shown.lock} /></strong> learns that you want the lock back, and decides. If the lock changes hands first, the next holder learns it. It ends nothing.</p>
+  const about = html`<p>The holder of <strong><${Typed} text=${shown.lock} /></strong> learns that you want the lock back, and decides. If the lock changes hands first, the next holder learns it. It ends nothing.</p>`;
+  return html`<${Dialog} label="Ask for a lock back" about=${about} close=${close}><form onSubmit=${go}>
     <label>Reason <input type="text" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} autocomplete="off" /></label>
     <p role="status" class="outcome">${state.text}</p>
     <p class="buttons"><button type="button" onClick=${close}>Close</button><button type="submit" disabled=${!mayAct.value || state.busy || state.done}>Ask</button></p></form></>`;
@@ -124,7 +123,7 @@ export const KEYS = [
 function Keys({ close }) {
   return html`<${Dialog} label="Keys" close=${close}><dl class="facts">${KEYS.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
     <${KeySwitch} /><p class="muted">${look.value ? `Fairhold ${visible(look.value.version)}` : ""}</p>
-    <p class="buttons"><button type="button" autofocus onClick=${close}>Close</button></p></>`;
+    <p class="buttons"><button type="button" onClick=${close}>Close</button></p></>`;
 }
 
 function KeySwitch() {

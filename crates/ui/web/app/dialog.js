@@ -3,14 +3,15 @@
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { call, newKey } from "./api.js";
 import { visible } from "./format.js";
-import { admin } from "./state.js";
+import { admin, said } from "./state.js";
 
 const TRIES = 4;
 const REASON_MIN = 3;
 const REASON_MAX = 256;
 
-/** @param {{ label: string, close: () => void, children: any, stays?: boolean }} props */
-export function Dialog({ label, close, children, stays = false }) {
+/** A dialog. A screen reader reads `about` when it opens; without that, it begins at the heading, which has the focus.
+ * @param {{ label: string, about?: any, close: () => void, children: any, stays?: boolean }} props */
+export function Dialog({ label, about = null, close, children, stays = false }) {
   const node = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => {
     const shown = node.current;
@@ -18,9 +19,15 @@ export function Dialog({ label, close, children, stays = false }) {
     // A closed dialog gives the focus back. One that is only removed does not.
     return () => shown?.close();
   }, []);
-  return html`<dialog ref=${node} aria-label=${label} onCancel=${(/** @type {Event} */ event) => { event.preventDefault(); close(); }}
+  return html`<dialog ref=${node} aria-label=${label} aria-describedby=${about === null ? null : "about"}
+    onCancel=${(/** @type {Event} */ event) => { event.preventDefault(); close(); }}
     onClose=${() => { if (stays && node.current?.isConnected) node.current.showModal(); }}>
-    <h2>${label}</h2>${children}</dialog>`;
+    <h2 tabIndex=${about === null ? -1 : null} autofocus=${about === null}>${label}</h2>${about === null ? null : html`<div id="about">${about}</div>`}${children}<${Said} /></dialog>`;
+}
+
+/** What a screen reader says. It hears nothing from behind an open dialog, so the dialog says it then. @param {{ when?: boolean }} props */
+export function Said({ when = true }) {
+  return html`<div role="status" class="offscreen">${when ? said.value : ""}</div>`;
 }
 
 /** Sends a change, again with the same key while it is not known whether it happened.

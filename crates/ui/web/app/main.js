@@ -1,10 +1,11 @@
 // The frame around every page: the strip, the menu, the keys, and the pages themselves.
 
-import { effect, html, render } from "../vendor/preact.js";
+import { computed, effect, html, render } from "../vendor/preact.js";
 import { Dialogs } from "./acts.js";
+import { Said } from "./dialog.js";
 import { remedy } from "./follow.js";
 import { atMember, count, span, visible } from "./format.js";
-import { copy, Guard, Heading, Panel } from "./parts.js";
+import { copy, Guard, Heading, Panel, Shape } from "./parts.js";
 import { Cluster, isAsked, isSilent } from "./pages/cluster.js";
 import { Election, Elections } from "./pages/elections.js";
 import { Events } from "./pages/events.js";
@@ -17,7 +18,7 @@ import { OneSession, Sessions } from "./pages/sessions.js";
 import { Tree } from "./pages/tree.js";
 import { Waits } from "./pages/waits.js";
 import { above, bare, link } from "./route.js";
-import { admin, age, dialog, failure, late, look, now, paused, route, said, set, settings, stale, start } from "./state.js";
+import { admin, age, dialog, failure, late, look, now, paused, route, say, set, settings, stale, start, tokenWanted } from "./state.js";
 
 const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits", "w"], ["sessions", "Sessions", "s"], ["elections", "Elections", "e"],
   ["tree", "Tree", "t"], ["events", "Events", "v"], ["history", "History", "h"], ["cluster", "Cluster", "c"]];
@@ -30,7 +31,7 @@ function App() {
     <${Strip} /><${Guard} title="Banner"><${Banner} /></>
     <main id="main" tabIndex="-1" key=${`${page}/${name ?? ""}`}><${Guard} title="Page"><${Page} page=${page} name=${name} /></></main>
     <footer><span class="muted">Names and figures are what this node knows.</span> <button type="button" class="plain" onClick=${() => { dialog.value = { kind: "keys" }; }}>Keys</button></footer>
-    <div role="status" class="offscreen">${said.value}</div>
+    <${Said} when=${dialog.value === null && tokenWanted.value === null} />
     <${Guard} title="Dialog"><${Dialogs} /></>`;
 }
 
@@ -75,12 +76,12 @@ function Health() {
   const answering = voters.filter((/** @type {any} */ member) => !isSilent(member, leads)).length;
   const spare = answering - (Math.floor(voters.length / 2) + 1);
   const problems = found.problems.length;
-  return html`<p class="health">
-    <span>${found.leader ? html`<span class="role leader" aria-hidden="true">★</span> node ${found.leader} leads` : html`<span class="lost">⬣ no leader</span>`}</span>
-    <span>${isKnown ? html`${answering} of ${voters.length} voters answer${spare > 0 ? `, can lose ${spare}` : html`, <span class=${spare === 0 ? "queued" : "lost"}>${spare === 0 ? "▲ can lose none" : "⬣ no majority"}</span>`}` : `${found.members.length} members`}</span>
-    <span class="figure">rev ${count(found.revision)}</span>
-    <span class="figure">seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago at node ${found.id}</span>
-    ${problems > 0 ? html`<a class="queued" href="#/">▲ ${count(problems)} ${problems === 1 ? "problem" : "problems"}</a>` : null}</p>`;
+  return html`<ul class="health" aria-label="Health">
+    <li>${found.leader ? html`<span class="role leader"><${Shape} of="★" /></span> node ${found.leader} leads` : html`<span class="lost"><${Shape} of="⬣" /> no leader</span>`}</li>
+    <li>${isKnown ? html`${answering} of ${voters.length} voters answer${spare > 0 ? `, can lose ${spare}` : html`, <span class=${spare === 0 ? "queued" : "lost"}>${spare === 0 ? html`<${Shape} of="▲" /> can lose none` : html`<${Shape} of="⬣" /> no majority`}</span>`}` : `${found.members.length} members`}</li>
+    <li class="figure">rev ${count(found.revision)}</li>
+    <li class="figure">seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago at node ${found.id}</li>
+    ${problems > 0 ? html`<li><a class="queued" href="#/"><${Shape} of="▲" /> ${count(problems)} ${problems === 1 ? "problem" : "problems"}</a></li>` : null}</ul>`;
 }
 
 function Controls() {
@@ -88,24 +89,26 @@ function Controls() {
   const acting = admin.value !== null;
   settings.value;
   return html`<div class="toggles">
-    <button type="button" onClick=${pause} aria-pressed=${paused.value !== null}>${paused.value === null ? "▸ Live" : "‖ Paused"}</button>
-    <button type="button" onClick=${() => set({ theme: dark ? "light" : "dark" })} aria-label=${dark ? "Use the light theme" : "Use the dark theme"}>◐</button>
-    <button type="button" class=${acting ? "danger" : ""} onClick=${() => { if (acting) admin.value = null; else dialog.value = { kind: "admin" }; }}>
+    <button type="button" onClick=${pause} aria-label=${paused.value === null ? "Live: pause" : "Paused: resume"}><${Shape} of=${paused.value === null ? "▸" : "‖"} /> ${paused.value === null ? "Live" : "Paused"}</button>
+    <button type="button" onClick=${() => set({ theme: dark ? "light" : "dark" })} aria-label=${dark ? "Use the light theme" : "Use the dark theme"}><${Shape} of="◐" /></button>
+    <button type="button" class=${acting ? "danger" : ""} aria-label=${acting ? null : "Read-only: act as administrator"}
+      onClick=${() => { if (acting) admin.value = null; else dialog.value = { kind: "admin" }; }}>
       ${acting ? "Stop acting" : "Read-only"}</button></div>`;
 }
 
 function pause() {
   paused.value = paused.value === null ? performance.now() : null;
+  say(paused.value === null ? "The page is live." : "The page is paused.");
 }
 
 function Banner() {
-  if (paused.value !== null) return html`<p class="banner">‖ Paused ${span(Math.floor((now.value - paused.value) / 1000) * 1000)} ago. The figures do not change. <button type="button" onClick=${pause}>Go on</button></p>`;
+  if (paused.value !== null) return html`<p class="banner"><${Shape} of="‖" /> Paused ${span(Math.floor((now.value - paused.value) / 1000) * 1000)} ago. The figures do not change. <button type="button" onClick=${pause}>Go on</button></p>`;
   const [why] = Object.values(late.value);
-  if (why !== undefined && !stale.value) return html`<p class="banner stale-banner">▲ A part of this page is old, and nothing can be changed here: ${visible(why)}</p>`;
+  if (why !== undefined && !stale.value) return html`<p class="banner stale-banner"><${Shape} of="▲" /> A part of this page is old, and nothing can be changed here: ${visible(why)}</p>`;
   if (admin.value !== null && !stale.value) return html`<p class="banner acting-banner">You act as administrator.</p>`;
   if (!stale.value) return null;
   const others = look.value.members.filter((/** @type {any} */ member) => member.id !== look.value.id);
-  return html`<p class="banner stale-banner">▲ Seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago: ${failure.value ? visible(failure.value.message) : "no answer"}. ${remedy(failure.value?.status ?? 0, dialog.value !== null, others.length)}
+  return html`<p class="banner stale-banner"><${Shape} of="▲" /> Seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago: ${failure.value ? visible(failure.value.message) : "no answer"}. ${remedy(failure.value?.status ?? 0, dialog.value !== null, others.length)}
     ${others.map((/** @type {any} */ member) => html` <a key=${member.id} href=${atMember(member.url, location.hash)}>Node ${member.id}</a>`)}</p>`;
 }
 
@@ -156,7 +159,7 @@ function onKey(event) {
     u: up,
     p: pause,
     d: () => set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }),
-    z: () => set({ utc: !settings.value.utc }),
+    z: () => { set({ utc: !settings.value.utc }); say(settings.value.utc ? "Times are in UTC." : "Times are local."); },
     y: () => { copy(location.href); },
     "?": () => { dialog.value = { kind: "keys" }; },
   };
@@ -189,8 +192,24 @@ effect(() => {
   document.body.classList.toggle("acting", admin.value !== null);
   document.body.classList.toggle("stale", stale.value);
 });
+/** How long this is so before a screen reader says it: a tab that is shown again has new figures within a second. */
+const OLD_FOR = 1000;
+let isToldOld = false;
+const oldness = computed(() => (stale.value ? "The figures are old." : Object.keys(late.value).length > 0 ? "A part of this page is old." : null));
 effect(() => {
-  if (stale.value) said.value = "The figures are old.";
+  const text = oldness.value;
+  const timer = setTimeout(() => {
+    if (text !== null) say(text);
+    else if (isToldOld && paused.peek() === null) say(`Live again at node ${look.peek().id}.`);
+    isToldOld = text !== null;
+  }, OLD_FOR);
+  return () => clearTimeout(timer);
+});
+const isActing = computed(() => admin.value !== null);
+effect(() => {
+  if (!isActing.value) return undefined;
+  say("You act as administrator.");
+  return () => say("You do not act as administrator any more.");
 });
 start();
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));

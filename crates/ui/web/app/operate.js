@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/preact.js";
 import { withQuery } from "./api.js";
 import { Dialog, Field, isReason, useAct } from "./dialog.js";
 import { count, quoted, visible } from "./format.js";
-import { Line, Typed } from "./parts.js";
+import { Line, Shape, Typed } from "./parts.js";
 import { mayAct, stale } from "./state.js";
 
 /** A server may need so long to hand over, and to store a snapshot. */
@@ -32,10 +32,10 @@ export function EndSession({ shown, close }) {
     const failed = (/** @type {any} */ error) => (error.code === "session_not_found" ? "There is no such session any more." : visible(error.message));
     act(withQuery(`v1/sessions/${number}`, { reason }), { method: "DELETE" }, () => `Session ${number} has ended.`, failed);
   };
-  return html`<${Dialog} label="End a session" close=${close}><form onSubmit=${go}>
-    <p>Session <strong>${number}</strong>${session.name === undefined ? null : html` <strong><${Typed} text=${session.name} /></strong>`}
+  const about = html`<p>Session <strong>${number}</strong>${session.name === undefined ? null : html` <strong><${Typed} text=${session.name} /></strong>`}
       and all that it owns ends: its grants, its places in queues and its ephemeral nodes.</p>
-    <p class="lost">⬣ Its client may go on writing. Only a fence stops that.</p>
+    <p class="lost"><${Shape} of="⬣" /> Its client may go on writing. Only a fence stops that.</p>`;
+  return html`<${Dialog} label="End a session" about=${about} close=${close}><form onSubmit=${go}>
     <${Field} label="Reason" value=${reason} set=${setReason} hint="3 to 256 bytes, for the holder and the history" />
     <${Field} label="Type the number of the session" name="confirm" value=${typed} set=${setTyped} />
     <${Line} label="fairhold" text=${`fairhold sessions end ${number} --reason ${quoted(reason || "REASON")}`} />
@@ -52,8 +52,8 @@ export function HandOver({ shown, close }) {
     if (to === "" || state.busy || state.done || !mayAct.value) return;
     act("v1/cluster/leader", { method: "POST", form: { to: Number(to) }, timeout: TIMEOUT }, (body) => `Node ${body?.leader ?? to} leads.`);
   };
-  return html`<${Dialog} label="Hand the leadership over" close=${close}><form onSubmit=${go}>
-    <p>Another voter leads from then on. Requests wait for a moment, and locks, sessions and queues stay as they are.</p>
+  const about = html`<p>Another voter leads from then on. Requests wait for a moment, and locks, sessions and queues stay as they are.</p>`;
+  return html`<${Dialog} label="Hand the leadership over" about=${about} close=${close}><form onSubmit=${go}>
     <label>To <select value=${to} onChange=${(/** @type {any} */ event) => setTo(event.currentTarget.value)}>
       ${voters.map((/** @type {any} */ member) => html`<option key=${member.id} value=${member.id}>node ${member.id}</option>`)}</select></label>
     <${Line} label="fairhold" text=${`fairhold cluster transfer-leader ${to}`} />
@@ -69,8 +69,8 @@ export function Snapshot({ shown, close }) {
     act("v1/cluster/snapshot", { method: "POST", form: {}, timeout: TIMEOUT },
       (body) => `Node ${body?.id ?? shown.id} has stored a snapshot up to log entry ${count(body?.snapshot_index)}.`);
   };
-  return html`<${Dialog} label="Take a snapshot" close=${close}><form onSubmit=${go}>
-    <p>Node ${shown.id}, which this page asks, stores its state in a file of its own. Nodes also do that by themselves.</p>
+  const about = html`<p>Node ${shown.id}, which this page asks, stores its state in a file of its own. Nodes also do that by themselves.</p>`;
+  return html`<${Dialog} label="Take a snapshot" about=${about} close=${close}><form onSubmit=${go}>
     <${Line} label="fairhold" text="fairhold cluster snapshot" />
     <${Ending} ...${state} ready=${true} label="Take it" close=${close} /></form></>`;
 }

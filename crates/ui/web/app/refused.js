@@ -25,8 +25,8 @@ export function refusedSince() {
 export function Cycle({ row }) {
   const named = row.cycle.slice(0, NAMED);
   const others = row.cycle.length - named.length + (row.cycle_left_out ?? 0);
-  return html`${named.map((/** @type {any} */ one, /** @type {number} */ at) => html`<span key=${at}><${Typed} text=${one.owner} most=${32} />
-    ${" → "}<${LockLink} name=${one.lock} />${" → "}</span>`)}${others > 0 ? html`<span class="muted">${count(others)} more → </span>` : null}<${Typed} text=${row.cycle[0]?.owner ?? ""} most=${32} />`;
+  return html`${named.map((/** @type {any} */ one, /** @type {number} */ at) => html`<span key=${at}><${Typed} text=${one.owner} most=${32} />${at > 0 ? ", which waits for " : " waits for "}
+    <${LockLink} name=${one.lock} />, held by${" "}</span>`)}${others > 0 ? html`<span class="muted">${count(others)} more in turn, and at last by </span>` : null}<${Typed} text=${row.cycle[0]?.owner ?? ""} most=${32} />`;
 }
 
 /** @param {{ rows: any[], empty: any }} props */

@@ -25,6 +25,7 @@ export const admin = signal(/** @type {{ token: string | null, until: number } |
 /** Calls whose newest answer is missing while the page shows an older one, with the reason. */
 export const late = signal(/** @type {Record<string, string>} */ ({}));
 export const dialog = signal(/** @type {any} */ (null));
+/** What a screen reader says now. */
 export const said = signal("");
 
 export const settings = signal(load());
@@ -32,6 +33,23 @@ export const age = computed(() => (look.value === null ? null : now.value - look
 /** Whether the figures are old. They are if the server did not answer just now: the next look may be too late for a warning. */
 export const stale = computed(() => look.value !== null && paused.value === null && ((age.value ?? 0) > STALE_AFTER || failure.value?.status === 0));
 export const mayAct = computed(() => admin.value !== null && !stale.value && paused.value === null && Object.keys(late.value).length === 0);
+
+/** The shortest time between two sentences, in milliseconds. */
+const SAID_EVERY = 5000;
+/** Then a sentence leaves the page: nobody meets it there later, and the same one can be said again. */
+const SAID_FOR = 4000;
+let saidAt = -SAID_EVERY;
+let saying = 0;
+
+/** Lets a screen reader say a sentence. Of several within five seconds, it says the newest. @param {string} text */
+export function say(text) {
+  clearTimeout(saying);
+  saying = setTimeout(() => {
+    saidAt = performance.now();
+    said.value = text;
+    setTimeout(() => { said.value = ""; }, SAID_FOR);
+  }, Math.max(0, saidAt + SAID_EVERY - performance.now()));
+}
 
 /** Notes that a call has no new answer, and why; null: it has one, or nothing shows it any more.
  * @param {string} path @param {string | null} why */
@@ -115,14 +133,13 @@ async function lookOnce() {
   const sent = credential();
   try {
     const { body } = await call("v1/overview", { token: sent, timeout: 1500 });
-    if (failures > 0) said.value = `Live again at node ${body.id}.`;
     failures = 0;
     denied = null;
     tokenWanted.value = null;
+    look.value = body;
     failure.value = null;
     lookAt.value = performance.now();
     now.value = lookAt.value;
-    look.value = body;
   } catch (error) {
     failure.value = error;
     refused(error, sent);

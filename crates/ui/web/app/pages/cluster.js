@@ -2,7 +2,7 @@
 
 import { html } from "../../vendor/preact.js";
 import { atMember, clock, count, parseSpan, share, size, span, visible } from "../format.js";
-import { Curl, Facts, Heading, Line, Panel, Role, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Facts, Heading, Line, Panel, Role, Shape, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { dialog, failure, look, mayAct } from "../state.js";
 import { Problems } from "./overview.js";
 
@@ -28,8 +28,8 @@ export function Cluster() {
     <button type="button" onClick=${open({ kind: "snapshot", id: found.id })}>Snapshot…</button></span>` : null;
   return html`<${Heading}>Cluster</>
     <${Panel} title="Members" extra=${act}><${Members} rows=${rows} found=${found} known=${known.from_leader} />
-      ${known.from_leader || !members.body ? null : html`<p class="note queued">▲ The leader does not answer: this is what node ${found.id} knows, and it may be out of date.</p>`}
-      ${known.joint ? html`<p class="note queued">▲ A change of the voters is half done: the voters before it and those after it both count.</p>` : null}</>
+      ${known.from_leader || !members.body ? null : html`<p class="note queued"><${Shape} of="▲" /> The leader does not answer: this is what node ${found.id} knows, and it may be out of date.</p>`}
+      ${known.joint ? html`<p class="note queued"><${Shape} of="▲" /> A change of the voters is half done: the voters before it and those after it both count.</p>` : null}</>
     ${rows.some(isAsked) ? html`<${Panel} title="What each member says"><${Reports} rows=${rows} /></>` : null}
     ${known.joins.length > 0 ? html`<${Panel} title="Joins under way"><${Joins} rows=${known.joins} /></>` : null}
     <${Panel} title=${`What node ${found.id} sees`}><${Problems} problems=${found.problems.filter((/** @type {any} */ problem) => !problem.lock)} /></>
@@ -55,7 +55,7 @@ function Members({ rows, found, known: fromLeader }) {
     { head: "Priority", figure: true, cell: (/** @type {any} */ row) => count(row.priority ?? 50) },
     { head: "Zone", cell: (/** @type {any} */ row) => (row.zone ? html`<${Typed} text=${row.zone} most=${32} />` : "—") },
     { head: "Dashboard", cell: (/** @type {any} */ row) => html`<a href=${atMember(row.url, location.hash)} rel="noopener"><${Typed} text=${row.url} most=${40} /></a>
-      ${row.removal ? html` <span class="queued">▲ is being removed: ${visible(row.removal)}</span>` : null}` },
+      ${row.removal ? html` <span class="queued"><${Shape} of="▲" /> is being removed: ${visible(row.removal)}</span>` : null}` },
   ];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.id} label="Members" empty="The cluster has not formed yet." />`;
 }
@@ -63,11 +63,11 @@ function Members({ rows, found, known: fromLeader }) {
 /** @param {{ rows: any[] }} props */
 function Reports({ rows }) {
   const said = (/** @type {(figures: any) => any} */ shown) => (/** @type {any} */ row) => (row.figures ? shown(row.figures) : html`<span class="muted">?</span>`);
-  const ready = (/** @type {any} */ figures) => (figures.ready === false ? html`<span class="queued">▲ no</span>` : "yes");
+  const ready = (/** @type {any} */ figures) => (figures.ready === false ? html`<span class="queued"><${Shape} of="▲" /> no</span>` : "yes");
   const columns = [
     { head: "Node", figure: true, cell: (/** @type {any} */ row) => html`<strong>${row.id}</strong>` },
     { head: "Heard", figure: true, cell: said((figures) => html`<${Since} at=${figures.as_of} /> ago`) },
-    { head: "Answers", cell: (/** @type {any} */ row) => (row.reachable ? "yes" : html`<span class="lost">⬣ no</span>`) },
+    { head: "Answers", cell: (/** @type {any} */ row) => (row.reachable ? "yes" : html`<span class="lost"><${Shape} of="⬣" /> no</span>`) },
     { head: "Ready", cell: (/** @type {any} */ row) => (row.reachable && row.figures ? ready(row.figures) : "—") },
     { head: "Applied", figure: true, cell: said((figures) => count(figures.applied_index)) },
     { head: "Behind", figure: true, cell: said((figures) => count(figures.behind)) },
@@ -86,7 +86,7 @@ function Joins({ rows }) {
   const columns = [
     { head: "Node", figure: true, cell: (/** @type {any} */ row) => html`<strong>${row.id}</strong>` },
     { head: "As", cell: (/** @type {any} */ row) => `${row.role}${row.replaces ? `, instead of node ${row.replaces}` : ""}` },
-    { head: "Now", cell: (/** @type {any} */ row) => html`${/** @type {any} */ (PHASES)[row.phase] ?? row.phase}${row.waits_for ? html` <span class="queued">▲ ${visible(row.waits_for)}</span>` : null}` },
+    { head: "Now", cell: (/** @type {any} */ row) => html`${/** @type {any} */ (PHASES)[row.phase] ?? row.phase}${row.waits_for ? html` <span class="queued"><${Shape} of="▲" /> ${visible(row.waits_for)}</span>` : null}` },
     { head: "Behind", figure: true, cell: (/** @type {any} */ row) => count(row.lag) },
     { head: "Since", cell: (/** @type {any} */ row) => html`<${Time} at=${row.requested_at} />` },
     { head: "Address", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.url} most=${40} />` },

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
 import { count, parseSpan, shortened, span, visible } from "../format.js";
-import { Curl, Heading, Line, LockLink, Panel, SessionLink, Table, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Heading, Line, LockLink, Panel, SessionLink, Shape, Table, Typed, usePoll, Waiting } from "../parts.js";
 import { link, treeLink } from "../route.js";
 import { sum } from "../series.js";
 import { route } from "../state.js";
@@ -31,7 +31,7 @@ export function Events() {
     <${Filter} given=${given} />
     <${Panel} title="Recent events" extra=${shown ? html`<span class="muted">${count(shown.items.length)} shown, newest first</span>` : null}>
       ${poll.error?.status === 400 ? html`<p class="note lost">${visible(poll.error.message)}</p>` : null}
-      ${missed === 0 ? null : html`<p class="note queued">▲ ${missed === null ? "Some events are" : missed === 1 ? "1 event is" : `${count(missed)} events are`} left out: more happened at once than this page shows.</p>`}
+      ${missed === 0 ? null : html`<p class="note queued"><${Shape} of="▲" /> ${missed === null ? "Some events are" : missed === 1 ? "1 event is" : `${count(missed)} events are`} left out: more happened at once than this page shows.</p>`}
       ${shown ? html`<${Rows} items=${shown.items} filtered=${filtered} />` : html`<${Waiting} poll=${poll} />`}
       ${shown ? html`<p class="note muted">This node keeps the events since revision ${count(shown.oldest)}.</p>` : null}
     </>
@@ -119,7 +119,7 @@ function Rows({ items, filtered }) {
 function Kind({ event }) {
   const isLost = event.type === "broken" || (event.type === "ended" && ["expired", "broken"].includes(event.reason));
   const sign = isLost ? "lost" : event.type;
-  return html`<span class=${`state ${COLOURS.get(sign) ?? ""}`}>${SIGNS.has(sign) ? html`<span aria-hidden="true">${SIGNS.get(sign)}</span> ` : null}${event.type}</span>`;
+  return html`<span class=${`state ${COLOURS.get(sign) ?? ""}`}>${SIGNS.has(sign) ? html`<${Shape} of=${SIGNS.get(sign)} /> ` : null}${event.type}</span>`;
 }
 
 /** @param {{ event: any }} props */
@@ -141,5 +141,5 @@ function Details({ event }) {
   for (const name of ["ttl", "delay"]) if (event[name] !== undefined) parts.push(`${name} ${span(parseSpan(event[name]))}`);
   if (event.reason) parts.push(html`<${Typed} text=${event.reason} />`);
   if (event.by) parts.push(html`by <${Typed} text=${event.by} most=${48} />`);
-  return parts.length === 0 ? "—" : parts.map((part, at) => html`<span key=${at}>${at > 0 ? " · " : ""}${part}</span>`);
+  return parts.length === 0 ? "—" : parts.map((part, at) => html`<span key=${at}>${at > 0 ? ", " : ""}${part}</span>`);
 }

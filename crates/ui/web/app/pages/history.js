@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
 import { count, fieldOf, fromField, parseSpan, parseTime, quoted, span, timeText } from "../format.js";
-import { Curl, Guard, Heading, Line, LockLink, Pages, Panel, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Guard, Heading, Line, LockLink, Pages, Panel, Shape, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { Cycle, refusals, refusedSince } from "../refused.js";
 import { link } from "../route.js";
 import { column, electionsWithin, NO_ROWS } from "../series.js";
@@ -42,8 +42,8 @@ export function History() {
   const poll = usePoll(path, 10000, call, isFinal);
   return html`<${Heading}>History</>
     <${Filter} at=${at} given=${given} isLast=${at !== null && present !== null && at + STEP > present} />
-    ${at === null && asked !== "" ? html`<p class="note lost">✕ The time in this address cannot be read. Write one like 2026-11-22T03:12:00Z.</p>` : null}
-    ${isFuture ? html`<p class="note lost">✕ This time is in the future by the server's clock. Choose an earlier one.</p>` : null}
+    ${at === null && asked !== "" ? html`<p class="note lost"><${Shape} of="✕" /> The time in this address cannot be read. Write one like 2026-11-22T03:12:00Z.</p>` : null}
+    ${isFuture ? html`<p class="note lost"><${Shape} of="✕" /> This time is in the future by the server's clock. Choose an earlier one.</p>` : null}
     ${path === null && !isFuture && (asked === "" || at !== null) ? html`<p class="note">Loading…</p>` : null}
     ${path === null || at === null ? null : html`<${Guard} title="Held then"><${Found} poll=${poll} at=${at} given=${given} cursor=${cursor} /></>
       <${Panel} title="Five minutes before and after"><${Around} at=${at} given=${given} /></>
@@ -74,8 +74,8 @@ function Filter({ at, given, isLast }) {
   const field = (/** @type {string} */ name) => (/** @type {any} */ event) => setTyped({ ...typed, [name]: event.currentTarget.value });
   return html`<form class="controls" onSubmit=${go}>
     <label>Time (${utc ? "UTC" : "local"}) <input type="datetime-local" step="1" required value=${typed.at} onInput=${field("at")} /></label>
-    ${at === null ? null : html`<a class="button" href=${step(-STEP)}>‹ 5 min earlier</a>${isLast
-      ? html`<a class="button" href=${link("history", null, given)}>Now ›</a>` : html`<a class="button" href=${step(STEP)}>5 min later ›</a>`}`}
+    ${at === null ? null : html`<a class="button" href=${step(-STEP)}><${Shape} of="‹" /> 5 min earlier</a>${isLast
+      ? html`<a class="button" href=${link("history", null, given)}>Now <${Shape} of="›" /></a>` : html`<a class="button" href=${step(STEP)}>5 min later <${Shape} of="›" /></a>`}`}
     <label>Owner <input id="search" type="text" value=${typed.owner} spellcheck=${false} autocomplete="off" onInput=${field("owner")} /></label>
     <label>Name begins with <input type="text" value=${typed.prefix} spellcheck=${false} autocomplete="off" placeholder="orders/" onInput=${field("prefix")} /></label>
     <button type="submit">Show</button></form>`;
@@ -109,7 +109,7 @@ function Rows({ items, rest, first }) {
 /** How far back the history goes. @param {{ body: any, at: number }} props */
 function Known({ body, at }) {
   const isOlder = body.oldest !== undefined && at < Date.parse(body.oldest);
-  return html`${isOlder ? html`<p class="note queued">▲ This time is before the end of the oldest kept hold. Holds that ended earlier may be missing.</p>` : null}
+  return html`${isOlder ? html`<p class="note queued"><${Shape} of="▲" /> This time is before the end of the oldest kept hold. Holds that ended earlier may be missing.</p>` : null}
     <p class="note">The cluster keeps the newest ${count(body.kept_per_lock)} ended holds of each lock and the newest 100,000 in total. Within these limits,
       it keeps them for a week, unless its state is nearly full. ${body.oldest === undefined ? null : html`The oldest kept one ended <${Time} at=${body.oldest} />.`}
       If more than ${count(body.kept_per_lock)} holds of a lock have ended since this time, the older ones of that lock are missing.</p>`;
@@ -121,11 +121,11 @@ function Around({ at, given }) {
   const [begin, end] = [at - STEP, at + STEP];
   const found = electionsWithin(poll.body ?? NO_ROWS, begin, end).map(({ from, to, before, term }) => ({
     at: from, key: `term-${term}`, when: html`<${Time} at=${timeText(from)} /> to <${Time} at=${timeText(to)} />`,
-    what: html`<span class="state queued">★ election</span> Term ${count(before)} became ${count(term)}.`,
+    what: html`<span class="state queued"><${Shape} of="★" /> election</span> Term ${count(before)} became ${count(term)}.`,
   }));
   const refused = refusals(given).map((/** @type {any} */ row, /** @type {number} */ index) => ({
     at: Date.parse(row.at), key: `refused-${row.at}-${index}`, when: html`<${Time} at=${row.at} />`,
-    what: html`<span class="state lost">✕ refused deadlock</span> <${Cycle} row=${row} />`,
+    what: html`<span class="state lost"><${Shape} of="✕" /> refused deadlock</span> <${Cycle} row=${row} />`,
   })).filter((/** @type {any} */ row) => row.at >= begin && row.at <= end);
   const rows = [...found, ...refused].sort((one, other) => one.at - other.at);
   const columns = [{ head: "When", cell: (/** @type {any} */ row) => row.when }, { head: "What", wide: true, cell: (/** @type {any} */ row) => row.what }];
@@ -142,7 +142,7 @@ function AroundKnown({ poll, begin, end }) {
   const until = Math.min(end, serverNow() ?? end);
   // The newest row may be a minute old, and the answer too.
   const isPart = begin < Math.max(first ?? Infinity, refused ?? Infinity) || until > (last ?? 0) + 2 * SERIES_EVERY;
-  return html`${isPart ? html`<p class="note queued">▲ This node knows only a part of these ten minutes.</p>` : null}
+  return html`${isPart ? html`<p class="note queued"><${Shape} of="▲" /> This node knows only a part of these ten minutes.</p>` : null}
     ${poll.body ? html`<p class="note">${first === undefined ? "It knows of no elections yet: it started less than a minute ago." : html`It knows the elections from${" "}
       <${Time} at=${timeText(first)} /> to <${Time} at=${timeText(last)} />, by minutes, at most twelve hours.`}</p>` : html`<${Waiting} poll=${poll} />`}
     <p class="note">${since === null ? "It reports no refused deadlocks: its program is older than this page, or your rights do not cover its overview."

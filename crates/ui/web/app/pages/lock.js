@@ -3,7 +3,7 @@
 import { html, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { bucket, count, median, ordinal, parseSpan, quoted, shortened, span, visible, waits } from "../format.js";
-import { Curl, Facts, Guard, Heading, Line, LockLink, Meta, Pages, Panel, SessionLink, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Facts, Guard, Heading, Line, LockLink, Meta, Pages, Panel, SessionLink, Shape, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, link, nodeCall } from "../route.js";
 import { dialog, mayAct, route, serverNow } from "../state.js";
 
@@ -26,7 +26,7 @@ export function Lock({ name }) {
   const isElection = useIsElection(name, (lock?.holder_count ?? 0) > 0);
   const ended = (history.body?.items ?? []).filter((/** @type {any} */ held) => held.to).slice(0, 20);
   const usual = median(ended.map((/** @type {any} */ held) => parseSpan(held.held_for) ?? 0));
-  return html`<${Heading}><${Typed} text=${name} /></>
+  return html`<${Heading}><span class="offscreen">Lock </span><${Typed} text=${name} /></>
     ${lock ? html`<${Guard} title="Holder"><${Holders} lock=${lock} usual=${usual} name=${name} /></>` : html`<${Panel} title="Holder"><${Waiting} poll=${poll} /></>`}
     <nav class="tabs" aria-label="Views of this lock">${TABS.map(([key, label]) => html`<a key=${key} href=${link("locks", name, { tab: key })}
       aria-current=${tab === key ? "page" : null}>${label}${key === "queue" && lock ? ` ${count(lock.queue_length)}` : ""}</a>`)}
@@ -65,9 +65,8 @@ function Holders({ lock, usual, name }) {
   return html`<${Panel} title=${title} extra=${act}><ul class="holders">${lock.holders.map((/** @type {any} */ holder) => html`<li key=${holder.number}>
     <${State} state=${holder.state} /> <strong><${Typed} text=${holder.owner} /></strong>
     <span>for <strong><${Since} at=${holder.since} /></strong></span>
-    <span class="muted">since <${Time} at=${holder.since} /></span>
-    ${usual === null ? null : html`<span class="muted">usual ${span(usual)}</span>`}
-    <span class="muted">grant #${holder.number} · <${SessionLink} number=${holder.session} />${holder.token ? ` · token ${holder.token}` : ""} · ${holder.mode}${holder.permits > 1 ? ` · ${holder.permits} permits` : ""}</span>
+    <span class="muted">since <${Time} at=${holder.since} />${usual === null ? "" : `, usual ${span(usual)}`}, grant #${holder.number}, <${SessionLink} number=${holder.session}
+      />${holder.token ? `, token ${holder.token}` : ""}, ${holder.mode}${holder.permits > 1 ? `, ${holder.permits} permits` : ""}</span>
     <${Meta} meta=${holder.meta} /></li>`)}</ul>
     ${lock.next_cursor ? html`<p class="note">These are the first ${count(lock.holders.length)} of ${count(lock.holder_count)} holders.</p>` : null}</>`;
 }
@@ -84,7 +83,7 @@ function QueuePanel({ base, name }) {
   const waiters = items.filter((/** @type {any} */ item) => item.state === "queued");
   const isLong = holder_count + queue_length > ROWS;
   const isPart = cursor !== "" || around !== "";
-  const wanted = (/** @type {any} */ row) => (String(row.number) === around ? html`<strong>▸ #${row.number}</strong>` : html`<span class="muted">#${row.number}</span>`);
+  const wanted = (/** @type {any} */ row) => (String(row.number) === around ? html`<strong><${Shape} of="▸" /> #${row.number}</strong>` : html`<span class="muted">#${row.number}</span>`);
   const columns = [
     { head: "Place", figure: true, cell: (/** @type {any} */ row) => ordinal(row.position) },
     { head: "Owner", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> ${wanted(row)}` },
@@ -132,7 +131,7 @@ function NotInQueue({ name, number }) {
     <${Pages} first=${link("locks", name)} next=${null} last=${link("locks", name, { around: "last" })} /></>`;
 }
 
-const ENDED = { released: "released", expired: "✕ expired", broken: "✕ broken", withdrawn: "✕ caller gone" };
+const ENDED = new Map([["withdrawn", "caller gone"]]);
 
 /** @param {{ poll: any }} props */
 function HistoryPanel({ poll }) {
@@ -155,9 +154,9 @@ function HistoryPanel({ poll }) {
 /** @param {{ row: any }} props */
 export function Ended({ row }) {
   if (!row.to) return html`<${State} state="held" />`;
-  const word = /** @type {any} */ (ENDED)[row.ended] ?? row.ended;
+  const word = ENDED.get(row.ended) ?? row.ended;
   const lost = row.ended !== "released";
-  return html`<span class=${lost ? "state lost" : ""}>${word}</span>${row.by ? html` <span class="muted">by ${shortened(row.by, 40)}</span>` : null}
+  return html`<span class=${lost ? "state lost" : ""}>${lost ? html`<${Shape} of="✕" /> ` : null}${word}</span>${row.by ? html` <span class="muted">by ${shortened(row.by, 40)}</span>` : null}
     ${row.reason ? html` <span>“${shortened(row.reason, 120)}”</span>` : null}`;
 }
 

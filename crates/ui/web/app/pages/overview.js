@@ -3,7 +3,7 @@
 import { html, signal, useEffect } from "../../vendor/preact.js";
 import { call, UNKNOWN_CALL, withQuery } from "../api.js";
 import { count, latency, parseSpan, shortened, span, visible } from "../format.js";
-import { Guard, Heading, Line, LockLink, Panel, Since, Spark, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Guard, Heading, Line, LockLink, Panel, Shape, Since, Spark, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { Refusals, refusals, refusedSince } from "../refused.js";
 import { link } from "../route.js";
 import { column, elections, joined, NO_ROWS, rate, sum } from "../series.js";
@@ -51,16 +51,19 @@ function Figures({ found }) {
   const of = (/** @type {string} */ name) => column(series, name);
   const [grants, commits, broken] = [rate(series, "grants", RECENT), of("commit_p99_us"), of("broken")];
   const lost = broken.length === 0 ? [] : of("expired").map((expired, at) => expired + broken[at]);
-  const tiles = /** @type {[string, string, number[]][]} */ ([
-    ["Grants a second", grants !== null && grants < 10 ? String(Math.round(grants * 10) / 10) : count(grants && Math.round(grants)), of("grants")],
-    ["Waiting", count(found.totals.queued), of("queued")],
-    ["Held", count(found.totals.held), of("held")],
-    ["Expired or broken, 1 min", count(lost.length === 0 ? null : sum(lost.slice(-60))), lost],
-    ["Commit p99", latency(Math.max(0, ...commits.slice(-RECENT))), commits],
+  const atMost = (/** @type {number} */ most) => `at most ${count(most)}`;
+  const tiles = /** @type {[string, string, number[], (most: number) => string][]} */ ([
+    ["Grants a second", grants !== null && grants < 10 ? String(Math.round(grants * 10) / 10) : count(grants && Math.round(grants)), of("grants"), atMost],
+    ["Waiting", count(found.totals.queued), of("queued"), atMost],
+    ["Held", count(found.totals.held), of("held"), atMost],
+    ["Expired or broken, 1 min", count(lost.length === 0 ? null : sum(lost.slice(-60))), lost, (most) => `${atMost(most)} a second`],
+    ["Commit p99", latency(Math.max(0, ...commits.slice(-RECENT))), commits, latency],
   ]);
   const marks = elections(series);
-  return html`<div class="figures">${tiles.map(([label, figure, values]) => html`<div class="tile" key=${label}>
-    <span class="label">${label}</span><strong class="figure">${figure}</strong><${Spark} values=${values} marks=${marks} /></div>`)}</div>
+  return html`<dl class="figures">${tiles.map(([label, figure, values, shown]) => html`<div class="tile" key=${label}>
+    <dt class="label">${label}</dt><dd><strong class="figure">${figure}</strong><${Spark} values=${values} marks=${marks} />
+    ${values.length === 0 ? null : html`${" "}<span class="offscreen">${shown(Math.max(...values))} in the last ten minutes</span>`}</dd></div>`)}</dl>
+    ${marks.length === 0 ? null : html`<p class="offscreen">The leader changed in the last ten minutes: ${count(marks.length)} ${marks.length === 1 ? "election" : "elections"}.</p>`}
     ${older ? html`<${Waiting} poll=${{ error: older }} />` : null}`;
 }
 
@@ -68,10 +71,10 @@ function Figures({ found }) {
 export function Problems({ problems }) {
   if (problems.length === 0) return html`<p class="note">No problem is known to this node.</p>`;
   return html`<ul class="problems">${problems.map((problem) => html`<li key=${[problem.check, problem.lock, problem.since].join(" ")}>
-    <span class=${problem.severity === "critical" ? "grade lost" : "grade queued"}>${problem.severity === "critical" ? "⬣ fail" : "▲ warn"}</span>
+    <span class=${problem.severity === "critical" ? "grade lost" : "grade queued"}>${problem.severity === "critical" ? html`<${Shape} of="⬣" /> fail` : html`<${Shape} of="▲" /> warn`}<span class="offscreen">: </span></span>
     <span>${shortened(problem.seen, 300)} ${problem.since ? html`<span class="muted">since <${Time} at=${problem.since} /></span>` : null}
       ${problem.lock ? html` <${LockLink} name=${problem.lock} />` : null}
-      <span class="advice">→ ${visible(problem.do)}</span></span>
+      <span class="advice"><${Shape} of="→" /> ${visible(problem.do)}</span></span>
   </li>`)}</ul>`;
 }
 
@@ -92,7 +95,7 @@ function WaitingLongest({ rows }) {
 function HeldLongest({ rows }) {
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} />` },
-    { head: "Holder", cell: (/** @type {any} */ row) => html`<span class="state held" aria-hidden="true">■</span> <${Typed} text=${row.owner} most=${32} />` },
+    { head: "Holder", cell: (/** @type {any} */ row) => html`<span class="state held"><${Shape} of="■" /></span> <${Typed} text=${row.owner} most=${32} />` },
     { head: "Held for", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.since} />` },
     { head: "Usual", figure: true, cell: (/** @type {any} */ row) => span(parseSpan(row.usual)) },
     { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },

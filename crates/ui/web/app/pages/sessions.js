@@ -3,7 +3,7 @@
 import { html } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
 import { count, parseSpan, shortened, span } from "../format.js";
-import { Count, Curl, Facts, Guard, Heading, Line, LockLink, Meta, OpenByName, Pages, Panel, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Count, Curl, Facts, Guard, Heading, Line, LockLink, Meta, OpenByName, Pages, Panel, Shape, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link, treeLink } from "../route.js";
 import { dialog, mayAct, route } from "../state.js";
 
@@ -60,7 +60,7 @@ function Owned({ session }) {
 
 /** @param {{ state: string }} props */
 function Sign({ state }) {
-  return html`<span class=${`state ${state}`}><span aria-hidden="true">${state === "held" ? "■" : "▸"}</span><span class="offscreen">${state}</span></span>`;
+  return html`<span class=${`state ${state}`}><${Shape} of=${state === "held" ? "■" : "▸"} /><span class="offscreen">${state}</span></span>`;
 }
 
 /** @param {{ name: string }} props */
@@ -82,7 +82,7 @@ function Numbered({ number }) {
   const act = mayAct.value && session && !ended ? html`<span class="acts"><button type="button" class="danger"
     onClick=${() => { dialog.value = { kind: "end", session }; }}>End…</button></span>` : null;
   return html`<${Heading}>Session ${number} ${session?.name === undefined ? null : html`<${Typed} text=${session.name} />`}</>
-    ${ended ? html`<p class="note lost">✕ This session has ended, or never was. All that it owned ended with it.</p>` : null}
+    ${ended ? html`<p class="note lost"><${Shape} of="✕" /> This session has ended, or never was. All that it owned ended with it.</p>` : null}
     ${ended && !session ? null : html`<${Panel} title="Session" extra=${act}>${session ? html`<${About} session=${session} heardAgo=${heardAgo} />` : html`<${Waiting} poll=${poll} />`}</>`}
     ${session ? html`<${Guard} title="Grants"><${Grants} session=${session} /></><${Guard} title="Ephemeral nodes"><${Ephemeral} session=${session} /></>
       <${Pages} first=${cursor ? link("sessions", number) : null} next=${session.next_cursor ? link("sessions", number, { cursor: session.next_cursor }) : null} />` : null}

@@ -3,9 +3,9 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { callBytes, withQuery } from "../api.js";
 import { count, quoted, shortened, size, visible, visibleLines } from "../format.js";
-import { Curl, Facts, Guard, Heading, Line, LockLink, Pages, Panel, SessionLink, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Facts, Guard, Heading, Line, LockLink, Pages, Panel, SessionLink, Shape, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, isPath, nodeCall, treeLink } from "../route.js";
-import { credential, refused, route, said } from "../state.js";
+import { credential, refused, route, say } from "../state.js";
 import { asHex, asText, laidOut } from "../value.js";
 
 const ROWS = 100;
@@ -30,9 +30,9 @@ function Node({ path }) {
   const poll = usePoll(listing, 2000);
   const stat = poll.headers ? statOf(poll.headers) : null;
   const gone = poll.error?.code === "no_node";
-  return html`<${Heading}>${path === "" ? "Tree" : html`<${Typed} text=${path.split("/").at(-1)} />`}</>
+  return html`<${Heading}>${path === "" ? "Tree" : html`<span class="offscreen">Node </span><${Typed} text=${path.split("/").at(-1)} />`}</>
     <${Trail} path=${path} />
-    ${gone ? html`<p class="note lost">✕ There is no such node${stat ? " any more: this is what it was" : ""}.</p>` : null}
+    ${gone ? html`<p class="note lost"><${Shape} of="✕" /> There is no such node${stat ? " any more: this is what it was" : ""}.</p>` : null}
     ${stat ? html`<${Panel} title="Node"><${Stat} stat=${stat} path=${path} /></>
         ${stat.length > 0 ? html`<${Guard} title="Value"><${Value} base=${base} stat=${stat} path=${path} cursor=${cursor} /></>` : null}
         <${Guard} title="Children"><${Children} path=${path} items=${poll.body?.items ?? []} stat=${stat} cursor=${cursor} next=${poll.body?.next_cursor ?? null} /></>`
@@ -126,7 +126,7 @@ function Value({ base, stat, path, cursor }) {
     <nav class="tabs" aria-label="How to show the value">${possible.map(([key, label]) => html`<a key=${key} href=${treeLink(path, { as: key, cursor })}
       aria-current=${view === key ? "page" : null}>${label}</a>`)}</nav>
     <pre class=${view === "hex" ? "content" : "content wrapped"} tabIndex="0" role="group" aria-label="Value">${shown}</pre>
-    ${whole ? null : html`<p class="note queued">▲ These are the first ${size(bytes.length)} of ${size(stat.length)}.</p>`}</>`;
+    ${whole ? null : html`<p class="note queued"><${Shape} of="▲" /> These are the first ${size(bytes.length)} of ${size(stat.length)}.</p>`}</>`;
 }
 
 /** Saves the whole value as a file. @param {string} base @param {string} path */
@@ -140,10 +140,10 @@ async function download(base, path) {
     anchor.download = shortened(path.split("/").at(-1) ?? "", 100) || "value";
     anchor.click();
     setTimeout(() => URL.revokeObjectURL(url), 60000);
-    said.value = "The value was downloaded.";
+    say("The value was downloaded.");
   } catch (error) {
     refused(error, sent);
-    said.value = `The value was not downloaded: ${visible(/** @type {any} */ (error).message)}`;
+    say(`The value was not downloaded: ${visible(/** @type {any} */ (error).message)}`);
   }
 }
 

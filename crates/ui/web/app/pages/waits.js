@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, ordinal, parseSpan, span, waits } from "../format.js";
-import { Curl, Heading, LockLink, OwnerLink, Panel, Since, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Heading, LockLink, OwnerLink, Panel, Shape, Since, Typed, usePoll, Waiting } from "../parts.js";
 import { Refusals, refusals, RefusalsKnown } from "../refused.js";
 import { link } from "../route.js";
 import { route } from "../state.js";
@@ -24,7 +24,7 @@ export function Waits() {
       ${poll.error?.status === 400 ? html`<p class="note lost">${poll.error.message}</p>` : null}
       ${tree ? html`<${Rows} items=${tree.items} filtered=${filtered} />` : html`<${Waiting} poll=${poll} />`}
       ${tree?.left_out > 0 ? html`<p class="note">${count(tree.left_out)} further rows are left out: name an owner, a lock or a session.</p>` : null}
-      ${tree && !tree.complete ? html`<p class="note queued">▲ More grants wait than the server examines: this is a part of the tree.</p>` : null}
+      ${tree && !tree.complete ? html`<p class="note queued"><${Shape} of="▲" /> More grants wait than the server examines: this is a part of the tree.</p>` : null}
     </>
     <${Panel} title="Refused deadlocks"><${Refusals} rows=${refusals(given)} empty=${filtered ? "None that matches is known." : "None is known."} /><${RefusalsKnown} /></>
     <${Panel} title="The same without this page"><${Curl} path=${path} /></>`;
@@ -58,13 +58,13 @@ function Rows({ items, filtered }) {
 function Row({ item }) {
   const who = html`<strong><${OwnerLink} owner=${item.owner} most=${48} /></strong>${item.session ? html` <a class="muted" href=${link("waits", null, { session: String(item.session) })}>session ${item.session}</a>` : null}`;
   const holds = (item.holds ?? []).map((/** @type {any} */ held) => html`<span key=${held.lock} class="held-lock">
-    ${held.token ? html`<span class="state held" aria-hidden="true">■</span> holds` : html`<span class="state queued" aria-hidden="true">▸</span> does not hold it now:`}
+    ${held.token ? html`<span class="state held"><${Shape} of="■" /></span> holds` : html`<span class="state queued"><${Shape} of="▸" /></span> does not hold it now:`}
     ${" "}<${LockLink} name=${held.lock} /> <span class="muted"><${Since} at=${held.since} />, ${waits(held.queue_length)}${held.holder_count > 1 ? `, ${held.holder_count} holders` : ""}</span></span>`);
   if (item.holds_left_out) holds.push(html`<span key="" class="held-lock muted">and ${count(item.holds_left_out)} more</span>`);
   if (!item.waits) {
     return html`<span class="root-mark">ROOT</span> ${who} <span>blocks <strong>${count(item.blocks)}</strong>${item.blocks_for ? `, the longest for ${span(parseSpan(item.blocks_for))}` : null}</span> ${holds}`;
   }
-  return html`<span class="state queued" aria-hidden="true">▸</span> ${who} <span class="muted">waits <${Since} at=${item.waits.since} /> for</span>
+  return html`<span class="state queued"><${Shape} of="▸" /></span> ${who} <span class="muted">waits <${Since} at=${item.waits.since} /> for</span>
     ${" "}<${LockLink} name=${item.waits.lock} /> <span class="muted">${ordinal(item.waits.position)} in line</span>
     ${item.repeated ? html`<span class="muted">(shown above)</span>` : null} ${holds}`;
 }
