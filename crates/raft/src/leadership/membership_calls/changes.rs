@@ -11,7 +11,6 @@ use crate::{
     },
     core::{Core, leadership_in},
     leadership::{
-        handover,
         membership_calls::{
             member_request::{Request, in_progress, require_member},
             ready::{check_version, leading},
@@ -167,13 +166,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         let mut voters = sight.view.voters.clone();
         voters.remove(&node);
         check_remaining(&sight, &voters, node)?;
-        let Some(to) = sight.view.successor() else {
-            let Health { voters, needed, .. } = sight.view.health(&voters);
-            return Err(MembershipError::WouldLoseQuorum { voters, healthy: 0, needed });
-        };
-        tracing::info!(node = to, "transferring the leadership to node {to}, because this node becomes a learner");
-        handover::transfer_to(self.core, to).await;
-        Err(MembershipError::NoLeader)
+        Err(self.hand_over(&sight, "this node becomes a learner").await)
     }
 }
 

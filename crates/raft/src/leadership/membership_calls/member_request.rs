@@ -3,10 +3,13 @@
 use crate::{
     base::{error::ProposeError, membership::MembershipError, types::Member, wall_clock::wall_now},
     core::{Core, Leadership},
-    leadership::reconciler::{
-        plan::Phase,
-        steps::{self, Changes, StepError},
-        view::{Answered, Sight, ask, look},
+    leadership::{
+        handover,
+        reconciler::{
+            plan::{Health, Phase},
+            steps::{self, Changes, StepError},
+            view::{Answered, Sight, ask, look},
+        },
     },
     queues::Queues,
 };
@@ -94,6 +97,20 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         }
     }
 
+    /// Hands the leadership over, because of what this node is to become. The next leader serves the request: the
+    /// caller tries it again there.
+    pub(super) async fn hand_over(&self, sight: &Sight, why: &str) -> MembershipError {
+        let Some(to) = sight.view.successor() else {
+            let mut voters = sight.view.voters.clone();
+            voters.remove(&self.core.id);
+            let Health { voters, needed, .. } = sight.view.health(&voters);
+            return MembershipError::WouldLoseQuorum { voters, healthy: 0, needed };
+        };
+        tracing::info!(node = to, "transferring the leadership to node {to}, because {why}");
+        handover::transfer_to(self.core, to).await;
+        MembershipError::NoLeader
+    }
+
     /// Makes a change unless it was made before under the same key. Then notes it and records the key.
     pub(super) async fn once(
         &self,
@@ -170,7 +187,7 @@ pub(super) fn require_member(sight: &Sight, node: NodeId) -> Result<&Member, Mem
 }
 
 /// The pending request that concerns a member.
-fn other_change(sight: &Sight, node: NodeId) -> Option<String> {
+pub(super) fn other_change(sight: &Sight, node: NodeId) -> Option<String> {
     if sight.view.removals.contains(&node) {
         return Some(format!("node {node} is being removed"));
     }
