@@ -10,7 +10,7 @@ use crate::{
     leadership::{
         membership_calls::{
             changes::require_health,
-            member_request::{Request, in_progress, other_change, require_member},
+            member_request::{Request, departure, in_progress, require_member},
         },
         reconciler::view::Sight,
     },
@@ -52,7 +52,8 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         }
         self.check_unused(&sight, node, url.as_deref(), peer.as_deref())?;
         let known_process = self.may_move(&sight, node, member, peer.as_deref(), force).await?;
-        let changed = self.change_members(node, |sight| {
+        // A node that joins may change its address: with a wrong one, its join could never complete.
+        let changed = self.change_members(node, departure, |sight| {
             let known = require_member(sight, node)?;
             if !known_process {
                 require_health(sight.view.health_without(node))?;
@@ -102,7 +103,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         if peer == present.address && peer == member.address {
             return Ok(true);
         }
-        if let Some(other) = other_change(sight, node) {
+        if let Some(other) = departure(sight, node) {
             return Err(in_progress(other));
         }
         // A leader that greets itself does not learn whether the others reach it. So another node leads and greets it.

@@ -12,7 +12,7 @@ use crate::{
     core::{Core, leadership_in},
     leadership::{
         membership_calls::{
-            member_request::{Request, in_progress, require_member},
+            member_request::{Request, in_progress, other_change, require_member},
             ready::{check_version, leading},
         },
         reconciler::{
@@ -120,7 +120,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     }
 
     async fn promote(&self, node: NodeId) -> Result<(), MembershipError> {
-        self.change_members(node, |sight| {
+        self.change_members(node, other_change, |sight| {
             let view = &sight.view;
             if view.voters.contains(&node) {
                 return Ok(None);
@@ -144,7 +144,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         if node == self.core.id && self.sight().view.voters.contains(&node) {
             return self.step_down(node).await;
         }
-        self.change_members(node, |sight| {
+        self.change_members(node, other_change, |sight| {
             let view = &sight.view;
             if !view.voters.contains(&node) {
                 return Ok(None);

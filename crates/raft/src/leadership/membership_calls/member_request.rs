@@ -55,11 +55,12 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         look(self.core, state.membership(), false, answered, |_, is_close| is_close)
     }
 
-    /// Makes a change of Raft's membership that `decide` chooses, once no other change is in progress. `None` if
-    /// there is nothing to change.
+    /// Makes a change of Raft's membership that `decide` chooses, once the voters do not change otherwise. `None` if
+    /// there is nothing to change. `conflict` finds the pending request about the node that does not allow it.
     pub(super) async fn change_members(
         &self,
         node: NodeId,
+        conflict: impl Fn(&Sight, NodeId) -> Option<String>,
         decide: impl Fn(&Sight) -> Result<Option<Changes>, MembershipError>,
     ) -> Result<(), MembershipError> {
         let mut begun = false;
@@ -70,7 +71,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             }
             let sight = self.sight_of_the_answering(node).await;
             require_member(&sight, node)?;
-            if let Some(other) = other_change(&sight, node) {
+            if let Some(other) = conflict(&sight, node) {
                 return Err(in_progress(other));
             }
             if sight.view.phase == Phase::Uniform {
@@ -188,11 +189,14 @@ pub(super) fn require_member(sight: &Sight, node: NodeId) -> Result<&Member, Mem
 
 /// The pending request that concerns a member.
 pub(super) fn other_change(sight: &Sight, node: NodeId) -> Option<String> {
+    let joins = || sight.view.joins.contains_key(&node).then(|| format!("node {node} is joining"));
+    departure(sight, node).or_else(joins)
+}
+
+/// The pending request after which a node is no member any more.
+pub(super) fn departure(sight: &Sight, node: NodeId) -> Option<String> {
     if sight.view.removals.contains(&node) {
         return Some(format!("node {node} is being removed"));
-    }
-    if sight.view.joins.contains_key(&node) {
-        return Some(format!("node {node} is joining"));
     }
     let replacement = sight.view.joins.iter().find(|(_, join)| join.replaces == Some(node));
     replacement.map(|(new, _)| format!("node {new} is replacing node {node}"))

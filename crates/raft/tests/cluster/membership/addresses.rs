@@ -83,3 +83,20 @@ async fn the_only_voter_moves_to_an_address_where_it_answers() {
     assert_eq!(cluster.set(1, 1, (Some("moved:2"), false), None).await, Ok(()));
     opened(&cluster.open_session(1).await.unwrap());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_join_with_a_wrong_address_continues_once_that_is_corrected() {
+    let mut cluster = Cluster::form_new(3, 1_000).await;
+    let token = cluster.create_token(1, once(MemberRole::Voter, None)).await;
+    let wrong = JoinRequest { address: "nowhere:2".to_owned(), ..cluster.join_request(1, &token, 4) };
+    let joined = cluster.net.join(1, wrong).await.unwrap();
+    assert_eq!(joined.id, 4);
+    cluster.disks.insert(4, Disk::new(400));
+    cluster.joined.insert(4, joined);
+    cluster.start(4).await;
+    cluster.members_until(1, |view| learners(view) == [4]).await;
+    assert_eq!(cluster.set(2, 4, (Some("n4:2"), false), None).await, Ok(()));
+    let view = cluster.members_until(1, |view| view.joins.is_empty()).await;
+    assert_eq!(voters(&view), [1, 2, 3, 4]);
+    opened(&cluster.open_session(4).await.unwrap());
+}
