@@ -53,7 +53,7 @@ pub struct ListJoinTokens {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SetMember {
-    /// Its new address for clients. The node must already listen there.
+    /// Its new address for clients. The node must already listen there: the cluster does not check it.
     #[cfg_attr(feature = "schema", schemars(extend("example" = "http://n2:7171")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub url: Option<NodeUrl>,
