@@ -159,7 +159,7 @@ fn a_removed_node_that_does_not_know_it_yet_is_kept_out_and_learns_it() {
 
 /// Copies the data of a node while it is stopped, and makes a node of the copy. The addresses in the copy are those of
 /// the original, so it listens elsewhere.
-async fn clone_of(cluster: &mut Cluster, original: usize) -> usize {
+pub(crate) async fn clone_of(cluster: &mut Cluster, original: usize) -> usize {
     assert!(cluster.nodes[original].terminate().await.success());
     let data = cluster.folder().join("clone");
     copy(&cluster.nodes[original].data, &data).await;

@@ -112,7 +112,8 @@ A leader transfers the leadership first. The cluster refuses a removal after whi
   fairhold cluster set-member 3 --url http://e:7171 --peer e:7271 --auth-token-file admin
   fairhold cluster set-member 3 --priority 80 --zone eu-1 --auth-token-file admin
 
-Before the leader accepts a new address, it checks that the member answers there. --force skips that only if no node answers.")]
+Before the leader accepts a new address for the other nodes, it checks that the member answers there, and no copy of it.
+--force skips that only if no node answers. Nobody checks the URL. A member that leads hands over first.")]
     SetMember(SetMemberArgs),
     /// Show the settings of the cluster
     #[command(after_help = "Example:

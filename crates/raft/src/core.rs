@@ -7,6 +7,7 @@ pub(crate) mod disk_room;
 pub(crate) mod handlers;
 pub(crate) mod losses;
 pub(crate) mod outgoing_snapshots;
+pub(crate) mod processes;
 pub(crate) mod programs;
 pub(crate) mod removal_notice;
 pub(crate) mod round_trips;
@@ -32,6 +33,7 @@ use crate::{
         handlers::{LeaderHandler, MemberHandler},
         losses::Losses,
         outgoing_snapshots::OutgoingSnapshots,
+        processes::Processes,
         programs::Programs,
         removal_notice::RemovalNotice,
         round_trips::RoundTrips,
@@ -120,6 +122,8 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) program: Program,
     /// The programs of the other nodes.
     pub(crate) programs: Programs,
+    /// The processes of the members.
+    pub(crate) processes: Processes,
     /// What this node's storage has lost. If set, the node takes no part any more.
     pub(crate) lost: OnceLock<LostEntries>,
     /// Which nodes have free disk space.

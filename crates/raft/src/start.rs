@@ -14,8 +14,8 @@ use crate::{
         types::Types,
     },
     core::{
-        Core, Links, RaftOf, contact::Contact, disk_room::DiskRoom, programs::Programs, removal_notice::RemovalNotice,
-        snapshot_schedule::Schedule, status::incarnations,
+        Core, Links, RaftOf, contact::Contact, disk_room::DiskRoom, processes::Processes, programs::Programs,
+        removal_notice::RemovalNotice, snapshot_schedule::Schedule, status::incarnations,
     },
     inbound::peer_service::PeerService,
     leadership::{elections::Elections, finalizer, formation, reconciler},
@@ -98,6 +98,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             contact: Contact::new(vote.leader_id.term, config.time_scale()),
             program: config.program.clone(),
             programs: Programs::default(),
+            processes: Processes::new(config.id, config.boot),
             lost: OnceLock::new(),
             disk_room: DiskRoom::new(),
             notice,

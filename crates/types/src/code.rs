@@ -73,7 +73,8 @@ codes! {
     NeedsUpgrade => "needs_upgrade",
     /// Another change of the members is under way.
     ChangeInProgress => "change_in_progress",
-    /// Another node answers at the new address of the member, or the address belongs to another member.
+    /// Another node answers at the new address of the member, or another process of the member answers at its present
+    /// one; or the address belongs to another member.
     WrongNode => "wrong_node",
     /// Too few of the remaining voters would be healthy.
     WouldLoseQuorum => "would_lose_quorum",

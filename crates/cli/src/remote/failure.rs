@@ -154,7 +154,10 @@ fn advice_here(code: &str) -> Option<&'static str> {
     } else if is(Code::WouldLoseQuorum) {
         Some("to see which members do not answer: fairhold cluster members; start or replace them first")
     } else if is(Code::WrongNode) {
-        Some("to see the address of each member: fairhold cluster members; pass the address at which this member answers")
+        Some(
+            "to see the address of each member: fairhold cluster members; pass the address at which this member answers, and stop \
+             its other process if there is one",
+        )
     } else if is(Code::Unauthenticated) {
         Some("pass the file with a valid token: --auth-token-file FILE")
     } else {

@@ -96,8 +96,8 @@ impl Cluster {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Refused`] if there is no such member (`not_found`), if another node answers at its new address
-    /// (`wrong_node`), if it is behind or does not answer (`not_caught_up`), if too few voters would be healthy
+    /// [`Error::Refused`] if there is no such member (`not_found`), if another node or a copy of it answers at its new
+    /// address (`wrong_node`), if it is behind or does not answer (`not_caught_up`), if too few voters would be healthy
     /// (`would_lose_quorum`), if another change is under way (`change_in_progress`), or if the
     /// [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'. [`Error::OutcomeUnknown`] if no
     /// answer came within the client's timeout.

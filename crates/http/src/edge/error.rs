@@ -153,7 +153,9 @@ fn membership_problem(error: MembershipError, detail: String) -> Problem {
                 .advice(Some("let another node join first"));
         }
         MembershipError::ChangeInProgress { .. } => (Code::ChangeInProgress, Facts::default()),
-        MembershipError::WrongNode { .. } | MembershipError::AddressInUse { .. } => (Code::WrongNode, Facts::default()),
+        MembershipError::WrongNode { .. } | MembershipError::AddressInUse { .. } | MembershipError::TwoProcesses { .. } => {
+            (Code::WrongNode, Facts::default())
+        }
         MembershipError::NotAnswering { .. } | MembershipError::NotCaughtUp { .. } => (Code::NotCaughtUp, Facts::default()),
         MembershipError::TooMany { what: _, max } => {
             return Problem::new(Code::RateLimited, detail).retryable(false).facts(limited(max));

@@ -51,7 +51,7 @@ pub(crate) fn properties_of(code: Code) -> (StatusCode, &'static str, bool) {
         Code::NotAllUpgraded => (StatusCode::CONFLICT, "Not every member is upgraded", true),
         Code::NeedsUpgrade => (StatusCode::CONFLICT, "The cluster's version is too low", false),
         Code::ChangeInProgress => (StatusCode::CONFLICT, "Another change of the members is under way", true),
-        Code::WrongNode => (StatusCode::CONFLICT, "The address is that of another node", false),
+        Code::WrongNode => (StatusCode::CONFLICT, "The address is not that of the member", false),
         Code::WouldLoseQuorum => (StatusCode::CONFLICT, "Too few of the remaining voters are healthy", true),
         Code::WouldLockOut => (StatusCode::CONFLICT, "Nobody could change access rights any more", false),
         Code::AlreadyIssued => (StatusCode::CONFLICT, "The token was issued before", false),

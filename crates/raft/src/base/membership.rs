@@ -294,6 +294,21 @@ pub enum MembershipError {
         /// The leader's revision at that moment: by then the narrowing was applied.
         revision: Revision,
     },
+    /// The process at the new address is not the one that answers the leader: one of them runs with a copy of the data
+    /// directory.
+    #[error(
+        "node {node} has two processes: one answers at {address}, and another one at its present address {present}. One of \
+         them runs with a copy of its data directory: stop the one that is to go. If you have just stopped it, try again in a \
+         few seconds"
+    )]
+    TwoProcesses {
+        /// The member.
+        node: NodeId,
+        /// The new address.
+        address: String,
+        /// Its present address.
+        present: String,
+    },
 }
 
 fn wrong_node_text(address: &str, found: Option<NodeId>) -> String {

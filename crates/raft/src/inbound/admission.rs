@@ -66,8 +66,6 @@ pub(super) struct Admission {
     configured: BTreeSet<NodeId>,
     /// The admitted nodes.
     introduced: Mutex<BTreeMap<NodeId, Introduced>>,
-    /// The boot number of the process that answered when this node last dialled a node.
-    dialled: Mutex<BTreeMap<NodeId, u64>>,
 }
 
 impl Admission {
@@ -76,7 +74,6 @@ impl Admission {
             bound_to: config.cluster,
             configured: config.members.keys().copied().collect(),
             introduced: Mutex::new(BTreeMap::new()),
-            dialled: Mutex::new(BTreeMap::new()),
         }
     }
 
@@ -106,7 +103,7 @@ impl Admission {
         let decision = self
             .check_cluster(core, introduced)
             .and_then(|()| self.check_node(core, other.id, introduced))
-            .and_then(|()| self.check_boot(core, other, side));
+            .and_then(|()| check_boot(core, other, side));
         match decision {
             Ok(()) => {
                 self.forget_strangers(core);
@@ -126,7 +123,7 @@ impl Admission {
         };
         let decision = self
             .check_node(core, from, introduced)
-            .and_then(|()| self.check_process(core, from, boot))
+            .and_then(|()| check_process(core, from, boot))
             .and_then(|()| check_leader_process(core, from, boot));
         decision.map_err(|reason| Refused { sent: introduced.understood(from, reason.clone()), reason })
     }
@@ -159,29 +156,6 @@ impl Admission {
         }
     }
 
-    /// Refuses a process that dials if another one runs with a copy of its data directory. The leader knows it if that
-    /// process answers its heartbeats at the address of the member. The other nodes know it if that process leads.
-    fn check_boot<RT: AsyncRuntime>(&self, core: &Core<RT>, other: &Introduction, side: ConnectionSide) -> Result<(), Refusal> {
-        match side {
-            ConnectionSide::Dialled => {
-                self.dialled.lock().insert(other.id, other.boot);
-                Ok(())
-            }
-            ConnectionSide::Accepted => {
-                self.check_process(core, other.id, other.boot)?;
-                check_leader_process(core, other.id, other.boot)
-            }
-        }
-    }
-
-    /// Refuses a process if another one answers the leader at the address of the member. The leader checks each request: a
-    /// copy may have connected while its original was paused.
-    fn check_process<RT: AsyncRuntime>(&self, core: &Core<RT>, id: NodeId, boot: u64) -> Result<(), Refusal> {
-        let known = self.dialled.lock().get(&id).copied();
-        let silent = || core.with_metrics(|metrics| silent_for(metrics, id));
-        if is_duplicate(known, boot, silent, core.lease) { Err(Refusal::Duplicate { id }) } else { Ok(()) }
-    }
-
     /// Forgets the nodes that are no members, if there are too many.
     fn forget_strangers<RT: AsyncRuntime>(&self, core: &Core<RT>) {
         let mut introduced = self.introduced.lock();
@@ -191,7 +165,7 @@ impl Admission {
         let members: BTreeSet<NodeId> =
             core.with_metrics(|metrics| metrics.membership_config.nodes().map(|(id, _)| *id).collect());
         introduced.retain(|id, _| members.contains(id));
-        self.dialled.lock().retain(|id, _| members.contains(id));
+        core.processes.retain(&members);
         core.programs.retain(&members);
     }
 }
@@ -260,6 +234,29 @@ fn gone_since<RT: AsyncRuntime>(core: &Core<RT>, id: NodeId, found: Incarnation,
             covers_state && committed.nodes().next().is_some() && committed.get_node(&id).is_none()
         });
     is_certain.then_some(seen)
+}
+
+/// Refuses a process that dials if another one runs with a copy of its data directory. The leader knows it if that
+/// process answers its heartbeats at the address of the member. The other nodes know it if that process leads.
+fn check_boot<RT: AsyncRuntime>(core: &Core<RT>, other: &Introduction, side: ConnectionSide) -> Result<(), Refusal> {
+    match side {
+        ConnectionSide::Dialled => {
+            core.processes.record(other.id, other.boot);
+            Ok(())
+        }
+        ConnectionSide::Accepted => {
+            check_process(core, other.id, other.boot)?;
+            check_leader_process(core, other.id, other.boot)
+        }
+    }
+}
+
+/// Refuses a process if another one answers the leader at the address of the member. The leader checks each request: a
+/// copy may have connected while its original was paused.
+fn check_process<RT: AsyncRuntime>(core: &Core<RT>, id: NodeId, boot: u64) -> Result<(), Refusal> {
+    let known = core.processes.of(id);
+    let silent = || core.with_metrics(|metrics| silent_for(metrics, id));
+    if is_duplicate(known, boot, silent, core.lease) { Err(Refusal::Duplicate { id }) } else { Ok(()) }
 }
 
 /// Whether a process that dials is not the one that answers the leader's heartbeats. After a restart the process before

@@ -1,5 +1,6 @@
 //! Members that change: nodes join, replace others, and are removed.
 
+mod addresses;
 mod identity;
 
 use super::*;
@@ -94,6 +95,17 @@ impl Cluster {
         (peer, force): (Option<&str>, bool),
         priority: Option<u8>,
     ) -> Result<(), MembershipError> {
+        self.set_within(at, node, (peer, force), priority, soon()).await
+    }
+
+    async fn set_within(
+        &self,
+        at: NodeId,
+        node: NodeId,
+        (peer, force): (Option<&str>, bool),
+        priority: Option<u8>,
+        deadline: Instant,
+    ) -> Result<(), MembershipError> {
         let request = MemberRequest::Set {
             node,
             key: None,
@@ -104,7 +116,7 @@ impl Cluster {
             zone: None,
             by: "tests".to_owned(),
         };
-        self.node(at).change_member(request.decided_by(None), soon()).await
+        self.node(at).change_member(request.decided_by(None), deadline).await
     }
 }
 
@@ -328,31 +340,6 @@ async fn a_node_that_has_joined_gets_its_answer_again_only_with_the_secret_of_a_
     let standing = CreateJoinToken { standing: true, up_to: Some(3), expires_at: None, ..once(MemberRole::Voter, None) };
     let standing = cluster.create_token(1, standing).await;
     assert_eq!(answer(cluster.join_request(1, &standing, 2)).await, Ok((2, MemberRole::Learner)), "a standing token");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_gets_another_address_if_no_other_node_answers_there() {
-    let cluster = Cluster::form_new(3, 1_000).await;
-    let leader = cluster.leader_among(1..=3).await;
-    let [moving, other] = cluster.others(leader)[..] else { unreachable!("three nodes") };
-    cluster.net.add_address(other, "elsewhere:2");
-    let wrong = MembershipError::WrongNode { address: "elsewhere:2".to_owned(), found: Some(other) };
-    assert_eq!(cluster.set(leader, moving, (Some("elsewhere:2"), true), None).await, Err(wrong));
-    let nobody = MembershipError::NotAnswering { address: "nowhere:2".to_owned() };
-    assert_eq!(cluster.set(other, moving, (Some("nowhere:2"), false), None).await, Err(nobody));
-    let used = format!("n{other}:2");
-    let in_use = MembershipError::AddressInUse { address: used.clone(), node: other };
-    assert_eq!(cluster.set(other, moving, (Some(&used), true), None).await, Err(in_use));
-    let bad = cluster.set(other, moving, (Some("0.0.0.0:2"), true), Some(200)).await;
-    assert!(matches!(bad, Err(MembershipError::BadRequest(_))), "{bad:?}");
-
-    cluster.net.add_address(moving, "moved:2");
-    assert_eq!(cluster.set(moving, moving, (Some("moved:2"), false), Some(80)).await, Ok(()));
-    let row = |view: &MembersView| view.members.iter().find(|row| row.id == moving).cloned().unwrap();
-    let view = cluster.members_until(leader, |view| row(view).peer == "moved:2").await;
-    assert_eq!((row(&view).priority, row(&view).voter), (80, true));
-    cluster.node(moving).read_barrier(soon()).await.unwrap();
-    assert_eq!(cluster.set(leader, moving, (Some("nowhere:2"), true), None).await, Ok(()), "with force");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,6 +26,8 @@ struct Cables {
     services: BTreeMap<NodeId, Arc<dyn Service>>,
     /// The nodes at addresses other than their first one.
     moved: BTreeMap<String, NodeId>,
+    /// Addresses at which only the node itself reaches itself.
+    private: BTreeMap<String, NodeId>,
     isolated: BTreeSet<NodeId>,
     /// Pairs of nodes: the second one receives nothing from the first.
     blocked: BTreeSet<(NodeId, NodeId)>,
@@ -66,6 +68,7 @@ impl Net {
         Net(Arc::new(Mutex::new(Cables {
             services: BTreeMap::new(),
             moved: BTreeMap::new(),
+            private: BTreeMap::new(),
             isolated: BTreeSet::new(),
             blocked: BTreeSet::new(),
             rejecting: BTreeSet::new(),
@@ -92,6 +95,11 @@ impl Net {
     /// A node answers at this address too.
     pub(crate) fn add_address(&self, id: NodeId, address: &str) {
         self.0.lock().unwrap().moved.insert(address.to_owned(), id);
+    }
+
+    /// A node answers at this address too, but no other node reaches it there.
+    pub(crate) fn add_private_address(&self, id: NodeId, address: &str) {
+        self.0.lock().unwrap().private.insert(address.to_owned(), id);
     }
 
     /// A node that is no member yet asks another one to let it join.
@@ -228,6 +236,13 @@ impl Net {
         })
     }
 
+    /// The node at an address other than its first one.
+    fn find_address(&self, from: NodeId, address: &str) -> Option<NodeId> {
+        let cables = self.0.lock().unwrap();
+        let private = cables.private.get(address).filter(|id| **id == from);
+        cables.moved.get(address).or(private).copied()
+    }
+
     fn find(&self, from: NodeId, to: NodeId) -> Result<(Arc<dyn Service>, broadcast::Receiver<NodeId>), PeerError> {
         let cables = self.0.lock().unwrap();
         let service = cables.services.get(&to).filter(|_| !cables.isolated.contains(&from) && !cables.isolated.contains(&to));
@@ -245,7 +260,7 @@ struct Cable {
 impl Cable {
     fn dial(&self, to: &Target) -> Result<(Arc<dyn Service>, broadcast::Receiver<NodeId>), PeerError> {
         let own = self.own.introduction();
-        let at = self.net.0.lock().unwrap().moved.get(&to.address).copied();
+        let at = self.net.find_address(own.id, &to.address);
         let at = at.or_else(|| to.address.strip_prefix('n')?.split_once(':')?.0.parse().ok());
         let at = at.ok_or_else(|| PeerError::Unreachable(format!("no node has the address {}", to.address)))?;
         let (service, cut) = self.net.find(own.id, at)?;

@@ -53,12 +53,12 @@ pub struct ListJoinTokens {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SetMember {
-    /// Its new address for clients. The node must already listen there.
+    /// Its new address for clients. The node must already listen there: the cluster does not check it.
     #[cfg_attr(feature = "schema", schemars(extend("example" = "http://n2:7171")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub url: Option<NodeUrl>,
     /// Its new address for the other nodes. The leader connects to it first, and refuses the change if another node
-    /// answers there.
+    /// answers there, or a copy of this one. If the member itself leads, it hands over to the node that checks this.
     #[cfg_attr(feature = "schema", schemars(extend("example" = "n2:7271")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub peer: Option<PeerAddress>,

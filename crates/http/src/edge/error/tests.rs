@@ -204,6 +204,7 @@ fn a_refused_change_of_the_members_has_its_numbers() {
         (ChangeInProgress { what: what() }, 409, "change_in_progress", true, json!({})),
         (WrongNode { address: address(), found: Some(3) }, 409, "wrong_node", false, json!({})),
         (AddressInUse { address: address(), node: 3 }, 409, "wrong_node", false, json!({})),
+        (TwoProcesses { node: 2, address: address(), present: "n2:7272".to_owned() }, 409, "wrong_node", false, json!({})),
         (NotAnswering { address: address() }, 409, "not_caught_up", true, json!({})),
         (NotCaughtUp { node: 4, lag: Some(830) }, 409, "not_caught_up", true, json!({})),
         (TooMany { what: "voters".to_owned(), max: 7 }, 429, "rate_limited", false, json!({"limit": 7})),

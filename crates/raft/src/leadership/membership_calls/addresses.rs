@@ -6,10 +6,11 @@ use crate::{
         peer::{PeerError, Refusal, Target},
         types::Member,
     },
+    core::status::silent_for,
     leadership::{
         membership_calls::{
             changes::require_health,
-            member_request::{Request, require_member},
+            member_request::{Request, departure, in_progress, require_member},
         },
         reconciler::view::Sight,
     },
@@ -46,36 +47,72 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         }
         let sight = self.sight();
         let member = require_member(&sight, node)?;
-        if url.is_some() || peer.is_some() {
-            self.check_unused(&sight, node, url.as_deref(), peer.as_deref())?;
-            let answers = match &peer {
-                Some(peer) => self.answers_at(node, member, peer, force).await?,
-                None => true,
-            };
-            let changed = self.change_members(node, |sight| {
-                let known = require_member(sight, node)?;
-                if !answers {
-                    require_health(sight.view.health_without(node))?;
-                }
-                let mut member = known.clone();
-                member.url = url.clone().unwrap_or(member.url);
-                member.address = peer.clone().unwrap_or(member.address);
-                Ok((member != *known).then(|| ChangeMembers::SetNodes(BTreeMap::from([(node, member)]))))
-            });
-            let changed = changed.await;
-            let is_changed = changed.is_ok();
-            self.noted(key, NotedAct::SetAddress { node, url: url.clone(), peer: peer.clone() }, changed)
-                .await
-                .map_err(|error| if is_changed { unfinished(node) } else { error })?;
-            tracing::info!(node, ?url, ?peer, "node {node} has another address");
-            // "Nothing happened" would be wrong now.
-            let done = if has_more { self.propose(command).await } else { self.propose_bare(command).await };
-            if matches!(done, Err(MembershipError::AccessChanged { .. })) {
-                return Err(unfinished(node));
-            }
-            return done;
+        if url.is_none() && peer.is_none() {
+            return self.propose(command).await;
         }
-        self.propose(command).await
+        self.check_unused(&sight, node, url.as_deref(), peer.as_deref())?;
+        let known_process = self.may_move(&sight, node, member, peer.as_deref(), force).await?;
+        // A node that joins may change its address: with a wrong one, its join could never complete.
+        let changed = self.change_members(node, departure, |sight| {
+            let known = require_member(sight, node)?;
+            if !known_process {
+                require_health(sight.view.health_without(node))?;
+            }
+            let present = self.present(node, known);
+            let member = Member {
+                url: url.clone().unwrap_or(present.url),
+                address: peer.clone().unwrap_or(present.address),
+                incarnation: known.incarnation,
+            };
+            Ok((member != *known).then(|| ChangeMembers::SetNodes(BTreeMap::from([(node, member)]))))
+        });
+        let changed = changed.await;
+        let is_changed = changed.is_ok();
+        self.noted(key, NotedAct::SetAddress { node, url: url.clone(), peer: peer.clone() }, changed)
+            .await
+            .map_err(|error| if is_changed { unfinished(node) } else { error })?;
+        tracing::info!(node, ?url, ?peer, "node {node} has another address");
+        // "Nothing happened" would be wrong now.
+        let done = if has_more { self.propose(command).await } else { self.propose_bare(command).await };
+        if matches!(done, Err(MembershipError::AccessChanged { .. })) {
+            return Err(unfinished(node));
+        }
+        done
+    }
+
+    /// A member with the addresses that count now. This node may not have noticed yet that the cluster has set them.
+    fn present(&self, node: NodeId, member: &Member) -> Member {
+        let is_set = self.core.shared.read().membership().has_set_address(node);
+        if is_set { member.clone() } else { self.core.addresses.of(node, member) }
+    }
+
+    /// Checks whether a member may have this address for peers; by default, its present one. Returns whether the leader
+    /// will reach the same process there as now.
+    async fn may_move(
+        &self,
+        sight: &Sight,
+        node: NodeId,
+        member: &Member,
+        peer: Option<&str>,
+        force: bool,
+    ) -> Result<bool, MembershipError> {
+        let present = self.present(node, member);
+        let peer = peer.unwrap_or(&present.address);
+        // From now on, the address in the membership counts on every node. Some may have another one in their
+        // configuration.
+        if peer == present.address && peer == member.address {
+            return Ok(true);
+        }
+        if let Some(other) = departure(sight, node) {
+            return Err(in_progress(other));
+        }
+        // A leader that greets itself does not learn whether the others reach it. So another node leads and greets it.
+        // The only voter has to do without: nobody else decides.
+        if node == self.core.id && sight.view.voters.iter().any(|voter| *voter != node) {
+            let sight = self.sight_of_the_answering(node).await;
+            return Err(self.hand_over(&sight, "its own address for peers changes").await);
+        }
+        self.reaches_known_process(node, &present, peer, force).await
     }
 
     /// Fails if another member, or a node that joins, has one of these addresses.
@@ -95,28 +132,70 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         Ok(())
     }
 
-    /// Greets a member at its new address, until it answers or the deadline is near: it may be starting. No other
-    /// node may answer there. `false` only with `force`, if nobody answers.
-    async fn answers_at(&self, node: NodeId, member: &Member, peer: &str, force: bool) -> Result<bool, MembershipError> {
-        let target = Target { id: node, address: peer.to_owned(), incarnation: Some(member.incarnation) };
+    /// Greets a member at its new address, until it answers or the deadline is near: it may be starting. No other node
+    /// may answer there, and no copy of the member while the member itself answers at its present address. With
+    /// `force`, nobody need answer. Returns whether the process that this leader reaches now answers. If not, the change
+    /// may lose the member, because it may be a copy that answers.
+    async fn reaches_known_process(
+        &self,
+        node: NodeId,
+        present: &Member,
+        peer: &str,
+        force: bool,
+    ) -> Result<bool, MembershipError> {
         let limit = GREETING_LIMIT * self.core.time_scale;
         loop {
-            let found = match RT::timeout(limit, self.core.links.peer.greet(&target)).await {
-                Ok(Ok(found)) if (found.id, found.incarnation) == (node, member.incarnation) => return Ok(true),
-                Ok(Ok(introduction)) => Some(introduction.id),
-                Ok(Err(PeerError::Refused(refusal))) => found_by(&refusal),
-                Ok(Err(PeerError::Unreachable(_) | PeerError::Lost(_))) | Err(_) if force => return Ok(false),
-                Ok(Err(PeerError::Unreachable(_) | PeerError::Lost(_))) | Err(_) => {
-                    if RT::Instant::now() + GREETING_PAUSE + limit >= self.deadline {
-                        return Err(MembershipError::NotAnswering { address: peer.to_owned() });
+            let refused = match self.greet(node, present, peer).await {
+                Greeted::Other(found) => return Err(MembershipError::WrongNode { address: peer.to_owned(), found }),
+                Greeted::Nobody if force => return Ok(false),
+                Greeted::Nobody => MembershipError::NotAnswering { address: peer.to_owned() },
+                Greeted::Member { boot } if boot != 0 && self.core.processes.of(node) == Some(boot) => return Ok(true),
+                Greeted::Member { boot } => {
+                    let address = peer.to_owned();
+                    let two = MembershipError::TwoProcesses { node, address, present: present.address.clone() };
+                    match self.greet(node, present, &present.address).await {
+                        Greeted::Member { boot: other } if other != boot => return Err(two),
+                        // The process before may have answered until a moment ago.
+                        Greeted::Member { .. } | Greeted::Other(_) | Greeted::Nobody if self.answered_lately(node) => two,
+                        Greeted::Member { .. } | Greeted::Other(_) | Greeted::Nobody => return Ok(false),
                     }
-                    RT::sleep(GREETING_PAUSE).await;
-                    continue;
                 }
             };
-            return Err(MembershipError::WrongNode { address: peer.to_owned(), found });
+            if RT::Instant::now() + GREETING_PAUSE + limit >= self.deadline {
+                return Err(refused);
+            }
+            RT::sleep(GREETING_PAUSE).await;
         }
     }
+
+    /// Who answers as a member at an address.
+    async fn greet(&self, node: NodeId, member: &Member, address: &str) -> Greeted {
+        let target = Target { id: node, address: address.to_owned(), incarnation: Some(member.incarnation) };
+        let until = (RT::Instant::now() + GREETING_LIMIT * self.core.time_scale).min(self.deadline);
+        match RT::timeout_at(until, self.core.links.peer.greet(&target)).await {
+            Ok(Ok(found)) if (found.id, found.incarnation) == (node, member.incarnation) => Greeted::Member { boot: found.boot },
+            Ok(Ok(introduction)) => Greeted::Other(Some(introduction.id)),
+            Ok(Err(PeerError::Refused(refusal))) => Greeted::Other(found_by(&refusal)),
+            Ok(Err(PeerError::Unreachable(_) | PeerError::Lost(_))) | Err(_) => Greeted::Nobody,
+        }
+    }
+
+    /// Whether a member has answered this leader within the last lease.
+    fn answered_lately(&self, node: NodeId) -> bool {
+        let silent = self.core.with_metrics(|metrics| silent_for(metrics, node));
+        silent.is_some_and(|silent| silent <= self.core.lease)
+    }
+}
+
+/// Who answers a greeting.
+enum Greeted {
+    /// The member, by the process with this boot number.
+    Member {
+        boot: u64,
+    },
+    /// Another node, if it is known.
+    Other(Option<NodeId>),
+    Nobody,
 }
 
 /// The address was changed, but not all of it is recorded.

@@ -11,9 +11,8 @@ use crate::{
     },
     core::{Core, leadership_in},
     leadership::{
-        handover,
         membership_calls::{
-            member_request::{Request, in_progress, require_member},
+            member_request::{Request, in_progress, other_change, require_member},
             ready::{check_version, leading},
         },
         reconciler::{
@@ -121,7 +120,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     }
 
     async fn promote(&self, node: NodeId) -> Result<(), MembershipError> {
-        self.change_members(node, |sight| {
+        self.change_members(node, other_change, |sight| {
             let view = &sight.view;
             if view.voters.contains(&node) {
                 return Ok(None);
@@ -145,7 +144,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         if node == self.core.id && self.sight().view.voters.contains(&node) {
             return self.step_down(node).await;
         }
-        self.change_members(node, |sight| {
+        self.change_members(node, other_change, |sight| {
             let view = &sight.view;
             if !view.voters.contains(&node) {
                 return Ok(None);
@@ -167,13 +166,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         let mut voters = sight.view.voters.clone();
         voters.remove(&node);
         check_remaining(&sight, &voters, node)?;
-        let Some(to) = sight.view.successor() else {
-            let Health { voters, needed, .. } = sight.view.health(&voters);
-            return Err(MembershipError::WouldLoseQuorum { voters, healthy: 0, needed });
-        };
-        tracing::info!(node = to, "transferring the leadership to node {to}, because this node becomes a learner");
-        handover::transfer_to(self.core, to).await;
-        Err(MembershipError::NoLeader)
+        Err(self.hand_over(&sight, "this node becomes a learner").await)
     }
 }
 

@@ -3,10 +3,13 @@
 use crate::{
     base::{error::ProposeError, membership::MembershipError, types::Member, wall_clock::wall_now},
     core::{Core, Leadership},
-    leadership::reconciler::{
-        plan::Phase,
-        steps::{self, Changes, StepError},
-        view::{Answered, Sight, ask, look},
+    leadership::{
+        handover,
+        reconciler::{
+            plan::{Health, Phase},
+            steps::{self, Changes, StepError},
+            view::{Answered, Sight, ask, look},
+        },
     },
     queues::Queues,
 };
@@ -52,11 +55,12 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         look(self.core, state.membership(), false, answered, |_, is_close| is_close)
     }
 
-    /// Makes a change of Raft's membership that `decide` chooses, once no other change is in progress. `None` if
-    /// there is nothing to change.
+    /// Makes a change of Raft's membership that `decide` chooses, once the voters do not change otherwise. `None` if
+    /// there is nothing to change. `conflict` finds the pending request about the node that does not allow it.
     pub(super) async fn change_members(
         &self,
         node: NodeId,
+        conflict: impl Fn(&Sight, NodeId) -> Option<String>,
         decide: impl Fn(&Sight) -> Result<Option<Changes>, MembershipError>,
     ) -> Result<(), MembershipError> {
         let mut begun = false;
@@ -67,7 +71,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             }
             let sight = self.sight_of_the_answering(node).await;
             require_member(&sight, node)?;
-            if let Some(other) = other_change(&sight, node) {
+            if let Some(other) = conflict(&sight, node) {
                 return Err(in_progress(other));
             }
             if sight.view.phase == Phase::Uniform {
@@ -92,6 +96,20 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
                 });
             }
         }
+    }
+
+    /// Hands the leadership over, because of what this node is to become. The next leader serves the request: the
+    /// caller tries it again there.
+    pub(super) async fn hand_over(&self, sight: &Sight, why: &str) -> MembershipError {
+        let Some(to) = sight.view.successor() else {
+            let mut voters = sight.view.voters.clone();
+            voters.remove(&self.core.id);
+            let Health { voters, needed, .. } = sight.view.health(&voters);
+            return MembershipError::WouldLoseQuorum { voters, healthy: 0, needed };
+        };
+        tracing::info!(node = to, "transferring the leadership to node {to}, because {why}");
+        handover::transfer_to(self.core, to).await;
+        MembershipError::NoLeader
     }
 
     /// Makes a change unless it was made before under the same key. Then notes it and records the key.
@@ -170,12 +188,15 @@ pub(super) fn require_member(sight: &Sight, node: NodeId) -> Result<&Member, Mem
 }
 
 /// The pending request that concerns a member.
-fn other_change(sight: &Sight, node: NodeId) -> Option<String> {
+pub(super) fn other_change(sight: &Sight, node: NodeId) -> Option<String> {
+    let joins = || sight.view.joins.contains_key(&node).then(|| format!("node {node} is joining"));
+    departure(sight, node).or_else(joins)
+}
+
+/// The pending request after which a node is no member any more.
+pub(super) fn departure(sight: &Sight, node: NodeId) -> Option<String> {
     if sight.view.removals.contains(&node) {
         return Some(format!("node {node} is being removed"));
-    }
-    if sight.view.joins.contains_key(&node) {
-        return Some(format!("node {node} is joining"));
     }
     let replacement = sight.view.joins.iter().find(|(_, join)| join.replaces == Some(node));
     replacement.map(|(new, _)| format!("node {new} is replacing node {node}"))

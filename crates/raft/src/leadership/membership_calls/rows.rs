@@ -31,7 +31,7 @@ pub(crate) fn own_view<RT: AsyncRuntime>(core: &Core<RT>) -> MembersView {
     removed.sort_unstable_by_key(|row| std::cmp::Reverse((row.revision, row.id)));
     MembersView {
         members: status.members.iter().map(|member| member_row(&status, member, membership, view)).collect(),
-        joins: membership.joins().map(|(id, join)| join_row(id, join, &sight.view, view)).collect(),
+        joins: membership.joins().map(|(id, join)| join_row(&status, (id, join), &sight.view, view)).collect(),
         removed,
         is_joint,
         from_leader: false,
@@ -60,7 +60,7 @@ fn member_row(status: &ReplicaStatus, member: &MemberStatus, membership: &Member
     }
 }
 
-fn join_row(id: NodeId, join: &Join, view: &View, leads: Option<&View>) -> JoinRow {
+fn join_row(status: &ReplicaStatus, (id, join): (NodeId, &Join), view: &View, leads: Option<&View>) -> JoinRow {
     let seen = view.seen(id);
     let phase = if !view.is_member(id) {
         JoinPhase::Pending
@@ -69,10 +69,13 @@ fn join_row(id: NodeId, join: &Join, view: &View, leads: Option<&View>) -> JoinR
     } else {
         JoinPhase::CatchingUp
     };
+    // Its addresses may have been changed since it was admitted.
+    let member = status.members.iter().find(|member| member.id == id).map(|status| &status.member);
+    let (url, peer) = member.map_or((&join.url, &join.address), |member| (&member.url, &member.address));
     JoinRow {
         id,
-        url: join.url.clone(),
-        peer: join.address.clone(),
+        url: url.clone(),
+        peer: peer.clone(),
         role: join.role,
         replaces: join.replaces,
         phase,

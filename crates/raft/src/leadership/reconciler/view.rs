@@ -50,14 +50,17 @@ pub(crate) enum Answered<I> {
 }
 
 /// Sends a heartbeat to all members, and waits until the voters and `others` have answered it, at most for a lease. A
-/// member that has been silent for long is not waited for: it counts only if it answers in time.
+/// member that has been silent for long is not waited for: it counts only if it answers in time. A new leader waits for
+/// all: a member from which it has heard nothing yet may be healthy.
 pub(crate) async fn ask<RT: AsyncRuntime>(core: &Core<RT>, others: impl IntoIterator<Item = NodeId>) -> Answered<RT::Instant> {
     let others: Vec<NodeId> = others.into_iter().collect();
     let asked_at = RT::Instant::now();
     let answered = core.until_any_metrics(|metrics| {
         let voters = metrics.membership_config.voter_ids();
+        let is_new = core.links.round_trips.led_for(metrics.vote.leader_id) < core.lease * HEALTHY_LEASES;
         let is_healthy = |id, answered| is_healthy(core.lease, metrics, id, answered);
-        let is_awaited = |id| is_healthy(id, Answered::Lately) && !is_healthy(id, Answered::Since(asked_at));
+        let is_expected = |id| is_healthy(id, Answered::Lately) || (is_new && acknowledged_at(metrics, id).is_none());
+        let is_awaited = |id| is_expected(id) && !is_healthy(id, Answered::Since(asked_at));
         let mut asked = voters.chain(others.iter().copied());
         (!asked.any(is_awaited)).then_some(())
     });
