@@ -76,9 +76,10 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::Refused`] if there is no such member (`not_found`), if fewer than a majority of the other voters would
-    /// be healthy (`would_lose_quorum`), if another change is under way (`change_in_progress`), or if the
-    /// [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'. [`Error::OutcomeUnknown`] or
-    /// [`Error::Unavailable`] if no answer came within the client's timeout: then it is safe to repeat the call.
+    /// be healthy (`would_lose_quorum`), if it is being replaced or all other voters are being removed
+    /// (`change_in_progress`), or if the [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'.
+    /// [`Error::OutcomeUnknown`] or [`Error::Unavailable`] if no answer came within the client's timeout: then it is
+    /// safe to repeat the call.
     pub async fn remove_member(&self, id: NodeId) -> Result<(), Error> {
         self.client.send(&Call::new(Method::DELETE, format!("/v1/cluster/members/{id}"))).await?.done()
     }

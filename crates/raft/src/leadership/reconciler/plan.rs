@@ -154,6 +154,11 @@ impl View {
         self.seen.get(&node).copied().unwrap_or_default()
     }
 
+    /// The voters without a node.
+    pub(crate) fn voters_without(&self, node: NodeId) -> BTreeSet<NodeId> {
+        self.voters.iter().copied().filter(|voter| *voter != node).collect()
+    }
+
     /// The learners that have been close behind for some time.
     pub(crate) fn caught_up(&self) -> impl Iterator<Item = NodeId> {
         self.seen.iter().filter(|(_, seen)| seen.caught_up).map(|(id, _)| *id)
