@@ -197,7 +197,7 @@ impl Admission<'_> {
                 self.check_replaceable(*old)?;
                 Ok(Some(*old))
             }
-            None if token.up_to.is_some_and(|up_to| self.voters_to_be() < usize::from(up_to)) => Ok(None),
+            None if token.up_to.is_some_and(|up_to| self.view.voters_to_be() < usize::from(up_to)) => Ok(None),
             None => Err(JoinTokenFault::NoReplacement.into()),
         }
     }
@@ -233,27 +233,10 @@ impl Admission<'_> {
         Ok(())
     }
 
-    /// The voters, and the nodes that will be voters in addition.
-    fn voters_to_be(&self) -> usize {
-        let added = self.membership.joins().filter(|(node, join)| {
-            let is_added = join.replaces.is_none_or(|old| !self.view.voters.contains(&old));
-            join.role == MemberRole::Voter && is_added && !self.view.voters.contains(node)
-        });
-        self.view.voters.len() + added.count()
-    }
-
-    /// The learners, and the nodes that will be learners in addition.
-    fn learners_to_be(&self) -> usize {
-        let will_vote = |node: &NodeId| self.membership.join(*node).is_some_and(|join| join.role == MemberRole::Voter);
-        let joins = self.membership.joins();
-        let added = joins.filter(|(node, join)| join.role == MemberRole::Learner && !self.view.is_member(*node));
-        self.view.learners.iter().filter(|node| !will_vote(node)).count() + added.count()
-    }
-
     fn check_room(&self, role: MemberRole, replaces: Option<NodeId>) -> Result<(), JoinRefusal> {
         let (now, replaced, max) = match role {
-            MemberRole::Voter => (self.voters_to_be(), &self.view.voters, VOTERS_MAX),
-            MemberRole::Learner => (self.learners_to_be(), &self.view.learners, LEARNERS_MAX),
+            MemberRole::Voter => (self.view.voters_to_be(), &self.view.voters, VOTERS_MAX),
+            MemberRole::Learner => (self.view.learners_to_be(), &self.view.learners, LEARNERS_MAX),
         };
         let is_exchange = replaces.is_some_and(|old| replaced.contains(&old));
         if is_exchange || now < usize::from(max) { Ok(()) } else { Err(JoinRefusal::TooManyMembers { max: u64::from(max) }) }

@@ -135,7 +135,8 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             if !seen.is_close() {
                 return Err(MembershipError::NotCaughtUp { node, lag: seen.lag.filter(|_| seen.healthy) });
             }
-            if view.voters.len() >= usize::from(VOTERS_MAX) {
+            // A node that was admitted has its place.
+            if view.voters_to_be() >= usize::from(VOTERS_MAX) {
                 return Err(MembershipError::TooMany { what: "voters".to_owned(), max: u64::from(VOTERS_MAX) });
             }
             let mut voters = view.voters.clone();
@@ -155,7 +156,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             if !view.voters.contains(&node) {
                 return Ok(None);
             }
-            if view.learners.len() >= usize::from(LEARNERS_MAX) {
+            if view.learners_to_be() >= usize::from(LEARNERS_MAX) {
                 return Err(MembershipError::TooMany { what: "learners".to_owned(), max: u64::from(LEARNERS_MAX) });
             }
             remaining_voters(sight, node)?;

@@ -5,6 +5,7 @@
 
 use fairhold_types::{
     MemberRole, NodeId,
+    limits::VOTERS_MAX,
     planted::{self, Bug},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -159,6 +160,23 @@ impl View {
         self.voters.iter().copied().filter(|voter| *voter != node).collect()
     }
 
+    /// How many voters there will be once the pending joins are complete.
+    pub(crate) fn voters_to_be(&self) -> usize {
+        let added = self.joins.iter().filter(|(node, join)| {
+            let is_added = join.replaces.is_none_or(|old| !self.voters.contains(&old));
+            join.role == MemberRole::Voter && is_added && !self.voters.contains(*node)
+        });
+        self.voters.len() + added.count()
+    }
+
+    /// How many learners there will be once the pending joins are complete.
+    pub(crate) fn learners_to_be(&self) -> usize {
+        let will_vote = |node: &NodeId| self.joins.get(node).is_some_and(|join| join.role == MemberRole::Voter);
+        let joins = self.joins.iter();
+        let added = joins.filter(|(node, join)| join.role == MemberRole::Learner && !self.is_member(**node));
+        self.learners.iter().filter(|node| !will_vote(node)).count() + added.count()
+    }
+
     /// The learners that have been close behind for some time.
     pub(crate) fn caught_up(&self) -> impl Iterator<Item = NodeId> {
         self.seen.iter().filter(|(_, seen)| seen.caught_up).map(|(id, _)| *id)
@@ -269,6 +287,9 @@ fn become_voter(view: &View, node: NodeId, replaces: Option<NodeId>) -> Verdict 
         Some(old) if old == view.leader && view.voters.len() == 1 => Ok(Step::Promote { node }),
         Some(old) if old == view.leader => hand_over(view),
         Some(old) => Ok(Step::Replace { new: node, old }),
+        None if view.voters.len() >= usize::from(VOTERS_MAX) => {
+            Err(format!("the cluster already has {VOTERS_MAX} voters, which is the maximum: remove or demote one first"))
+        }
         None => Ok(Step::Promote { node }),
     }
 }
