@@ -212,3 +212,13 @@ fn nodes_that_are_joining_count_as_what_they_will_be() {
     assert_eq!(both(caught_up.clone().with_join(6, MemberRole::Voter, None)), (4, 1), "it is a learner until it has caught up");
     assert_eq!(both(caught_up.with_join(6, MemberRole::Learner, None)), (3, 2));
 }
+
+/// An operator gives up a join when the new node has the vote of the old one already.
+#[test]
+fn a_replaced_member_is_recorded_before_the_node_that_replaced_it_is_removed() {
+    let given_up = |voters: &[NodeId]| view(voters, &[]).with_join(4, MemberRole::Voter, Some(2)).with_removal(4);
+    assert_eq!(next_step(&given_up(&[1, 3, 4])), Some(Step::RecordRemoval { node: 2 }));
+    assert_eq!(next_step(&given_up(&[1, 3])), Some(Step::RecordRemoval { node: 2 }), "also after that");
+    assert_eq!(next_step(&given_up(&[1, 3, 4]).with_replaced_recorded()), Some(Step::RemoveMember { node: 4 }));
+    assert_eq!(next_step(&given_up(&[1, 2, 3])), Some(Step::RecordRemoval { node: 4 }), "node 2 stays a member");
+}
