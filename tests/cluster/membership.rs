@@ -247,6 +247,31 @@ fn of_the_removals_of_both_voters_at_once_one_is_refused() {
 }
 
 #[test]
+fn a_node_that_replaces_a_member_gets_its_role() {
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let learner = cluster.join(&json!({"role": "learner"})).await;
+        let id = cluster.nodes[learner].id;
+        for other in [json!({"replaces": id, "role": "voter"}), json!({"replaces": 3, "role": "learner"})] {
+            let refused = client.send(&Call::post("/v1/cluster/join-tokens").json(&other)).await;
+            refused.expect_problem(400, "bad_request");
+        }
+        let mut invite = program();
+        invite.args(["cluster", "invite", "-e", &cluster.nodes[0].url, "--replaces", &id.to_string(), "-o", "json"]);
+        let invited = invite.output().await.expect("it runs");
+        assert!(invited.status.success(), "{invited:?}");
+        let created: Value = serde_json::from_slice(&invited.stdout).expect("the answer of the server");
+        assert_eq!((&created["role"], &created["replaces"]), (&json!("learner"), &json!(id)), "{created}");
+
+        let new = cluster.replace(learner).await;
+        let left = settled(&client).await;
+        assert_eq!(ids(&left, "members"), [1, 2, 3, cluster.nodes[new].id]);
+        assert_eq!(role(&client, cluster.nodes[new].id).await, "learner");
+    });
+}
+
+#[test]
 fn a_member_moves_to_other_addresses_once_it_answers_there() {
     run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;

@@ -177,6 +177,9 @@ impl Admission<'_> {
             None => {}
         }
         let replaces = if token.standing { self.replaced_by_standing(token, request)? } else { self.replaced_by_token(token)? };
+        if let Some(old) = replaces {
+            self.check_role(token.role, old)?;
+        }
         self.check_addresses(request, replaces)?;
         self.check_room(token.role, replaces)?;
         Ok(replaces)
@@ -219,6 +222,19 @@ impl Admission<'_> {
             Some(voter) => unreplaceable(format!("node {voter} does not answer the leader either")),
             None => Ok(()),
         }
+    }
+
+    /// A node takes the role of the member that it replaces, so that the number of voters stays the same. That role may have
+    /// changed since the token was created.
+    fn check_role(&self, role: MemberRole, old: NodeId) -> Result<(), JoinRefusal> {
+        let own = if self.view.voters.contains(&old) { MemberRole::Voter } else { MemberRole::Learner };
+        if role == own {
+            return Ok(());
+        }
+        let why = format!(
+            "it is a {own}, and the join token is for a {role}: create another one with `fairhold cluster replace {old}`, or              change the role of node {old}"
+        );
+        Err(JoinRefusal::Unreplaceable { node: old, why })
     }
 
     fn check_addresses(&self, request: &JoinRequest, replaces: Option<NodeId>) -> Result<(), JoinRefusal> {
