@@ -220,6 +220,57 @@ fn a_change_that_could_end_the_service_or_makes_no_sense_is_refused() {
     });
 }
 
+/// Each of the removals alone would leave a voter.
+#[test]
+fn of_the_removals_of_both_voters_at_once_one_is_refused() {
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::start_of(1).await;
+        let mut older = 0;
+        for round in 1..=4 {
+            let newer = cluster.join(&json!({})).await;
+            cluster.expect_elections(1, "a leader hands over before it is removed");
+            let requests = [older, newer].map(|index| (cluster.client(index), delete(cluster.nodes[index].id)));
+            let [(first, of_older), (second, of_newer)] = &requests;
+            let (first, second) = tokio::join!(first.send(of_older), second.send(of_newer));
+            let (gone, stays, refused) = if first.status == 204 { (older, newer, second) } else { (newer, older, first) };
+            // The second code, if the other removal was complete by then.
+            assert_eq!(refused.status, 409, "round {round}: {refused:?}");
+            assert!(["change_in_progress", "would_lose_quorum"].contains(&refused.code()), "round {round}: {refused:?}");
+            cluster.ends_as_removed(gone).await;
+            let client = cluster.client(stays);
+            let left = settled(&client).await;
+            assert_eq!(ids(&left, "members"), [cluster.nodes[stays].id], "round {round}: {left}");
+            client.write(&Call::put("/v1/nodes/still-served", round.to_string())).await;
+            older = stays;
+        }
+    });
+}
+
+#[test]
+fn a_node_that_replaces_a_member_gets_its_role() {
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let learner = cluster.join(&json!({"role": "learner"})).await;
+        let id = cluster.nodes[learner].id;
+        for other in [json!({"replaces": id, "role": "voter"}), json!({"replaces": 3, "role": "learner"})] {
+            let refused = client.send(&Call::post("/v1/cluster/join-tokens").json(&other)).await;
+            refused.expect_problem(400, "bad_request");
+        }
+        let mut invite = program();
+        invite.args(["cluster", "invite", "-e", &cluster.nodes[0].url, "--replaces", &id.to_string(), "-o", "json"]);
+        let invited = invite.output().await.expect("it runs");
+        assert!(invited.status.success(), "{invited:?}");
+        let created: Value = serde_json::from_slice(&invited.stdout).expect("the answer of the server");
+        assert_eq!((&created["role"], &created["replaces"]), (&json!("learner"), &json!(id)), "{created}");
+
+        let new = cluster.replace(learner).await;
+        let left = settled(&client).await;
+        assert_eq!(ids(&left, "members"), [1, 2, 3, cluster.nodes[new].id]);
+        assert_eq!(role(&client, cluster.nodes[new].id).await, "learner");
+    });
+}
+
 #[test]
 fn a_member_moves_to_other_addresses_once_it_answers_there() {
     run_parallel(SHORT, async {

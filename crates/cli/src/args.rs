@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn unknown_commands_and_options_are_usage_errors() {
-        for line in ["fairhold", "fairhold serv", "fairhold serve --idd 1", "fairhold serve --id 0", "fairhold version x"] {
+        let high = "fairhold serve --id 18446744073709551615";
+        for line in ["fairhold", "fairhold serv", "fairhold serve --idd 1", "fairhold serve --id 0", high, "fairhold version x"] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
         }
     }

@@ -5,6 +5,7 @@ use fairhold_storage::known_members::KnownAddresses;
 use fairhold_types::{
     NodeId,
     call::{NodeUrl, ParseAddressError, PeerAddress, split_url},
+    limits::NODE_ID_MAX,
 };
 use std::{collections::BTreeMap, fmt};
 
@@ -79,8 +80,8 @@ pub(crate) enum MemberError {
 /// Why a member is malformed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MemberFault {
-    /// No number, or 0.
-    #[error("it does not start with a number, at least 1, and `=`")]
+    /// No number, 0, or a number that is too high.
+    #[error("it does not start with a number from 1 to {}, and `=`", NODE_ID_MAX)]
     Number,
     /// No comma.
     #[error("it has one address but needs two, separated by a comma")]
@@ -164,7 +165,7 @@ pub(crate) fn client_address(member: &ServeMember) -> &str {
 
 fn parse_member(entry: &str) -> Result<(NodeId, ServeMember), MemberFault> {
     let (id, addresses) = entry.split_once('=').ok_or(MemberFault::Number)?;
-    let id: NodeId = id.parse().ok().filter(|id| *id > 0).ok_or(MemberFault::Number)?;
+    let id: NodeId = id.parse().ok().filter(|id| (1..=NODE_ID_MAX).contains(id)).ok_or(MemberFault::Number)?;
     let (url, peer) = addresses.split_once(',').ok_or(MemberFault::OneAddress)?;
     let (scheme, client) = split_url(url).ok_or(MemberFault::Scheme)?;
     let client = client.strip_suffix('/').unwrap_or(client);
@@ -251,6 +252,7 @@ mod tests {
             ("0=http://a:1,a:2", "start with a number"),
             ("-1=http://a:1,a:2", "start with a number"),
             ("x=http://a:1,a:2", "start with a number"),
+            ("1000000000000001=http://a:1,a:2", "a number from 1 to 1000000000000000, and `=`"),
             ("1=http://a:1", "one address"),
             ("1=ftp://a:1,a:2", "http:// or https://"),
             ("1=a:1,a:2", "http://"),

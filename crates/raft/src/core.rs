@@ -110,7 +110,8 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) schedule: Schedule,
     pub(crate) leader_handler: OnceLock<Arc<dyn LeaderHandler>>,
     pub(crate) member_handler: OnceLock<Arc<dyn MemberHandler>>,
-    /// Held while the leader decides whether a node may join, until the decision is applied.
+    /// Held while the leader decides about a member: whether a node may join, or whether a member may be removed or changed.
+    /// It is held until the decision is applied, because the next decision counts it.
     pub(crate) admissions: Mutex<()>,
     /// The longer election timeout, which is also the leader's lease.
     pub(crate) lease: Duration,

@@ -124,7 +124,7 @@ impl Change<'_> {
             Command::RevokeJoinToken { number, at: _ } => Ok(self.revoke_join_token(*number)),
             Command::AdmitNode(request) => self.admit_node(request),
             Command::SettleJoin { node, at: _ } => Ok(self.settle_join(*node)),
-            Command::RequestRemoval(request) => Ok(self.request_removal(request)),
+            Command::RequestRemoval(request) => self.request_removal(request),
             Command::RecordRemoval { node, incarnation, ids_through, at: _ } => {
                 Ok(self.record_removal(*node, *incarnation, *ids_through))
             }

@@ -4,7 +4,9 @@
 
 use crate::{access::AccessFault, membership::JoinTokenFault, write::Part};
 use fairhold_access::{QuotaKind, TenantName};
-use fairhold_types::{ClusterVersion, EndReason, FencingToken, GrantNumber, LockName, Path, SessionNumber, time::WallMillis};
+use fairhold_types::{
+    ClusterVersion, EndReason, FencingToken, GrantNumber, LockName, NodeId, Path, SessionNumber, time::WallMillis,
+};
 use serde::{Deserialize, Serialize};
 
 /// A refusal: definite, the same on every node, and without any change.
@@ -250,6 +252,12 @@ pub enum Rejection {
         limit: u64,
         /// How much of it is used.
         used: u64,
+    },
+    /// The removals of all other voters are recorded.
+    #[error("all other voters are being removed, so node {node} stays")]
+    NoVoterLeft {
+        /// The voter that stays.
+        node: NodeId,
     },
 }
 

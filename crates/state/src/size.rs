@@ -37,7 +37,7 @@ impl Command {
             Command::SetLock(request) => request.lock.as_str().len() + request.by.len(),
             Command::CreateJoinToken(request) => request.by.len(),
             Command::AdmitNode(request) => request.url.len() + request.address.len(),
-            Command::RequestRemoval(request) => request.by.len(),
+            Command::RequestRemoval(request) => request.by.len() + request.other_voters.len() * STEP_BYTES,
             Command::SetMember(request) => request.zone.as_ref().map_or(0, String::len) + request.by.len(),
             Command::SetTiming { by, .. } => by.len(),
             Command::ChangeAccess(request) => request.text_bytes() + request.entries() * STEP_BYTES,

@@ -419,7 +419,7 @@ mod tests {
         ] {
             assert_eq!(proper.validate(), Ok(()));
         }
-        let removal = |node| RequestRemoval { node, ids_through: 3, by: String::new(), at: AT };
+        let removal = |node| RequestRemoval { node, ids_through: 3, by: String::new(), at: AT, other_voters: vec![2] };
         for (command, says) in [
             (create(CreateJoinToken { replaces: Some(0), ..token.clone() }), "the id 0"),
             (create(CreateJoinToken { expires_at: None, ..token.clone() }), "never expires"),

@@ -130,7 +130,7 @@ fn populated() -> State {
     done(&mut state, Command::CreateJoinToken(join_token()));
     done(&mut state, Command::AdmitNode(admit(1)));
     let by = "an administrator".to_owned();
-    done(&mut state, Command::RequestRemoval(RequestRemoval { node: 2, ids_through: 3, by, at: AT }));
+    done(&mut state, Command::RequestRemoval(RequestRemoval { node: 2, ids_through: 3, by, at: AT, other_voters: vec![1, 3] }));
     state
 }
 
@@ -298,13 +298,14 @@ fn commands_about_members() -> Vec<(&'static str, Command, Expected, Expected)> 
         Command::SetMember(SetMember { key, node: 3, priority, zone, address_set, by: by(), at })
     };
     let timing = |key| Command::SetTiming { key, timing: Timing::Wan, by: by(), at };
+    let removal = RequestRemoval { node: 3, ids_through: 3, by: by(), at, other_voters: vec![1, 2] };
     vec![
         ("CreateJoinToken", create(None), Room, Room),
         ("CreateJoinToken: a key", create(Some(key(514))), NoRoom, Room),
         ("RevokeJoinToken", Command::RevokeJoinToken { number: JoinTokenNumber(2), at }, Room, Room),
         ("AdmitNode", Command::AdmitNode(admit(2)), Room, Room),
         ("SettleJoin", Command::SettleJoin { node: 4, at }, Room, Room),
-        ("RequestRemoval", Command::RequestRemoval(RequestRemoval { node: 3, ids_through: 3, by: by(), at }), Room, Room),
+        ("RequestRemoval", Command::RequestRemoval(removal), Room, Room),
         ("RecordRemoval", Command::RecordRemoval { node: 2, incarnation: None, ids_through: 3, at }, Room, Room),
         ("SetMember", set(None), Room, Room),
         ("SetMember: a key", set(Some(key(515))), NoRoom, Room),

@@ -305,6 +305,7 @@ fn commands() -> Vec<(String, Command)> {
             ids_through: 3,
             by: "curl@10.0.0.7".to_owned(),
             at: AT,
+            other_voters: vec![1, 300],
         }),
         RecordRemoval => Command::RecordRemoval { node: 2, incarnation: Some(admit().incarnation), ids_through: 4, at: AT },
         SetMember => Command::SetMember(set_member()),
@@ -571,6 +572,7 @@ fn rejections() -> Vec<(String, Answer)> {
         AccessChanged => Rejection::AccessChanged,
         Access => Rejection::Access(AccessFault::WouldLockOut),
         QuotaExceeded => Rejection::QuotaExceeded { tenant: tenant_name(), quota: QuotaKind::Nodes, limit: 1_000, used: 999 },
+        NoVoterLeft => Rejection::NoVoterLeft { node: 300 },
     );
     rejections.extend(access_rejections());
     rejections.extend(join_token_rejections());
@@ -671,7 +673,7 @@ fn state_with_members() -> State {
         Command::RecordRemoval { node: 2, incarnation: Some(Incarnation(2)), ids_through: 4, at: AT },
         Command::SettleJoin { node: 4, at: AT },
         Command::AdmitNode(learner),
-        Command::RequestRemoval(RequestRemoval { node: 1, ids_through: 4, by: by(), at: AT }),
+        Command::RequestRemoval(RequestRemoval { node: 1, ids_through: 4, by: by(), at: AT, other_voters: vec![3, 4] }),
         Command::SetMember(set_member()),
     ] {
         let applied = state.apply(&command);
@@ -896,7 +898,13 @@ fn large_commands_about_members() -> Vec<Command> {
             at: latest,
             ..admit()
         }),
-        Command::RequestRemoval(RequestRemoval { node: u64::MAX, ids_through: u64::MAX, by: "b".repeat(256), at: latest }),
+        Command::RequestRemoval(RequestRemoval {
+            node: u64::MAX,
+            ids_through: u64::MAX,
+            by: "b".repeat(256),
+            at: latest,
+            other_voters: vec![u64::MAX; 7],
+        }),
         Command::SetMember(SetMember {
             key,
             node: u64::MAX,

@@ -1,5 +1,6 @@
 //! Every limit, by name. The API enforces it, or `apply` where only the state can.
 
+use crate::NodeId;
 use std::time::Duration;
 
 /// Bytes of a path.
@@ -236,6 +237,9 @@ pub const JOIN_TOKEN_TTL_MIN: Duration = Duration::from_secs(60);
 pub const JOIN_TOKEN_TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// The default time that a join token is valid.
 pub const JOIN_TOKEN_TTL_DEFAULT: Duration = Duration::from_secs(3_600);
+/// The highest number that an operator gives a node. The cluster counts on from the highest one, and its numbers must stay
+/// exact in JSON.
+pub const NODE_ID_MAX: NodeId = 1_000_000_000_000_000;
 /// Voters of a cluster.
 pub const VOTERS_MAX: u8 = 7;
 /// Learners of a cluster.

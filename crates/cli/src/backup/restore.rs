@@ -14,7 +14,7 @@ use fairhold_storage::{
     known_members::{KnownAddresses, KnownMembers},
     restored_dir::{self, RestoredNode},
 };
-use fairhold_types::{ClusterId, NodeId, Revision};
+use fairhold_types::{ClusterId, NodeId, Revision, limits::NODE_ID_MAX};
 use openraft_rt_tokio::TokioRuntime;
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -34,7 +34,7 @@ pub(super) struct RestoreArgs {
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// Number of this node
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=NODE_ID_MAX))]
     id: NodeId,
     /// A node of the new cluster, with its number and its two addresses; repeat it for every node
     #[arg(long, value_name = "N=http://HOST:PORT,HOST:PORT", required = true)]

@@ -3,7 +3,7 @@
 use crate::config::peer_tls::PeerTlsMode;
 use clap::value_parser;
 use fairhold_trust::client_port::TlsVersion;
-use fairhold_types::{NodeId, Timing, duration};
+use fairhold_types::{NodeId, Timing, duration, limits::NODE_ID_MAX};
 use std::{path::PathBuf, time::Duration};
 
 /// The options from flags and environment variables.
@@ -46,7 +46,7 @@ pub(crate) struct ServeArgs {
     ///
     /// A data directory knows the number of its node, so only the first start needs it. A node that joins a cluster
     /// gets its number from the cluster.
-    #[arg(long, value_name = "N", env = "FAIRHOLD_ID", value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", env = "FAIRHOLD_ID", value_parser = value_parser!(u64).range(1..=NODE_ID_MAX))]
     pub(crate) id: Option<NodeId>,
 
     /// Keep this node's log, vote and snapshots in this directory

@@ -30,9 +30,10 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::Refused`] if the options exclude each other, if there is no member to replace (`not_found`) or it is
-    /// being replaced (`change_in_progress`), if the cluster's version is too low (`needs_upgrade`), or if the
-    /// [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'; [`Error::Busy`] if there are too
-    /// many join tokens; [`Error::OutcomeUnknown`] if no answer came within the client's timeout.
+    /// being replaced (`change_in_progress`), if the role is not that of the member to replace (`bad_request`), if the
+    /// cluster's version is too low (`needs_upgrade`), or if the [`auth_token`](crate::ClientBuilder::auth_token) is
+    /// not the administrators'; [`Error::Busy`] if there are too many join tokens; [`Error::OutcomeUnknown`] if no
+    /// answer came within the client's timeout.
     pub async fn create_join_token(&self, token: &CreateJoinToken) -> Result<dto::CreatedJoinToken, Error> {
         let mut lost = 0;
         loop {
@@ -76,9 +77,10 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::Refused`] if there is no such member (`not_found`), if fewer than a majority of the other voters would
-    /// be healthy (`would_lose_quorum`), if another change is under way (`change_in_progress`), or if the
-    /// [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'. [`Error::OutcomeUnknown`] or
-    /// [`Error::Unavailable`] if no answer came within the client's timeout: then it is safe to repeat the call.
+    /// be healthy (`would_lose_quorum`), if it is being replaced or all other voters are being removed
+    /// (`change_in_progress`), or if the [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'.
+    /// [`Error::OutcomeUnknown`] or [`Error::Unavailable`] if no answer came within the client's timeout: then it is
+    /// safe to repeat the call.
     pub async fn remove_member(&self, id: NodeId) -> Result<(), Error> {
         self.client.send(&Call::new(Method::DELETE, format!("/v1/cluster/members/{id}"))).await?.done()
     }

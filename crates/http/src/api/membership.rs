@@ -40,7 +40,7 @@ pub(crate) async fn create_join_token<RT: AsyncRuntime>(
     let ttl = params.ttl.map_or(JOIN_TOKEN_TTL_DEFAULT, call::JoinTokenTtl::get);
     let call = CreateJoinTokenCall {
         key: received.key()?,
-        role: params.role.unwrap_or_default(),
+        role: params.role,
         replaces: params.replaces.map(call::PositiveNumber::get),
         ttl: if params.standing { None } else { Some(ttl) },
         up_to: params.up_to.and_then(|voters| u8::try_from(voters.get()).ok()),

@@ -78,7 +78,8 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, kind: RequestKi
         | Rejection::NotHeld
         | Rejection::NotLeader
         // Only a join is refused so, except that the token of a repeated request may be revoked by now.
-        | Rejection::JoinToken(_) => Facts::default(),
+        | Rejection::JoinToken(_)
+        | Rejection::NoVoterLeft { node: _ } => Facts::default(),
         Rejection::NeedsUpgrade { version } => needs_upgrade(version),
         Rejection::Access(fault) => of_access_fault(fault),
         // Grants and sessions end by themselves. Nodes and tokens stay until somebody removes them.

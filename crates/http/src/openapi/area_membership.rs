@@ -147,8 +147,9 @@ fn remove_member(api: &mut Describer) -> Operation<'_> {
     api.call(Change(Method::DELETE), "/v1/cluster/members/{id}", "removeMember", TAG, "Remove a member, or give up a join.")
         .about(
             "For administrators. If the member leads, it transfers the leadership first. The cluster refuses to remove a voter \
-             if fewer than a majority of the others would be healthy. A removed node stops, and its id is never used again. If \
-             the node was removed before, the answer is also `204`.",
+             if fewer than a majority of the others would be healthy. The last voter cannot be removed: if all other voters are \
+             being removed, the answer is `change_in_progress`. A removed node stops, and its id is never used again. If the \
+             node was removed before, the answer is also `204`.",
         )
         .in_path("id", "The member's id.", number("2"))
         .empty(StatusCode::NO_CONTENT, "The node is not a member any more.")

@@ -9,8 +9,8 @@ use std::time::Duration;
 pub struct CreateJoinTokenCall {
     /// The caller's idempotency key, if any.
     pub key: Option<GrantId>,
-    /// The role of the new node.
-    pub role: MemberRole,
+    /// The role of the new node. `None` for that of the member that it replaces, or for a voter.
+    pub role: Option<MemberRole>,
     /// The member that the new node replaces.
     pub replaces: Option<NodeId>,
     /// How long the token is valid; `None` if it is a standing one.

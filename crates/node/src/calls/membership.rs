@@ -13,7 +13,7 @@ use fairhold_state::{
     command::{Command, CreateJoinToken, Outcome},
     membership,
 };
-use fairhold_types::{GrantId, JoinTokenNumber, NodeId, Revision, duration, time::WallMillis};
+use fairhold_types::{GrantId, JoinTokenNumber, MemberRole, NodeId, Revision, duration, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
 use rand::RngExt;
 use std::time::Duration;
@@ -27,9 +27,11 @@ impl<RT: AsyncRuntime> Node<RT> {
         let ttl_ms = ttl.map(duration::millis);
         let key = write_key(key, &("join token", role, replaces, ttl_ms, up_to))?;
         let is_repeated = key.is_some_and(|key| self.0.replica.read(|state| has_token(state, key.key)));
-        if let Some(node) = replaces.filter(|_| !is_repeated) {
-            self.check_replaceable(node)?;
-        }
+        let role = match replaces {
+            Some(node) if !is_repeated => self.role_in_place_of(node, role)?,
+            // A repeated call gets what the first one has created.
+            Some(_) | None => role.unwrap_or_default(),
+        };
         let secret = JoinSecret::new(RT::thread_rng().random());
         let at = wall_now();
         let command = CreateJoinToken {
@@ -150,19 +152,29 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(self.0.replica.check_membership_version()?)
     }
 
-    /// Refuses if this node is no member, is joining, or is about to be removed or replaced.
-    fn check_replaceable(&self, node: NodeId) -> Result<(), MembershipError> {
-        let members: Vec<NodeId> = self.0.replica.status().members.iter().map(|member| member.id).collect();
-        if !members.contains(&node) {
-            return Err(MembershipError::NotMember { node, members });
-        }
+    /// The role of a node that replaces a member: the member's own, so that the number of voters stays the same. Refuses
+    /// another `role`, and a member that is joining, or is about to be removed or replaced.
+    fn role_in_place_of(&self, node: NodeId, role: Option<MemberRole>) -> Result<MemberRole, MembershipError> {
+        let members = self.0.replica.status().members;
+        let Some(member) = members.iter().find(|member| member.id == node) else {
+            return Err(MembershipError::NotMember { node, members: members.iter().map(|member| member.id).collect() });
+        };
         let change = self.0.replica.read(|state| {
             let membership = state.membership();
             let replaced = membership.replacement_of(node).map(|(by, _)| format!("node {by} replaces node {node}"));
             let joins = || membership.join(node).map(|_| format!("node {node} is joining"));
             replaced.or_else(joins).or_else(|| membership.removal(node).map(|_| format!("node {node} is being removed")))
         });
-        change.map_or(Ok(()), |what| Err(MembershipError::ChangeInProgress { what }))
+        if let Some(what) = change {
+            return Err(MembershipError::ChangeInProgress { what });
+        }
+        let own = if member.voter { MemberRole::Voter } else { MemberRole::Learner };
+        match role {
+            Some(role) if role != own => Err(MembershipError::BadRequest(format!(
+                "node {node} is a {own}, so the node that replaces it cannot be a {role}: leave the role out"
+            ))),
+            Some(_) | None => Ok(own),
+        }
     }
 }
 

@@ -255,7 +255,7 @@ pub enum MembershipError {
         lag: Option<u64>,
     },
     /// The cluster has as many as it can have.
-    #[error("the cluster already has {max} {what}, which is the maximum: remove one first")]
+    #[error("the cluster already has {max} {what}, with the nodes that are joining, which is the maximum: remove one first")]
     TooMany {
         /// What there are too many of.
         what: String,

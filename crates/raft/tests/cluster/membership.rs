@@ -273,6 +273,30 @@ async fn a_removal_that_would_lose_the_quorum_is_refused() {
     opened(&cluster.open_session(leader).await.unwrap());
 }
 
+/// Each of the removals alone would leave a voter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_the_removals_of_both_voters_at_once_one_is_refused() {
+    let mut cluster = Cluster::form_new(1, 1_000).await;
+    let mut older = 1;
+    for newer in 2..=4 {
+        cluster.join(older, once(MemberRole::Voter, None), newer).await;
+        let (gone, stays, refused) = match tokio::join!(cluster.remove(older, older), cluster.remove(newer, newer)) {
+            (Ok(()), Err(refused)) => (older, newer, refused),
+            (Err(refused), Ok(())) => (newer, older, refused),
+            both => panic!("{both:?}"),
+        };
+        // The second one, if the first removal was complete when the other request was decided.
+        let expected = matches!(refused, MembershipError::ChangeInProgress { .. } | MembershipError::LastVoter { .. });
+        assert!(expected, "{refused:?}");
+        let reason = cluster.node(gone).stopped().await;
+        assert!(matches!(reason, FatalReason::Removed { id, .. } if id == gone), "{reason:?}");
+        let view = cluster.members_until(stays, |view| view.from_leader && voters(view) == [stays]).await;
+        assert!(view.members.iter().all(|row| row.removal.is_none()), "no removal waits: {view:?}");
+        opened(&cluster.open_session(stays).await.unwrap());
+        older = stays;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removed_learner_is_told_and_a_join_can_be_given_up() {
     let mut cluster = Cluster::form_new(3, 1_000).await;

@@ -5,7 +5,7 @@ use crate::{facts::Fact, plan::ScenarioPlan, world::World};
 use fairhold_health::alarms::readings::MachineReading;
 use fairhold_node::api::CreateJoinTokenCall;
 use fairhold_raft::{JoinToken, MemberRequest};
-use fairhold_types::{MemberRole, NodeId};
+use fairhold_types::NodeId;
 use openraft_rt::{AsyncRuntime, Instant as _};
 use openraft_rt_sim::{SimInstant, SimRuntime};
 use std::{ops::RangeInclusive, time::Duration};
@@ -29,7 +29,7 @@ async fn join(world: &World, replaces: Option<NodeId>) -> NodeId {
     let leader = world.leader().unwrap();
     let call = CreateJoinTokenCall {
         key: None,
-        role: MemberRole::Voter,
+        role: None,
         replaces,
         ttl: Some(Duration::from_secs(3_600)),
         up_to: None,

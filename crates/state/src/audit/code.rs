@@ -47,6 +47,7 @@ impl Rejection {
             Rejection::AccessChanged => Code::StaleAccess,
             Rejection::Access(fault) => of_access(fault),
             Rejection::QuotaExceeded { .. } => Code::QuotaExceeded,
+            Rejection::NoVoterLeft { .. } => Code::ChangeInProgress,
         }
     }
 }

@@ -63,6 +63,9 @@ impl Membership {
         if self.joins.len() >= limits::JOINS_MAX {
             return Err(Rejection::JoinsFull { max: limits::JOINS_MAX as u64 });
         }
+        if self.ids_through.max(request.ids_through) == NodeId::MAX {
+            return Err(Rejection::Unsupported { what: format!("a node with an id above {}", NodeId::MAX) });
+        }
         Ok(())
     }
 
@@ -71,13 +74,13 @@ impl Membership {
         self.removed().find(|(_, removed)| removed.incarnation == Some(incarnation)).map(|(node, _)| node)
     }
 
-    /// Takes the next id.
+    /// Takes the next id. There is one: `require_admissible` checks that.
     fn take_id(&mut self, ids_through: NodeId) -> NodeId {
         self.ids_through = self.ids_through.max(ids_through);
         if let Some(id) = self.planted_reused_id() {
             return id;
         }
-        self.ids_through = self.ids_through.saturating_add(1);
+        self.ids_through += 1;
         self.ids_through
     }
 

@@ -5,6 +5,7 @@ use crate::{
     change::{Change, Effect},
     event::{ClusterEvent, Event},
     outcome::Outcome,
+    rejection::Rejection,
 };
 use fairhold_types::{Incarnation, NodeId, limits};
 use std::sync::Arc;
@@ -22,6 +23,11 @@ impl Membership {
         requested.or_else(replaced).unwrap_or_default()
     }
 
+    /// Whether one of these voters neither is removed nor shall be.
+    fn keeps_one_of(&self, voters: &[NodeId]) -> bool {
+        voters.iter().any(|voter| self.removal(*voter).is_none() && self.removed_node(*voter).is_none())
+    }
+
     /// Forgets the oldest removals beyond the limit. Their ids are not given again all the same.
     fn forget_oldest_removals(&mut self) {
         while self.removed.len() > limits::REMOVED_NODES_MAX {
@@ -32,18 +38,22 @@ impl Membership {
 }
 
 impl Change<'_> {
-    /// Records that a node shall be removed.
-    pub(crate) fn request_removal(&mut self, request: &RequestRemoval) -> Effect {
+    /// Records that a node shall be removed. A cluster without voters can do nothing, and a removal is never withdrawn: so
+    /// the removals of all voters are never recorded, even if they were requested at the same time.
+    pub(crate) fn request_removal(&mut self, request: &RequestRemoval) -> Result<Effect, Rejection> {
         let node = request.node;
         let membership = &self.state.membership;
         if membership.removed_node(node).is_some() || membership.removal(node).is_some() {
-            return Effect::Unchanged(Outcome::Nothing);
+            return Ok(Effect::Unchanged(Outcome::Nothing));
+        }
+        if !membership.keeps_one_of(&request.other_voters) {
+            return Err(Rejection::NoVoterLeft { node });
         }
         let membership = Arc::make_mut(&mut self.state.membership);
         membership.count_ids(request.ids_through, node);
         membership.removals.insert(node, Removal { by: request.by.clone(), requested_at: request.at });
         self.events.push(Event::Cluster(ClusterEvent::Removing { node, by: request.by.clone() }));
-        Effect::Changed(Outcome::Done)
+        Ok(Effect::Changed(Outcome::Done))
     }
 
     /// Records that a node is no longer a member, and never will be again. Everything about it is dropped.

@@ -59,6 +59,9 @@ pub struct RequestRemoval {
     pub by: String,
     /// When the request was received.
     pub at: WallMillis,
+    /// The other voters, as the leader knows. The state does not know the voters, and another removal may be recorded
+    /// between the leader's decision and this command.
+    pub other_voters: Vec<NodeId>,
 }
 
 /// Changes the settings of a member. Fields that are `None` stay as they are.

@@ -158,6 +158,18 @@ fn a_node_is_gone_if_its_id_was_given_and_it_neither_joins_nor_is_a_member() {
     assert_eq!((gone(&state, false), gone(&state, true)), (vec![1, 2, 3, 4], vec![2]));
 }
 
+#[test]
+fn no_id_is_given_twice_even_if_there_is_none_left() {
+    let mut state = State::new();
+    for _ in 0..2 {
+        done(&mut state, create(9_000, 1_000));
+    }
+    done(&mut state, remove(NodeId::MAX - 1));
+    assert!(matches!(done(&mut state, admit(1, 7, AT)), Outcome::Admitted { node: NodeId::MAX, .. }));
+    let refused = state.apply(&admit(2, 8, AT)).answer.result;
+    assert!(matches!(refused, Err(Rejection::Unsupported { .. })), "{refused:?}");
+}
+
 /// A cluster at version 1 writes the snapshots of before, and later ones are different.
 #[test]
 fn a_state_without_changes_of_members_has_no_record_of_them() {

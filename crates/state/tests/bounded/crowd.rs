@@ -477,6 +477,8 @@ impl Crowd {
         let later = CreateJoinToken { key: Some(key), at: WallMillis(TOKENS_EXPIRE.0 + 1), ..join_token() };
         let newest = REMOVED_NODES_MAX as NodeId + 1;
         let by = || "an administrator".to_owned();
+        let removal =
+            RequestRemoval { node: newest, ids_through: 0, by: by(), at: AT, other_voters: (newest + 1..newest + 8).collect() };
         let set = SetMember {
             key: Some(key),
             node: newest,
@@ -492,10 +494,7 @@ impl Crowd {
             ("one of 99", Command::RevokeJoinToken { number: JoinTokenNumber(50), at: AT }),
             ("9 others are joining", Command::AdmitNode(admit(50))),
             ("one of 9", Command::SettleJoin { node: newest, at: AT }),
-            (
-                "a node that is joining",
-                Command::RequestRemoval(RequestRemoval { node: newest, ids_through: 0, by: by(), at: AT }),
-            ),
+            ("a node that is joining", Command::RequestRemoval(removal)),
             (
                 "1,000 others were removed",
                 Command::RecordRemoval { node: newest, incarnation: None, ids_through: newest, at: AT },

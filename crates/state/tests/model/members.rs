@@ -9,6 +9,8 @@ use fairhold_state::{
 use fairhold_types::{Incarnation, JoinTokenNumber, MemberRole, NodeId, Timing, time::WallMillis};
 use rand::RngExt;
 
+/// A voter that no command removes.
+const STAYS: NodeId = NodeId::MAX;
 /// The members that the leader knows besides those that joined.
 const FOUNDERS: NodeId = 3;
 
@@ -23,7 +25,8 @@ impl Commands {
             57..62 => Command::SettleJoin { node: self.joining_node(state), at },
             62..72 => {
                 let (node, by) = (self.node(state), format!("administrator {}", self.made % 3));
-                Command::RequestRemoval(RequestRemoval { node, ids_through: self.through(state), by, at })
+                let other_voters = self.other_voters(state, node);
+                Command::RequestRemoval(RequestRemoval { node, ids_through: self.through(state), by, at, other_voters })
             }
             72..82 => {
                 let incarnation = if self.one_in(2) { Some(self.directory()) } else { None };
@@ -122,6 +125,15 @@ impl Commands {
     fn node(&mut self, state: &State) -> NodeId {
         let given = state.membership().ids_through().max(FOUNDERS);
         if self.one_in(30) { self.rng.random_range(0..40) } else { self.rng.random_range(1..=given) }
+    }
+
+    /// In most cases with a voter that nobody removes. Without a draw, so that the other commands do not depend on it.
+    fn other_voters(&self, state: &State, node: NodeId) -> Vec<NodeId> {
+        let membership = state.membership();
+        let removals = membership.removals().map(|(going, _)| going);
+        let going = removals.chain(membership.removed().map(|(gone, _)| gone)).filter(|going| *going != node);
+        let stays = (self.made % 5 > 0).then_some(STAYS);
+        going.take(6).chain(stays).collect()
     }
 
     fn joining_node(&mut self, state: &State) -> NodeId {

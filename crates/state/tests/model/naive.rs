@@ -11,7 +11,7 @@ use crate::naive_tree::{NaiveTree, Now, TreeMistakes};
 use fairhold_state::command::{
     Acquire, AdmitNode, Blocked, Break, Claimant, ClusterEvent, Command, Condition, CreateJoinToken, Event, HeldGrant,
     HolderFacts, IfBusy, JoinTokenFault, Lifetime, Meta, OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim,
-    Queued, Rejection, Revoke, SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
+    Queued, Rejection, RequestRemoval, Revoke, SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
 };
 use fairhold_state::{
     record::{Moment, Revocation},
@@ -305,6 +305,13 @@ impl Naive {
         Ok(outcome)
     }
 
+    fn request_removal(&mut self, order: &RequestRemoval) -> Result<Outcome> {
+        if self.members.leaves_no_voter(order) {
+            return Err(Rejection::NoVoterLeft { node: order.node });
+        }
+        Ok(self.change_members(|members| members.request_removal(order)))
+    }
+
     fn run(&mut self, command: &Command) -> Result<Outcome> {
         match command {
             Command::FormCluster { cluster } => Ok(self.form(*cluster, 1)),
@@ -355,7 +362,7 @@ impl Naive {
             Command::RevokeJoinToken { number, at: _ } => Ok(self.change_members(|members| members.revoke(number.0))),
             Command::AdmitNode(order) => self.admit_node(order),
             Command::SettleJoin { node, at: _ } => Ok(self.change_members(|members| members.settle(*node))),
-            Command::RequestRemoval(order) => Ok(self.change_members(|members| members.request_removal(order))),
+            Command::RequestRemoval(order) => self.request_removal(order),
             Command::RecordRemoval { node, incarnation, ids_through, at } => {
                 let now = (self.now(), *at);
                 Ok(self.change_members(|members| members.record_removal(*node, *incarnation, *ids_through, now)))

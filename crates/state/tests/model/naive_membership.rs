@@ -218,6 +218,12 @@ impl NaiveMembership {
         is_joining
     }
 
+    /// Whether a removal is new, and every other voter is removed or about to be.
+    pub(crate) fn leaves_no_voter(&self, order: &RequestRemoval) -> bool {
+        let goes = |node: u64| find(&self.removed, node).is_some() || find(&self.removals, node).is_some();
+        !goes(order.node) && order.other_voters.iter().all(|voter| goes(*voter))
+    }
+
     pub(crate) fn request_removal(&mut self, order: &RequestRemoval) -> bool {
         if find(&self.removed, order.node).is_some() || find(&self.removals, order.node).is_some() {
             return false;

@@ -3,7 +3,7 @@
 //! ```text
 //! create-token [role=learner] [replaces=2] [standing] [up_to=5] [ttl=1h] [secret=1] [key=k]      revoke-token 1
 //! admit TOKEN directory=7 [secret=1] [replaces=2] [through=3]        settle 4
-//! request-removal 4 [by=admin] [through=3]       record-removal 4 [directory=7] [through=3]
+//! request-removal 4 [by=admin] [through=3] [others=1,2,3]            record-removal 4 [directory=7] [through=3]
 //! set-member 2 [priority=] [zone=] [address] [key=k]                 set-timing wan [key=k]
 //! ```
 
@@ -18,6 +18,9 @@ use goldenscript::ArgumentConsumer;
 
 pub(crate) const NAMES: [&str; 8] =
     ["create-token", "revoke-token", "admit", "settle", "request-removal", "record-removal", "set-member", "set-timing"];
+
+/// A voter that no script removes.
+const STAYS: NodeId = 100;
 
 /// The hash of the secret with a number.
 fn secret_hash(args: &mut ArgumentConsumer<'_>) -> Fallible<[u8; 32]> {
@@ -55,7 +58,11 @@ pub(crate) fn read(name: &str, args: &mut ArgumentConsumer<'_>, at: WallMillis) 
         "request-removal" => {
             let node = word(args)?.parse()?;
             let by = args.take_key("by").map_or_else(by, str::to_owned);
-            Command::RequestRemoval(RequestRemoval { node, ids_through: through(args)?, by, at })
+            let other_voters = match args.take_key("others") {
+                Some(others) => others.split(',').map(str::parse::<NodeId>).collect::<Result<Vec<_>, _>>()?,
+                None => vec![STAYS],
+            };
+            Command::RequestRemoval(RequestRemoval { node, ids_through: through(args)?, by, at, other_voters })
         }
         "record-removal" => {
             let incarnation = args.take_key("directory").map(str::parse).transpose()?.map(Incarnation);

@@ -157,6 +157,7 @@ pub(crate) fn rejection(rejection: &Rejection) -> String {
         | Rejection::JoinToken(_)
         | Rejection::JoinTokensFull { .. }
         | Rejection::JoinsFull { .. }
+        | Rejection::NoVoterLeft { .. }
         | Rejection::NeedsUpgrade { .. }
         | Rejection::AccessChanged
         | Rejection::Access(_)

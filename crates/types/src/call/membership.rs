@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateJoinToken {
-    /// Whether the new node becomes a voter, once it has caught up, or stays a learner.
+    /// Whether the new node becomes a voter, once it has caught up, or stays a learner. With `replaces`, the default is the
+    /// role of that member, and another one is refused.
     #[cfg_attr(feature = "schema", schemars(extend("default" = "voter", "example" = "learner")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub role: Option<MemberRole>,

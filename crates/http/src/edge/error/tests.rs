@@ -109,6 +109,7 @@ fn cases() -> Vec<Case> {
         (JoinToken(JoinTokenFault::Unknown), change, 404, "not_found", false, json!({})),
         (JoinTokensFull { max: 100 }, change, 429, "rate_limited", true, json!({"limit": 100})),
         (JoinsFull { max: 10 }, change, 429, "rate_limited", true, json!({"limit": 10})),
+        (NoVoterLeft { node: 2 }, change, 409, "change_in_progress", true, json!({})),
         (NoRoomForName { parent: path() }, write, 400, "bad_request", false, json!({"path": "/a"})),
         (step(Conditions, stale()), write, 412, "stale_token", false, json!({"current_token": null, "failed": failed("if")})),
         (step(Then, exists()), write, 409, "node_exists", false, json!({"path": "/a", "failed": failed("then")})),

@@ -177,6 +177,9 @@ impl Admission<'_> {
             None => {}
         }
         let replaces = if token.standing { self.replaced_by_standing(token, request)? } else { self.replaced_by_token(token)? };
+        if let Some(old) = replaces {
+            self.check_role(token.role, old)?;
+        }
         self.check_addresses(request, replaces)?;
         self.check_room(token.role, replaces)?;
         Ok(replaces)
@@ -197,7 +200,7 @@ impl Admission<'_> {
                 self.check_replaceable(*old)?;
                 Ok(Some(*old))
             }
-            None if token.up_to.is_some_and(|up_to| self.voters_to_be() < usize::from(up_to)) => Ok(None),
+            None if token.up_to.is_some_and(|up_to| self.view.voters_to_be() < usize::from(up_to)) => Ok(None),
             None => Err(JoinTokenFault::NoReplacement.into()),
         }
     }
@@ -221,6 +224,19 @@ impl Admission<'_> {
         }
     }
 
+    /// A node takes the role of the member that it replaces, so that the number of voters stays the same. That role may have
+    /// changed since the token was created.
+    fn check_role(&self, role: MemberRole, old: NodeId) -> Result<(), JoinRefusal> {
+        let own = if self.view.voters.contains(&old) { MemberRole::Voter } else { MemberRole::Learner };
+        if role == own {
+            return Ok(());
+        }
+        let why = format!(
+            "it is a {own}, and the join token is for a {role}: create another one with `fairhold cluster replace {old}`, or              change the role of node {old}"
+        );
+        Err(JoinRefusal::Unreplaceable { node: old, why })
+    }
+
     fn check_addresses(&self, request: &JoinRequest, replaces: Option<NodeId>) -> Result<(), JoinRefusal> {
         let members = self.nodes.iter().map(|(id, member)| (*id, member.url.as_str(), member.address.as_str()));
         let joins = self.membership.joins().map(|(id, join)| (id, join.url.as_str(), join.address.as_str()));
@@ -233,27 +249,10 @@ impl Admission<'_> {
         Ok(())
     }
 
-    /// The voters, and the nodes that will be voters in addition.
-    fn voters_to_be(&self) -> usize {
-        let added = self.membership.joins().filter(|(node, join)| {
-            let is_added = join.replaces.is_none_or(|old| !self.view.voters.contains(&old));
-            join.role == MemberRole::Voter && is_added && !self.view.voters.contains(node)
-        });
-        self.view.voters.len() + added.count()
-    }
-
-    /// The learners, and the nodes that will be learners in addition.
-    fn learners_to_be(&self) -> usize {
-        let will_vote = |node: &NodeId| self.membership.join(*node).is_some_and(|join| join.role == MemberRole::Voter);
-        let joins = self.membership.joins();
-        let added = joins.filter(|(node, join)| join.role == MemberRole::Learner && !self.view.is_member(*node));
-        self.view.learners.iter().filter(|node| !will_vote(node)).count() + added.count()
-    }
-
     fn check_room(&self, role: MemberRole, replaces: Option<NodeId>) -> Result<(), JoinRefusal> {
         let (now, replaced, max) = match role {
-            MemberRole::Voter => (self.voters_to_be(), &self.view.voters, VOTERS_MAX),
-            MemberRole::Learner => (self.learners_to_be(), &self.view.learners, LEARNERS_MAX),
+            MemberRole::Voter => (self.view.voters_to_be(), &self.view.voters, VOTERS_MAX),
+            MemberRole::Learner => (self.view.learners_to_be(), &self.view.learners, LEARNERS_MAX),
         };
         let is_exchange = replaces.is_some_and(|old| replaced.contains(&old));
         if is_exchange || now < usize::from(max) { Ok(()) } else { Err(JoinRefusal::TooManyMembers { max: u64::from(max) }) }

@@ -62,31 +62,36 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
 
 impl<RT: AsyncRuntime> Request<'_, RT> {
     async fn remove(&self, node: NodeId, by: String) -> Result<(), MembershipError> {
-        let state = self.core.shared.read().clone();
-        let membership = state.membership();
-        if membership.removed_node(node).is_some() {
-            return Ok(());
-        }
-        let sight = self.sight();
-        if membership.removal(node).is_none() {
-            if membership.join(node).is_none() {
-                require_member(&sight, node)?;
-            }
-            if let Some((new, _)) = membership.replacement_of(node) {
-                return Err(in_progress(format!("node {new} is replacing node {node}")));
-            }
-            if sight.view.voters.contains(&node) {
-                let sight = self.sight_of_the_answering(node).await;
-                let mut voters = sight.view.voters.clone();
-                voters.retain(|voter| *voter != node && !sight.view.removals.contains(voter));
-                check_remaining(&sight, &voters, node)?;
-            }
-            tracing::info!(node, "removing node {node}, as {by} requested");
-            let request = RequestRemoval { node, ids_through: sight.ids_through(), by, at: wall_now() };
-            self.propose(Command::RequestRemoval(request)).await?;
-        }
+        let turn = self.turn().await?;
+        self.request_removal(node, by).await?;
+        drop(turn);
         self.core.reconcile.notify_one();
         self.removed(node).await
+    }
+
+    /// Records that a node shall be removed, unless that was recorded before.
+    async fn request_removal(&self, node: NodeId, by: String) -> Result<(), MembershipError> {
+        let state = self.core.shared.read().clone();
+        let membership = state.membership();
+        if membership.removed_node(node).is_some() || membership.removal(node).is_some() {
+            return Ok(());
+        }
+        let mut sight = self.sight();
+        if membership.join(node).is_none() {
+            require_member(&sight, node)?;
+        }
+        if let Some((new, _)) = membership.replacement_of(node) {
+            return Err(in_progress(format!("node {new} is replacing node {node}")));
+        }
+        if sight.view.voters.contains(&node) {
+            sight = self.sight_of_the_answering(node).await;
+            let remaining = remaining_voters(&sight, node)?;
+            require_health(sight.view.health_on_the_way_to(&remaining))?;
+        }
+        tracing::info!(node, "removing node {node}, as {by} requested");
+        let other_voters = sight.view.voters_without(node).into_iter().collect();
+        let request = RequestRemoval { node, ids_through: sight.ids_through(), by, at: wall_now(), other_voters };
+        self.propose(Command::RequestRemoval(request)).await
     }
 
     /// Waits until a node is removed.
@@ -129,7 +134,8 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             if !seen.is_close() {
                 return Err(MembershipError::NotCaughtUp { node, lag: seen.lag.filter(|_| seen.healthy) });
             }
-            if view.voters.len() >= usize::from(VOTERS_MAX) {
+            // A node that was admitted has its place.
+            if view.voters_to_be() >= usize::from(VOTERS_MAX) {
                 return Err(MembershipError::TooMany { what: "voters".to_owned(), max: u64::from(VOTERS_MAX) });
             }
             let mut voters = view.voters.clone();
@@ -149,12 +155,11 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             if !view.voters.contains(&node) {
                 return Ok(None);
             }
-            if view.learners.len() >= usize::from(LEARNERS_MAX) {
+            if view.learners_to_be() >= usize::from(LEARNERS_MAX) {
                 return Err(MembershipError::TooMany { what: "learners".to_owned(), max: u64::from(LEARNERS_MAX) });
             }
-            let mut voters = view.voters.clone();
-            voters.remove(&node);
-            check_remaining(sight, &voters, node)?;
+            remaining_voters(sight, node)?;
+            require_health(view.health_on_the_way_to(&view.voters_without(node)))?;
             Ok(Some(ChangeMembers::RemoveVoters(BTreeSet::from([node]))))
         })
         .await
@@ -163,19 +168,24 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     /// The leader itself is to lose its vote: it hands over, and the next leader makes the change.
     async fn step_down(&self, node: NodeId) -> Result<(), MembershipError> {
         let sight = self.sight_of_the_answering(node).await;
-        let mut voters = sight.view.voters.clone();
-        voters.remove(&node);
-        check_remaining(&sight, &voters, node)?;
+        remaining_voters(&sight, node)?;
+        let voters = sight.view.voters_without(node);
+        require_health(sight.view.health_on_the_way_to(&voters))?;
         Err(self.hand_over(&sight, "this node becomes a learner").await)
     }
 }
 
-/// Fails if these voters, which remain without a node, could not decide.
-fn check_remaining(sight: &Sight, voters: &BTreeSet<NodeId>, node: NodeId) -> Result<(), MembershipError> {
-    if voters.is_empty() {
-        return Err(MembershipError::LastVoter { node });
+/// The other voters, without those that are being removed. Fails if there are none.
+fn remaining_voters(sight: &Sight, node: NodeId) -> Result<BTreeSet<NodeId>, MembershipError> {
+    let others = sight.view.voters_without(node);
+    let remaining: BTreeSet<NodeId> = others.difference(&sight.view.removals).copied().collect();
+    match others.first() {
+        None => Err(MembershipError::LastVoter { node }),
+        Some(other) if remaining.is_empty() => {
+            Err(in_progress(format!("node {other} is being removed, and no other voter would remain")))
+        }
+        Some(_) => Ok(remaining),
     }
-    require_health(sight.view.health_on_the_way_to(voters))
 }
 
 pub(super) fn require_health(health: Health) -> Result<(), MembershipError> {

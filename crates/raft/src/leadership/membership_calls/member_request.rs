@@ -17,6 +17,7 @@ use fairhold_state::command::{AccessGuard, ActOrigin, Command, NoteAct, NotedAct
 use fairhold_types::{NodeId, time::WallMillis};
 use openraft::AsyncRuntime;
 use std::time::Duration;
+use tokio::sync::MutexGuard;
 
 /// Pause before another attempt while other changes are in progress.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
@@ -39,6 +40,23 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     pub(super) fn check_guard(&self) -> Result<(), MembershipError> {
         let state = self.core.shared.read();
         state.require_guard(self.guard).map_err(|_| MembershipError::AccessChanged { revision: state.revision() })
+    }
+
+    /// Waits until no other request about members is being decided, and until this node's state has what they have
+    /// recorded. The next decision waits until the turn is dropped.
+    pub(super) async fn turn(&self) -> Result<MutexGuard<'_, ()>, MembershipError> {
+        let core = self.core;
+        let turn = core.until_leader_changes(async move {
+            let turn = core.admissions.lock().await;
+            // The command of a request that has no time left may still be in the log, and is not applied yet.
+            match core.with_metrics(|metrics| metrics.last_log_index) {
+                Some(last) => core.applied(last).await.map(|()| turn),
+                None => Some(turn),
+            }
+        });
+        let turn = RT::timeout_at(self.deadline, turn).await;
+        let turn = turn.map_err(|_| in_progress("another request about members is not decided yet".to_owned()))?;
+        turn.flatten().ok_or(MembershipError::NoLeader)
     }
 
     pub(super) fn sight(&self) -> Sight {
@@ -69,6 +87,12 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             if self.core.leadership() != Some(self.leadership) {
                 return Err(MembershipError::NoLeader);
             }
+            let turn = match self.turn().await {
+                Err(MembershipError::ChangeInProgress { .. }) if begun => {
+                    return Err(MembershipError::Unfinished { what: what() });
+                }
+                turn => turn?,
+            };
             let sight = self.sight_of_the_answering(node).await;
             require_member(&sight, node)?;
             if let Some(other) = conflict(&sight, node) {
@@ -87,6 +111,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
                     Err(_) => return Err(MembershipError::Unfinished { what: what() }),
                 }
             }
+            drop(turn);
             let pause = RT::sleep(RETRY_PAUSE);
             if RT::timeout_at(self.deadline, pause).await.is_err() {
                 return Err(if begun {
@@ -174,6 +199,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
                 Err(Rejection::AccessChanged) => Err(MembershipError::AccessChanged { revision: answer.revision }),
                 Err(Rejection::MemoryFull { .. } | Rejection::StateFull { .. }) => Err(MembershipError::TooManyKeys),
                 Err(Rejection::IdempotencyMismatch { .. }) => Err(MembershipError::OtherRequest),
+                Err(rejection @ Rejection::NoVoterLeft { .. }) => Err(in_progress(rejection.to_string())),
                 Err(rejection) => Err(MembershipError::BadRequest(rejection.to_string())),
             },
             // A repeated request does nothing, so trying again is safe.

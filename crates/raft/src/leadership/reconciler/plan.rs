@@ -5,6 +5,7 @@
 
 use fairhold_types::{
     MemberRole, NodeId,
+    limits::VOTERS_MAX,
     planted::{self, Bug},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,6 +155,28 @@ impl View {
         self.seen.get(&node).copied().unwrap_or_default()
     }
 
+    /// The voters without a node.
+    pub(crate) fn voters_without(&self, node: NodeId) -> BTreeSet<NodeId> {
+        self.voters.iter().copied().filter(|voter| *voter != node).collect()
+    }
+
+    /// How many voters there will be once the pending joins are complete.
+    pub(crate) fn voters_to_be(&self) -> usize {
+        let added = self.joins.iter().filter(|(node, join)| {
+            let is_added = join.replaces.is_none_or(|old| !self.voters.contains(&old));
+            join.role == MemberRole::Voter && is_added && !self.voters.contains(*node)
+        });
+        self.voters.len() + added.count()
+    }
+
+    /// How many learners there will be once the pending joins are complete.
+    pub(crate) fn learners_to_be(&self) -> usize {
+        let will_vote = |node: &NodeId| self.joins.get(node).is_some_and(|join| join.role == MemberRole::Voter);
+        let joins = self.joins.iter();
+        let added = joins.filter(|(node, join)| join.role == MemberRole::Learner && !self.is_member(**node));
+        self.learners.iter().filter(|node| !will_vote(node)).count() + added.count()
+    }
+
     /// The learners that have been close behind for some time.
     pub(crate) fn caught_up(&self) -> impl Iterator<Item = NodeId> {
         self.seen.iter().filter(|(_, seen)| seen.caught_up).map(|(id, _)| *id)
@@ -207,6 +230,12 @@ pub(crate) fn next_step(view: &View) -> Option<Step> {
 
 /// The next step of a removal.
 pub(crate) fn removal(view: &View, node: NodeId) -> Verdict {
+    // The end of the removal drops the join, and with it all that tells of the member that the node has replaced.
+    if let Some(PendingJoin { replaces: Some(old), is_replaced_recorded: false, .. }) = view.joins.get(&node)
+        && !view.is_member(*old)
+    {
+        return Ok(Step::RecordRemoval { node: *old });
+    }
     if view.is_member(node) { leave(view, node) } else { Ok(Step::RecordRemoval { node }) }
 }
 
@@ -264,6 +293,9 @@ fn become_voter(view: &View, node: NodeId, replaces: Option<NodeId>) -> Verdict 
         Some(old) if old == view.leader && view.voters.len() == 1 => Ok(Step::Promote { node }),
         Some(old) if old == view.leader => hand_over(view),
         Some(old) => Ok(Step::Replace { new: node, old }),
+        None if view.voters.len() >= usize::from(VOTERS_MAX) => {
+            Err(format!("the cluster already has {VOTERS_MAX} voters, which is the maximum: remove or demote one first"))
+        }
         None => Ok(Step::Promote { node }),
     }
 }

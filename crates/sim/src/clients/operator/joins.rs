@@ -47,7 +47,7 @@ pub(super) async fn grow(client: &mut SimClient, role: MemberRole) {
 
 /// Replaces a member that runs, perhaps the leader.
 pub(super) async fn replace_running(client: &mut SimClient, old: NodeId) {
-    let Some(token) = create_token(client, &format!("role=voter&replaces={old}")).await else { return };
+    let Some(token) = create_token(client, &format!("replaces={old}")).await else { return };
     ask_to_leave(client, old);
     let machine = client.world.new_machine();
     join(client, &token, machine, false).await;
@@ -57,7 +57,7 @@ pub(super) async fn replace_running(client: &mut SimClient, old: NodeId) {
 
 /// Replaces a member whose disk is destroyed, by its own machine or by another one.
 pub(super) async fn replace_destroyed(client: &mut SimClient, old: NodeId) {
-    let Some(token) = create_token(client, &format!("role=voter&replaces={old}")).await else { return };
+    let Some(token) = create_token(client, &format!("replaces={old}")).await else { return };
     ask_to_leave(client, old);
     let is_repaired = client.rng.random_range(0..2) == 0;
     client.world.retire(old);

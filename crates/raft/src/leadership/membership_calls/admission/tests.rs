@@ -136,6 +136,19 @@ fn a_token_replaces_only_a_member() {
     assert_eq!(fixture.replaces(&request(replaces_nine, "n4")), fault(JoinTokenFault::NoReplacement));
 }
 
+/// The member was demoted after the token for its successor was created.
+#[test]
+fn a_node_replaces_only_a_member_with_its_own_role() {
+    let mut fixture = Fixture::new();
+    let token = fixture.token(Some(3), false, None);
+    assert_eq!(fixture.replaces(&request(token, "n4")), Ok(Some(3)));
+    fixture.view.voters.remove(&3);
+    fixture.view.learners.insert(3);
+    let refused = fixture.replaces(&request(token, "n4"));
+    let Err(JoinRefusal::Unreplaceable { node: 3, why }) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("it is a learner, and the join token is for a voter"), "{why}");
+}
+
 #[test]
 fn no_two_nodes_share_an_address() {
     let mut fixture = Fixture::new();

@@ -184,3 +184,41 @@ fn only_steps_that_move_votes_ask_the_voters_again() {
         assert!(!step.depends_on_votes(&three), "{step:?}");
     }
 }
+
+/// Six voters, and a node that is joining: a learner that becomes a voter meanwhile takes the last place.
+#[test]
+fn a_node_that_joins_does_not_become_the_eighth_voter() {
+    let full = view(&[1, 2, 3, 4, 5, 6, 7], &[8]).with_join(8, MemberRole::Voter, None);
+    assert_eq!(next_step(&full), None);
+    let why = join(&full, 8, full.joins[&8]).unwrap_err();
+    assert!(why.contains("already has 7 voters"), "{why}");
+    assert_eq!(
+        next_step(&view(&[1, 2, 3, 4, 5, 6], &[8]).with_join(8, MemberRole::Voter, None)),
+        Some(Step::Promote { node: 8 })
+    );
+    let exchange = view(&[1, 2, 3, 4, 5, 6, 7], &[8]).with_join(8, MemberRole::Voter, Some(7));
+    assert_eq!(next_step(&exchange), Some(Step::Replace { new: 8, old: 7 }), "the number stays the same");
+}
+
+#[test]
+fn nodes_that_are_joining_count_as_what_they_will_be() {
+    let both = |view: View| (view.voters_to_be(), view.learners_to_be());
+    let joining = |role, replaces| view(&[1, 2, 3], &[4, 5]).with_join(6, role, replaces);
+    assert_eq!(both(view(&[1, 2, 3], &[4, 5])), (3, 2));
+    assert_eq!(both(joining(MemberRole::Voter, None)), (4, 2));
+    assert_eq!(both(joining(MemberRole::Learner, None)), (3, 3));
+    assert_eq!(both(joining(MemberRole::Voter, Some(2))), (3, 2), "in place of a voter");
+    let caught_up = view(&[1, 2, 3], &[4, 6]);
+    assert_eq!(both(caught_up.clone().with_join(6, MemberRole::Voter, None)), (4, 1), "it is a learner until it has caught up");
+    assert_eq!(both(caught_up.with_join(6, MemberRole::Learner, None)), (3, 2));
+}
+
+/// An operator gives up a join when the new node has the vote of the old one already.
+#[test]
+fn a_replaced_member_is_recorded_before_the_node_that_replaced_it_is_removed() {
+    let given_up = |voters: &[NodeId]| view(voters, &[]).with_join(4, MemberRole::Voter, Some(2)).with_removal(4);
+    assert_eq!(next_step(&given_up(&[1, 3, 4])), Some(Step::RecordRemoval { node: 2 }));
+    assert_eq!(next_step(&given_up(&[1, 3])), Some(Step::RecordRemoval { node: 2 }), "also after that");
+    assert_eq!(next_step(&given_up(&[1, 3, 4]).with_replaced_recorded()), Some(Step::RemoveMember { node: 4 }));
+    assert_eq!(next_step(&given_up(&[1, 2, 3])), Some(Step::RecordRemoval { node: 4 }), "node 2 stays a member");
+}
