@@ -1,12 +1,14 @@
-//! The timing profile suits the round trips between the nodes.
+//! The timing profile suits the round trips between the nodes, and a new cluster gets the one of its nodes.
 
 use crate::{
     client::{Call, new_key},
     harness::{Cluster, LONG, NODES, NodeProcess, eventually, free_port, pass_time, program, run_exclusive},
     members::CHANGED_WITHIN,
+    upgrade::baseline,
+    without::BASELINES,
 };
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{
@@ -89,5 +91,46 @@ fn a_profile_that_is_too_fast_for_the_round_trips_is_refused_unless_it_is_forced
         assert!(forced.status.success(), "{forced:?}");
         let settings = client.send(&Call::get("/v1/cluster/settings")).await.expect_status(200);
         assert_eq!(settings.string("timing"), "metro");
+    });
+}
+
+#[test]
+fn a_cluster_of_version_1_gets_the_timing_profile_of_its_nodes_when_it_is_upgraded() {
+    let Some(older) = BASELINES.or_without(baseline("1")) else { return };
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::plan();
+        for node in &mut cluster.nodes {
+            older.clone_into(&mut node.program);
+            node.start();
+        }
+        cluster.ready().await;
+        cluster.expect_elections(NODES, "while two profiles are at work, an election may be needless");
+        for index in 0..NODES {
+            assert!(cluster.nodes[index].terminate().await.success());
+            let node = &mut cluster.nodes[index];
+            node.program = PathBuf::from(env!("CARGO_BIN_EXE_fairhold"));
+            node.flags = ["--timing", "metro"].map(str::to_owned).to_vec();
+            cluster.restart(index).await;
+        }
+        let client = cluster.client(0);
+        for node in &cluster.nodes {
+            assert!(!node.data.join("TIMING").exists(), "node {} keeps a profile that nobody has set", node.id);
+        }
+        let finalize = ["cluster", "upgrade", "finalize", "-e", &cluster.nodes[0].url];
+        eventually("the members have introduced themselves, and the upgrade is finalized", CHANGED_WITHIN, || async {
+            let finalized = program().args(finalize).output().await.expect("it runs");
+            finalized.status.success().then_some(())
+        })
+        .await;
+        eventually("the cluster has the profile of its nodes", CHANGED_WITHIN, || async {
+            let settings = client.send(&Call::get("/v1/cluster/settings")).await.expect_status(200);
+            (settings.string("timing") == "metro").then_some(())
+        })
+        .await;
+        for node in &cluster.nodes {
+            let is_kept = || async { node.data.join("TIMING").exists().then_some(()) };
+            eventually("the node keeps the profile for its next start", CHANGED_WITHIN, is_kept).await;
+            assert!(!node.log_text().contains("restart this node"), "it uses the profile already");
+        }
     });
 }

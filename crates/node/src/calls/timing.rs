@@ -40,6 +40,23 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(self.0.replica.wait_for_revision(answer.revision, deadline).await?)
     }
 
+    /// Sets the timing profile with which this node was started, if this node leads and the cluster still has the default
+    /// one. Call this only while nobody can have set one.
+    pub async fn set_first_timing(&self, timing: Timing, timeout: Duration) -> Result<(), CallError> {
+        if !self.is_leader() {
+            return Ok(());
+        }
+        let deadline = RT::Instant::now() + timeout;
+        self.check_membership_version(deadline).await?;
+        if self.0.replica.timing() != Timing::default() {
+            return Ok(());
+        }
+        let command = Command::SetTiming { key: None, timing, by: "formation".to_owned(), at: wall_now() };
+        self.0.replica.propose(command, deadline).await?.result?;
+        tracing::info!(%timing, "the cluster has the timing profile of its nodes");
+        Ok(())
+    }
+
     /// The longest round trip to a voter that the timing profile must suit, as the leader has measured it; `None` if it
     /// does not know one yet.
     async fn longest_round_trip(&self, deadline: RT::Instant) -> Result<Option<Duration>, CallError> {
