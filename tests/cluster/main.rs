@@ -108,6 +108,7 @@ mod stopping;
 mod strangers;
 mod streams;
 mod tenants;
+mod timing;
 mod tls;
 mod tls_under_load;
 mod top;

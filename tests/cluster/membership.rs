@@ -337,7 +337,7 @@ fn a_timing_profile_counts_from_the_next_start_and_sets_the_shortest_ttl() {
         let client = cluster.client(0);
         let settings = client.send(&Call::get("/v1/cluster/settings")).await.expect_status(200);
         assert_eq!((settings.string("timing"), settings.number("cluster_version")), ("lan", 2));
-        let set = Call::patch("/v1/cluster/settings").key(&new_key()).json(&json!({"timing": "metro"}));
+        let set = Call::patch("/v1/cluster/settings").key(&new_key()).json(&json!({"timing": "metro", "force": true}));
         client.send(&set).await.expect_status(200);
         client.send(&Call::post("/v1/locks/brief?ttl=1s")).await.expect_problem(400, "bad_request");
         let grant = client.acquire("brief", "ttl=2s").await;
@@ -416,7 +416,7 @@ fn a_watch_of_the_cluster_tells_its_changes_in_order_and_replays_them() {
                 assert_eq!(next_changes(&mut again, changes.len() - from).await, changes[from..], "node index {index}");
             }
         }
-        let timing = Call::patch("/v1/cluster/settings").key(&new_key()).json(&json!({"timing": "metro"}));
+        let timing = Call::patch("/v1/cluster/settings").key(&new_key()).json(&json!({"timing": "metro", "force": true}));
         client.send(&timing).await.expect_status(200);
         let set = watching.next_event().await;
         assert_eq!((&set["type"], &set["timing"], &set["by"]), (&json!("set"), &json!("metro"), &by), "{set}");

@@ -91,7 +91,7 @@ fn request(call: &str, name: &str, kept: &Kept) -> Call {
         ("POST", "/v1/cluster/upgrade/finalize") => call.json(&json!({ "to": 2 })),
         ("POST", "/v1/cluster/join-tokens") => call.json(&json!({ "ttl": "1h" })),
         ("PATCH", "/v1/cluster/members/{id}") => call.json(&json!({ "zone": "a" })),
-        ("PATCH", "/v1/cluster/settings") => call.json(&json!({ "timing": "lan" })),
+        ("PATCH", "/v1/cluster/settings") => call.json(&json!({ "timing": "lan", "force": true })),
         ("POST", "/v1/access/check") => call.json(&json!({ "verb": "acquire", "on": "locks:a" })),
         ("PUT", "/v1/access/roles/{name}") => call.json(&json!({ "rules": ["share locks:a"] })),
         ("PUT", "/v1/access/tenants/{name}") => call.json(&json!({ "nodes": 3 })),

@@ -126,11 +126,15 @@ Before the leader accepts a new address for the other nodes, it checks that the 
     #[command(after_help = "Example:
   fairhold cluster set timing=wan --auth-token-file admin
 
-The timing profiles are lan, metro, wan and global. A node uses another profile from its next start on.")]
+The timing profiles are lan, metro, wan and global. A node uses another profile from its next start on.
+The leader refuses a profile that is too fast for the round trips that it has measured. --force sets it all the same.")]
     Set {
         /// Setting and new value, such as timing=wan
         #[arg(value_name = "KEY=VALUE", value_parser = settings::parse)]
         setting: Setting,
+        /// Set the profile even if the round trips between the voters are too long for it
+        #[arg(long)]
+        force: bool,
     },
     /// Show the round trips between the nodes, the timing profile, and the one that fits
     #[command(after_help = "Example:
@@ -197,7 +201,7 @@ async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
         ClusterCommand::Demote { id } => return members::set_voter(api, *id, false, remote).await,
         ClusterCommand::SetMember(member) => return members::set(api, member, remote).await,
         ClusterCommand::Settings { read } => return settings::show(api, read, remote).await,
-        ClusterCommand::Set { setting } => return settings::set(api, *setting, remote).await,
+        ClusterCommand::Set { setting, force } => return settings::set(api, *setting, *force, remote).await,
         ClusterCommand::Timing => return settings::timing(api, remote).await,
         ClusterCommand::Alarms => return alarms::show(api, remote).await,
         ClusterCommand::Upgrade(command) => return upgrade::run(api, command, remote).await,

@@ -9,6 +9,6 @@ pub mod answer;
 pub mod cluster_probe;
 pub mod finding;
 pub mod locks;
-mod round_trips;
+pub mod round_trips;
 pub mod rules;
 mod text;

@@ -14,7 +14,9 @@ pub use access::{ChangeAccessCall, CreateAccessTokenCall, CreatedToken, TenantVi
 pub use admin::{BreakCall, RevokeCall, SetLockCall};
 pub use error::CallError;
 pub(crate) use error::Compacted;
-pub use membership::{CreateJoinTokenCall, JoinTokenView, MemberFacts, MemberRoundTrips, NewJoinToken, TimingView};
+pub use membership::{
+    CreateJoinTokenCall, JoinTokenView, MemberFacts, MemberRoundTrips, NewJoinToken, SetTimingCall, TimingView,
+};
 pub use overview::{
     MemberAnswer, MemberLook, MemberReport, OverviewView, RecentTotals, RefusedWait, RefusedWaitsView, SERIES_NAMES, SeriesKey,
     SeriesRow, SeriesView, WaitsView,

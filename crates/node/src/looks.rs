@@ -11,9 +11,10 @@ use crate::{
 use fairhold_health::{
     alarms::readings::{DiskReading, MachineReading, OpenFilesReading},
     answer::ClockOffset,
+    round_trips,
 };
-use fairhold_raft::{MemberHandler, Program, Replica, Role};
-use fairhold_types::{NodeId, time::WallMillis};
+use fairhold_raft::{MemberHandler, Program, Replica, ReplicaStatus, Role};
+use fairhold_types::{NodeId, duration, time::WallMillis};
 use futures_util::future::join_all;
 use openraft_rt::{AsyncRuntime, Instant};
 use parking_lot::Mutex;
@@ -72,8 +73,16 @@ impl OwnFacts {
             started_at: self.started_at,
             now: wall_now(),
             open_files: machine.open_files.map(|files| (files.open, files.max)),
+            round_trip_ms: round_trip(&raft).map(duration::millis),
         }
     }
+}
+
+/// The longest round trip to a voter that the timing profile must suit: only a leader knows one.
+fn round_trip(raft: &ReplicaStatus) -> Option<Duration> {
+    let voters = raft.members.iter().filter(|member| member.voter);
+    let longest = round_trips::longest(voters.map(|member| (member.id, member.round_trip_p50, member.round_trip_p99)));
+    longest.map(|(took, _)| took)
 }
 
 /// Answers the other members.
@@ -184,7 +193,7 @@ fn is_within<I: Instant>(at: Option<I>, time: Duration) -> bool {
 }
 
 /// What a member says about itself; `None` without an answer in time.
-async fn ask<RT: AsyncRuntime>(replica: &Replica<RT>, member: NodeId, deadline: RT::Instant) -> Option<MemberAnswer> {
+pub(crate) async fn ask<RT: AsyncRuntime>(replica: &Replica<RT>, member: NodeId, deadline: RT::Instant) -> Option<MemberAnswer> {
     let question = match fairhold_codec::encode(LOOK_FORMAT, &()) {
         Ok(question) => question,
         Err(error) => {
@@ -232,6 +241,7 @@ mod tests {
             started_at: WallMillis(3),
             now: WallMillis(4),
             open_files: Some((5, Some(6))),
+            round_trip_ms: Some(7),
         }
     }
 
@@ -286,7 +296,7 @@ mod tests {
     fn what_a_member_says_has_stable_bytes() {
         let bytes = fairhold_codec::encode(LOOK_FORMAT, &report(9)).unwrap();
         let (body, _checksum) = bytes.split_at(bytes.len() - 4);
-        assert_eq!(body, [LOOK_FORMAT, 0, 1, 1, 9, 0, 7, 1, 1, 2, 3, 4, 1, 5, 1, 6]);
+        assert_eq!(body, [LOOK_FORMAT, 0, 1, 1, 9, 0, 7, 1, 1, 2, 3, 4, 1, 5, 1, 6, 1, 7]);
         assert_eq!(fairhold_codec::decode::<MemberReport>(LOOK_FORMAT, &bytes).unwrap(), report(9));
         assert!(fairhold_codec::decode::<()>(LOOK_FORMAT, &fairhold_codec::encode(LOOK_FORMAT, &()).unwrap()).is_ok());
     }

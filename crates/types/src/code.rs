@@ -78,6 +78,8 @@ codes! {
     WrongNode => "wrong_node",
     /// Too few of the remaining voters would be healthy.
     WouldLoseQuorum => "would_lose_quorum",
+    /// The round trips between the voters are too long for the timing profile.
+    TimingTooFast => "timing_too_fast",
     /// After the change nobody could change the access data any more, except administrators by a file.
     WouldLockOut => "would_lock_out",
     /// A token with this hash exists, or the request that made a token is repeated.

@@ -148,6 +148,16 @@ pub fn ttl_too_short(timing: Timing, ttl: Duration) -> String {
     format!("{ttl} is too short: with the timing profile {timing}, the minimum is {min}")
 }
 
+/// For error messages: the profile, a longer round trip, and the profile that suits it best.
+#[must_use]
+pub fn timing_too_fast(timing: Timing, round_trip: Duration, suits: Timing) -> String {
+    let (max, round_trip) = (duration::format(timing.round_trip_max()), duration::format(round_trip));
+    format!(
+        "the timing profile {timing} is for round trips up to {max}, and a voter needs up to {round_trip}: leaders would change \
+         again and again. Set {suits}, or pass force"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -285,7 +285,7 @@ impl Stage {
                 row(no_member, 404, Other::None("the id in the path is the key: no node gets it again"), vec![], words)
             }
             _ => {
-                let set = |timing: &str| Call::patch("/v1/cluster/settings").json(&json!({ "timing": timing }));
+                let set = |timing: &str| Call::patch("/v1/cluster/settings").json(&json!({ "timing": timing, "force": true }));
                 let other = Other::Refused(set("wan").key(&key));
                 row(set("metro").key(&key), 200, other, vec![set("lan")], ("set the timing profile", "set another one"))
             }

@@ -42,9 +42,9 @@ pub(super) async fn show(api: &Api, read: &ReadArgs, args: &RemoteArgs) -> Resul
 }
 
 /// Changes a setting, and says what is left to do.
-pub(super) async fn set(api: &Api, setting: Setting, args: &RemoteArgs) -> Result<(), Failure> {
+pub(super) async fn set(api: &Api, setting: Setting, force: bool, args: &RemoteArgs) -> Result<(), Failure> {
     let Setting::Timing(timing) = setting;
-    let request = ApiRequest::change(Method::PATCH, PATH).json(&json!({ "timing": timing }));
+    let request = ApiRequest::change(Method::PATCH, PATH).json(&json!({ "timing": timing, "force": force }));
     let reply = api.call(&request).await.map_err(explain)?;
     print(&reply, args)?;
     if !args.connect.quiet {

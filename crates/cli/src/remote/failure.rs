@@ -153,6 +153,8 @@ fn advice_here(code: &str) -> Option<&'static str> {
         Some("to see what is in progress: fairhold cluster members; to give up a join: fairhold cluster remove N")
     } else if is(Code::WouldLoseQuorum) {
         Some("to see which members do not answer: fairhold cluster members; start or replace them first")
+    } else if is(Code::TimingTooFast) {
+        Some("to see the round trips: fairhold cluster timing; to set the profile anyway, pass --force")
     } else if is(Code::WrongNode) {
         Some(
             "to see the address of each member: fairhold cluster members; pass the address at which this member answers, and stop \
@@ -194,7 +196,7 @@ mod tests {
         assert!(lines(lost).contains("\nfairhold: stop all work under it"), "{}", lines(lost));
         let other = r#"{"code":"grant_not_found","detail":"grant 9 neither holds a nor waits for it"}"#;
         assert_eq!(lines(other), "fairhold: grant 9 neither holds a nor waits for it (grant_not_found)");
-        for code in ["needs_upgrade", "change_in_progress", "would_lose_quorum", "wrong_node"] {
+        for code in ["needs_upgrade", "change_in_progress", "would_lose_quorum", "wrong_node", "timing_too_fast"] {
             let said = lines(&format!(r#"{{"code":"{code}","detail":"no","advice":"HTTP"}}"#));
             assert!(said.contains("\nfairhold: to see ") && said.contains(": fairhold cluster "), "{said}");
         }

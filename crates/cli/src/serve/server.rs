@@ -222,6 +222,8 @@ impl NodeServices {
         let server = bound.map_err(|error| ServeError::peer_port(&config.peer_listen, error))?;
         let Storage { data_dir, log, snapshots, faults } = storage;
         snapshots.when_idle(allocator::return_free_memory);
+        // A node of a new cluster: neither it nor its data directory knows one.
+        let forms = data_dir.cluster().is_none() && !starting.joined;
         let replica_config = ReplicaConfig { tracer, ..replica_config(&config, &starting, &data_dir) };
         let peer_service = PeerService::new(&replica_config);
         let peer = Arc::new(TcpPeer::with_security(Handle::current(), keys.clone(), security.clone()));
@@ -239,7 +241,8 @@ impl NodeServices {
         let serving = server.serve(replica.service(), stop_requested(stopped));
         let peers = ListenerTask { name: "peer", stop, task: tokio::spawn(serving) };
         let directory = tokio::spawn(directory::keep(replica.clone(), data_dir));
-        let timing = tokio::spawn(timing_watch::watch(node.clone(), replica.clone(), config.data.clone(), config.timing));
+        let watched = timing_watch::watch(node.clone(), replica.clone(), config.data.clone(), config.timing, forms);
+        let timing = tokio::spawn(watched);
         let free_space = tokio::spawn(free_space::watch(config.data.clone(), node.clone(), replica.clone()));
         node.offer_state_bytes(config.state_bytes_max);
         let memory = memory::limit().map(|limit| tokio::spawn(memory::watch(node.clone(), limit)));

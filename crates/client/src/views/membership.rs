@@ -118,7 +118,8 @@ impl Cluster {
     /// For administrators: sets the timing profile. Every node uses it after its next start.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the cluster's version is too low (`needs_upgrade`), or if the
+    /// [`Error::Refused`] if the cluster's version is too low (`needs_upgrade`), if the round trips between the voters are
+    /// too long for the profile (`timing_too_fast`), or if the
     /// [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'; [`Error::OutcomeUnknown`] if no
     /// answer came within the client's timeout.
     pub async fn set_timing(&self, timing: Timing) -> Result<dto::Settings, Error> {

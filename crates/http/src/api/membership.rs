@@ -13,7 +13,7 @@ use axum::{
 };
 use fairhold_node::{
     Node,
-    api::{CreateJoinTokenCall, Freshness, JoinTokenView, MemberRoundTrips, ReadOptions, TimingView},
+    api::{CreateJoinTokenCall, Freshness, JoinTokenView, MemberRoundTrips, ReadOptions, SetTimingCall, TimingView},
 };
 use fairhold_raft::{JoinPhase, JoinRow, MemberRequest, MemberRow, MembersView, RemovedRow};
 use fairhold_types::{
@@ -202,7 +202,9 @@ pub(crate) async fn set_settings<RT: AsyncRuntime>(State(node): State<Node<RT>>,
     received.require_admin()?;
     let params: call::SetSettings = received.params(body)?;
     let timing = params.timing.ok_or_else(|| Problem::bad_request("pass at least one setting: timing"))?;
-    node.set_timing(received.key()?, timing, received.caller(), received.timeout).await.map_err(of_change)?;
+    let (force, timeout) = (params.force, received.timeout);
+    let call = SetTimingCall { key: received.key()?, timing, force, by: received.caller(), timeout };
+    node.set_timing(call).await.map_err(of_change)?;
     // This node has applied the change.
     settings(&node, ReadOptions { freshness: Freshness::Local, timeout: received.timeout }).await
 }

@@ -307,6 +307,7 @@ mod tests {
             started_at: WallMillis(0),
             now: WallMillis(0),
             open_files: None,
+            round_trip_ms: None,
         };
         MemberAnswer { at: WallMillis(0), clock: None, report }
     }

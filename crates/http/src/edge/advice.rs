@@ -47,6 +47,7 @@ pub(crate) fn advice_for(code: Code, kind: RequestKind) -> Option<&'static str> 
         Code::NeedsUpgrade => Some("fairhold cluster upgrade status shows which nodes still need the newer program"),
         Code::ChangeInProgress => Some("fairhold cluster members shows what is under way"),
         Code::WouldLoseQuorum => Some("fairhold cluster members shows which nodes do not answer"),
+        Code::TimingTooFast => Some("fairhold cluster timing shows the round trips, and the profile that suits them"),
         Code::QuotaExceeded => Some("end or remove something, or let an administrator raise it: fairhold tenants show NAME"),
         Code::WouldLockOut => Some("fairhold access bind admin --to user:NAME, and create a token for that user"),
         Code::NoNode if matches!(kind, RequestKind::Write { .. }) => Some("create it first; parents creates the missing parents"),

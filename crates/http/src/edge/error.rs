@@ -73,6 +73,7 @@ pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
         CallError::Handover(error) => handover_problem(&error, detail),
         CallError::Finalize(error) => with_advice(finalize_problem(&error, detail), kind),
         CallError::Membership(error) => with_advice(membership_problem(error, detail), kind),
+        CallError::TimingTooFast { .. } => with_advice(Problem::new(Code::TimingTooFast, detail), kind),
         CallError::TtlTooShort { .. } => Problem::bad_request(format!("the parameter \"ttl\": {detail}")),
         CallError::Compacted { oldest } => {
             Problem::new(Code::Compacted, detail).facts(Facts { oldest: Some(oldest), ..Facts::default() })

@@ -53,6 +53,7 @@ pub(crate) fn properties_of(code: Code) -> (StatusCode, &'static str, bool) {
         Code::ChangeInProgress => (StatusCode::CONFLICT, "Another change of the members is under way", true),
         Code::WrongNode => (StatusCode::CONFLICT, "The address is not that of the member", false),
         Code::WouldLoseQuorum => (StatusCode::CONFLICT, "Too few of the remaining voters are healthy", true),
+        Code::TimingTooFast => (StatusCode::CONFLICT, "The round trips are too long for the timing profile", false),
         Code::WouldLockOut => (StatusCode::CONFLICT, "Nobody could change access rights any more", false),
         Code::AlreadyIssued => (StatusCode::CONFLICT, "The token was issued before", false),
         Code::InUse => (StatusCode::CONFLICT, "The role is in use", false),

@@ -171,12 +171,14 @@ fn set_settings(api: &mut Describer) -> Operation<'_> {
     let rules = json!([{ "anyOf": [{ "required": ["timing"] }] }]);
     api.call(Keyed(Method::PATCH), "/v1/cluster/settings", "setSettings", TAG, "Change the settings of the cluster.")
         .about(
-            "For administrators. Every node uses a new timing profile after its next start: restart them one by one. With an \
-             Idempotency-Key the change happens once: a retry that arrives late does not undo later changes.",
+            "For administrators. Every node uses a new timing profile after its next start: restart them one by one. A profile \
+             that is too fast for the round trips between the voters, as the leader has measured them, is refused unless you \
+             pass `force`. With an Idempotency-Key the change happens once: a retry that arrives late does not undo later \
+             changes.",
         )
         .form::<call::SetSettings>(Some(rules), json!({ "timing": "wan" }))
         .json::<dto::Settings>("The settings.", settings("wan"))
-        .codes(&[Code::NeedsUpgrade])
+        .codes(&[Code::NeedsUpgrade, Code::TimingTooFast])
         .admin()
 }
 

@@ -12,13 +12,14 @@ use fairhold_raft::{
 };
 use fairhold_state::command::{AccessFault, Blocked, HolderFacts, Rejection};
 use fairhold_types::{
-    ClusterVersion, Code, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber,
+    ClusterVersion, Code, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, Timing,
     limits::{HEAD_BYTES_MAX, HEADERS_MAX, VALUE_BYTES_MAX},
     problem,
     time::WallMillis,
 };
 use http::StatusCode;
 use serde_json::Value;
+use std::time::Duration;
 
 /// 2026-01-01T12:00:31Z, as the other examples have it.
 const NOW: WallMillis = WallMillis(1_767_268_831_000);
@@ -73,6 +74,7 @@ pub(super) fn example(code: Code) -> Problem {
         Code::ChangeInProgress => member_refused(MembershipError::ChangeInProgress { what: "node 5 replaces node 2".to_owned() }),
         Code::WrongNode => member_refused(MembershipError::WrongNode { address: "n2:7271".to_owned(), found: Some(3) }),
         Code::WouldLoseQuorum => member_refused(MembershipError::WouldLoseQuorum { voters: 2, healthy: 1, needed: 2 }),
+        Code::TimingTooFast => timing_too_fast(),
         Code::Compacted => problem_of(CallError::Compacted { oldest: Revision(8_000) }, RequestKind::Read),
         Code::WouldLockOut => refused(Rejection::Access(AccessFault::WouldLockOut)),
         Code::AlreadyIssued => refused(Rejection::Access(AccessFault::AlreadyIssued)),
@@ -105,9 +107,7 @@ pub(super) fn example(code: Code) -> Problem {
         Code::RateLimited => refused(Rejection::SessionsFull { max: 1_000_000 }),
         Code::WouldDeadlock => refused(Rejection::WouldDeadlock { cycle: deadlock_cycle() }),
         Code::LockHeld => refused(Rejection::LockHeld { holder: holder(), ahead: 1 }),
-        Code::WaitTimeout => {
-            problem_of(CallError::WaitTimeout { holder: Some(holder()), queue_position: Box::default() }, acquire_kind())
-        }
+        Code::WaitTimeout => wait_timeout(),
     }
 }
 
@@ -117,6 +117,15 @@ fn tenant_name() -> TenantName {
 
 fn not_served(reason: NotProposed) -> Problem {
     problem_of(ReadError::from(reason).into(), RequestKind::Read)
+}
+
+fn wait_timeout() -> Problem {
+    problem_of(CallError::WaitTimeout { holder: Some(holder()), queue_position: Box::default() }, acquire_kind())
+}
+
+fn timing_too_fast() -> Problem {
+    let (round_trip, suits) = (Duration::from_millis(112), Timing::Wan);
+    problem_of(CallError::TimingTooFast { timing: Timing::Lan, round_trip, suits }, RequestKind::Change)
 }
 
 fn member_refused(error: MembershipError) -> Problem {

@@ -8,7 +8,7 @@ use fairhold_raft::{
     error::{ProposeError, ReadError},
 };
 use fairhold_state::command::{HolderFacts, Rejection};
-use fairhold_types::{GrantNumber, LockName, Path, Revision, Timing, limits::INITIAL_WITHIN, membership::ttl_too_short};
+use fairhold_types::{GrantNumber, LockName, Path, Revision, Timing, limits::INITIAL_WITHIN, membership};
 use std::time::Duration;
 
 /// Why a call failed. A refusal is definite; the other kinds tell whether the call did nothing or has an unknown
@@ -78,12 +78,22 @@ pub enum CallError {
     #[error(transparent)]
     Membership(#[from] MembershipError),
     /// The timing profile needs a longer `ttl`.
-    #[error("{}", ttl_too_short(*timing, *ttl))]
+    #[error("{}", membership::ttl_too_short(*timing, *ttl))]
     TtlTooShort {
         /// The profile of the cluster.
         timing: Timing,
         /// The requested `ttl`.
         ttl: Duration,
+    },
+    /// The round trips between the voters are too long for the timing profile.
+    #[error("{}", membership::timing_too_fast(*timing, *round_trip, *suits))]
+    TimingTooFast {
+        /// The requested profile.
+        timing: Timing,
+        /// The longest round trip that it must suit.
+        round_trip: Duration,
+        /// The profile that suits it best.
+        suits: Timing,
     },
     /// This node no longer keeps the requested events.
     #[error("this node no longer keeps events before revision {oldest}: start again from the current state")]

@@ -64,6 +64,21 @@ pub struct MemberFacts {
     pub placement: Placement,
 }
 
+/// Sets the timing profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetTimingCall {
+    /// The caller's idempotency key, if any.
+    pub key: Option<GrantId>,
+    /// The profile.
+    pub timing: Timing,
+    /// Set it even if the round trips between the voters are too long for it.
+    pub force: bool,
+    /// The administrator's client, such as `curl@127.0.0.1`.
+    pub by: String,
+    /// How long the server may work on the call.
+    pub timeout: Duration,
+}
+
 /// The timing profile, and the round trips that it must suit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimingView {

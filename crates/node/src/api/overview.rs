@@ -70,6 +70,8 @@ pub struct MemberReport {
     pub now: WallMillis,
     /// How many files and sockets it has open, and how many it can have open, if there is a limit.
     pub open_files: Option<(u64, Option<u64>)>,
+    /// The longest round trip to a voter that the timing profile must suit, in milliseconds, if it leads and knows one.
+    pub round_trip_ms: Option<u64>,
 }
 
 /// What happened in a period, over all locks.

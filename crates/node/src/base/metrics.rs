@@ -216,6 +216,7 @@ impl<I: Instant> NodeMetrics<I> {
                 | CallError::Handover(_)
                 | CallError::Finalize(_)
                 | CallError::Membership(_)
+                | CallError::TimingTooFast { .. }
                 | CallError::Read(_)
                 | CallError::Superseded
                 | CallError::NotInQueue { .. }

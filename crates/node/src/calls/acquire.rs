@@ -387,6 +387,7 @@ pub(crate) fn as_unknown(error: CallError) -> CallError {
         | CallError::Finalize(_)
         | CallError::Membership(_)
         | CallError::TtlTooShort { .. }
+        | CallError::TimingTooFast { .. }
         | CallError::Compacted { .. }
         | CallError::FutureRevision { .. }
         | CallError::WatcherTooSlow

@@ -292,6 +292,7 @@ pub(crate) async fn name_cluster<RT: AsyncRuntime>(core: Arc<Core<RT>>, queues: 
 }
 
 /// Gives a new cluster this node's timing profile, while this node leads. It keeps any other profile than the default.
+/// If it is deposed first, the node of the next leader does it.
 async fn set_first_timing<RT: AsyncRuntime>(core: &Core<RT>, queues: &Queues, timing: Timing) {
     while needs_timing(core, timing) && core.leadership().is_some() {
         let command = Command::SetTiming { key: None, timing, by: "formation".to_owned(), at: wall_now() };

@@ -103,4 +103,7 @@ pub struct SetSettings {
     #[cfg_attr(feature = "schema", schemars(extend("example" = "wan")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub timing: Option<Timing>,
+    /// Set the profile even if the round trips between the voters are too long for it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub force: bool,
 }

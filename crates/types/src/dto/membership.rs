@@ -191,8 +191,8 @@ pub struct Settings {
 pub struct ClusterTiming {
     /// The profile of the cluster.
     pub timing: Timing,
-    /// The fastest profile that suits the longest `round_trip_p99` of a voter. Missing if no profile suits it, or if no
-    /// round trip is known.
+    /// The fastest profile that suits the longest `round_trip_p99` of a voter, or four times its `round_trip_p50` if that
+    /// is less: a few slow heartbeats do no harm. Missing if no profile suits it, or if no round trip is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fits: Option<Timing>,
     /// The members and their round trips.

@@ -229,6 +229,17 @@ fn a_ttl_that_is_too_short_for_the_timing_profile_is_refused() {
 }
 
 #[test]
+fn a_timing_profile_that_is_too_fast_is_refused_with_the_one_that_suits() {
+    let round_trip = Duration::from_millis(140);
+    let error = CallError::TimingTooFast { timing: Timing::Lan, round_trip, suits: Timing::Wan };
+    check(error.clone(), RequestKind::Change, 409, "timing_too_fast", false, &serde_json::json!({}));
+    let body = answer(error, RequestKind::Change).2;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("up to 140ms") && detail.ends_with("Set wan, or pass force"), "{detail}");
+    assert_eq!(body["advice"], "fairhold cluster timing shows the round trips, and the profile that suits them");
+}
+
+#[test]
 fn a_tenant_over_its_rate_is_told_whose_rate_and_when_to_retry() {
     let facts = serde_json::json!({"tenant": "web", "quota": "requests_per_second", "limit": 5, "outcome": "none"});
     check(CallError::OverRate { tenant: web(), limit: 5 }, RequestKind::Read, 429, "rate_limited", true, &facts);
