@@ -1,6 +1,7 @@
 //! The header by which a client notices that the members have changed.
 
-use crate::{edge::headers, openapi::describe::Operation};
+use super::describe::Operation;
+use crate::edge::headers;
 use http::StatusCode;
 use serde_json::json;
 
