@@ -60,6 +60,7 @@ fn each_call_of_a_batch_is_answered_as_if_sent_alone_and_a_repeated_batch_does_n
 
         let again = cluster.client(2).send(&batch(&calls[..1])).await.expect_status(200);
         assert_eq!(again.json["answers"][0]["body"]["token"], answers[0]["body"]["token"]);
+        assert_eq!(again.header("fairhold-members"), None, "only an answer to a renewal names the members");
         let end: Vec<Value> = keys[..2].iter().map(|key| json!({"release": {"id": key}})).collect();
         client.send(&batch(&end)).await.expect_status(200);
         let late = client.send(&batch(&calls[..1])).await.expect_status(200);
@@ -89,6 +90,8 @@ fn a_batched_renewal_keeps_its_grant_alive_and_is_refused_for_a_session() {
             assert_eq!((&renewed["status"], fields), (&json!(200), [&*alone.id, "60s", "60s"]));
             let by_itself = cluster.client(node).send(&Call::post(&format!("/v1/grants/{}/renew", alone.id))).await;
             assert_eq!((by_itself.string("id"), by_itself.string("ttl")), (&*alone.id, "60s"), "{by_itself:?}");
+            let members = answer.header("fairhold-members");
+            assert!(members.is_some() && members == by_itself.header("fairhold-members"), "{answer:?} {by_itself:?}");
         }
     });
 }

@@ -240,9 +240,9 @@ impl Client {
         self.0.calls.send(call, RetryBudget::within(self.0.timeout)).await
     }
 
-    /// Reads the members of the cluster in the background, if it is time.
+    /// Reads the members of the cluster in the background whenever it is time, from now on.
     pub(crate) fn discover(&self) {
         // This also opens a connection for renewals, whatever else this program does at once.
-        self.0.renewals.discover_if_due();
+        self.0.renewals.keep_discovering();
     }
 }

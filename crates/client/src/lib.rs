@@ -75,8 +75,9 @@
 //!   answer comes in the caller's time, the error says whether nothing happened ([`Error::Unavailable`]) or something
 //!   may have happened ([`Error::OutcomeUnknown`]).
 //! - **Any node can answer.** The client learns all nodes from one of them, and moves to another node if one is gone,
-//!   silent or unable to serve. It reads the members again every minute and after failures, so it goes on while every
-//!   node is replaced.
+//!   silent or unable to serve. It reads the members again every minute, after failures, and within a second after the
+//!   answer to a renewal shows that they have changed. So it goes on while every node is replaced, if the last node that
+//!   it knew ends later than a third of the `ttl` and 2 s after the first new one has joined (or 62 s if that is less).
 //! - **Only the client's own cluster counts.** The client ignores the answer of a login page, a load balancer or
 //!   another cluster: it neither keeps a guard alive nor ends it, and fails no call. The own cluster is the first one
 //!   that answers, or the one that [`ClientBuilder::cluster_id`] names.

@@ -7,6 +7,7 @@ pub(crate) mod backoff;
 pub(crate) mod batches;
 pub(crate) mod call;
 pub(crate) mod clock;
+pub(crate) mod discovery;
 pub(crate) mod endpoints;
 pub(crate) mod failure_text;
 pub(crate) mod http;

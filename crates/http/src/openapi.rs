@@ -21,6 +21,7 @@ mod checks;
 mod describe;
 mod examples;
 mod lines;
+mod members_header;
 mod operation;
 mod parameter;
 mod pattern;

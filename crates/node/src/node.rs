@@ -312,6 +312,13 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.0.replica.with_leader_url(read)
     }
 
+    /// A number that is another one after each change of the members or of their addresses, as this node knows them;
+    /// `None` before the cluster has formed, and once the node has stopped.
+    #[must_use]
+    pub fn members_index(&self) -> Option<u64> {
+        self.0.replica.members_index()
+    }
+
     /// Whether this node leads, as far as it knows.
     #[must_use]
     pub fn is_leader(&self) -> bool {

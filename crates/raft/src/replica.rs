@@ -257,6 +257,14 @@ impl<RT: AsyncRuntime> Replica<RT> {
         })
     }
 
+    /// A number that is another one after each change of the members or of their addresses: the index of the log entry
+    /// with the newest members that this node knows. `None` before the cluster has formed, and once the replica has
+    /// stopped.
+    #[must_use]
+    pub fn members_index(&self) -> Option<u64> {
+        self.core.with_server_metrics(|metrics| metrics.membership_config.log_id().as_ref().map(|log_id| log_id.index))
+    }
+
     /// What this node knows about itself and its cluster.
     #[must_use]
     pub fn status(&self) -> ReplicaStatus {

@@ -134,7 +134,7 @@ impl Cluster {
     pub async fn timing(&self) -> Result<dto::ClusterTiming, Error> {
         let reply = self.client.send(&get(TIMING)).await?;
         let timing: dto::ClusterTiming = reply.json()?;
-        match leader_of(&reply) {
+        match leader_of(&reply.headers) {
             Some(leader) if !timing.from_leader => Ok(self.of(leader, TIMING).await.unwrap_or(timing)),
             Some(_) | None => Ok(timing),
         }

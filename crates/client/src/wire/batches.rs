@@ -8,7 +8,7 @@ use crate::wire::{
     call::{ANSWER_GRACE, ATTEMPT_MAX, BatchPart, Call, CallBody},
     endpoints::Endpoint,
     http::{Attempted, Connections},
-    reply::Reply,
+    reply::{LEADER, MEMBERS, REVISION, Reply},
 };
 use fairhold_types::limits::{BATCH_CALLS_MAX, BODY_BYTES_MAX};
 use futures_util::future::join_all;
@@ -198,7 +198,7 @@ fn split(attempted: Attempted, length: usize) -> Vec<Attempted> {
 fn one(whole: &Reply, answer: &RawAnswer<'_>) -> Option<Attempted> {
     let status = StatusCode::from_u16(answer.status).ok()?;
     let mut headers = header::HeaderMap::new();
-    for name in ["fairhold-leader", "fairhold-revision"] {
+    for name in [LEADER, MEMBERS, REVISION] {
         if let Some(value) = whole.headers.get(name) {
             headers.insert(name, value.clone());
         }

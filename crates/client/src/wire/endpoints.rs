@@ -1,11 +1,11 @@
 //! The addresses of the cluster: those from the program, those that the cluster reports, and the probable leader.
 //!
-//! Every member may be replaced while a client runs, so it reads the members again and again: every minute, and soon
-//! after a node failed or an unknown node leads.
+//! Every member may be replaced while a client runs, so it reads the members again and again. It uses an unknown leader
+//! at once: the leader that is about to be replaced names its successor, and may be the only node left that it knows.
 
 use crate::{
     error::Error,
-    wire::{backoff::jitter, clock::Moment},
+    wire::{clock::Moment, discovery::DiscoverySchedule},
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -16,16 +16,12 @@ use std::{
     },
     time::Duration,
 };
-use tokio::task::AbortHandle;
+use tokio::{sync::Notify, task::AbortHandle};
 
 /// The most addresses that the client keeps.
 const ENDPOINTS_MAX: usize = 64;
 /// How long an address that failed comes after the others.
 const SUSPECT_FOR: Duration = Duration::from_secs(3);
-/// How often the client reads the members of the cluster.
-pub(crate) const DISCOVER_EVERY: Duration = Duration::from_secs(60);
-/// After a failure, the client reads them once more, unless it has begun to do so more recently than this.
-const DISCOVER_PAUSE: Duration = Duration::from_secs(10);
 /// An address that answered this recently stays, even if the cluster no longer reports it: a node with an old list of
 /// members must not make the client forget the nodes that serve it.
 const ANSWERED_LATELY: Duration = Duration::from_secs(60);
@@ -91,16 +87,15 @@ impl KnownEndpoint {
 struct EndpointState {
     known: Vec<KnownEndpoint>,
     leader: Option<Endpoint>,
-    discover_at: Moment,
-    /// When the client last began to read the members.
-    discovered_at: Option<Moment>,
+    discovery: DiscoverySchedule,
 }
 
 impl EndpointState {
-    /// The members may have changed.
-    fn discover_soon(&mut self) {
-        let soon = self.discovered_at.map_or(self.discover_at, |begun| begun.plus(DISCOVER_PAUSE));
-        self.discover_at = self.discover_at.min(soon);
+    /// Adds an address that the cluster reports, if there is room.
+    fn learn(&mut self, endpoint: Endpoint) {
+        if self.known.len() < ENDPOINTS_MAX && !self.known.iter().any(|known| known.endpoint == endpoint) {
+            self.known.push(KnownEndpoint::new(endpoint, false));
+        }
     }
 }
 
@@ -121,8 +116,10 @@ pub(crate) struct Endpoints {
     /// Whether every address from the program has TLS. Then no token goes to a plain one that a node reports.
     tls_only: bool,
     turn: AtomicUsize,
-    /// The task that reads the members every minute. It ends with the client.
+    /// The task that reads the members. It ends with the client.
     reader: OnceLock<AbortHandle>,
+    /// Wakes that task if the next read is due earlier than before.
+    hastened: Arc<Notify>,
 }
 
 impl Drop for Endpoints {
@@ -142,8 +139,9 @@ impl Endpoints {
         let tls_only = given.iter().all(Endpoint::has_tls);
         let known = given.into_iter().take(ENDPOINTS_MAX);
         let known = known.map(|endpoint| KnownEndpoint::new(endpoint, true)).collect();
-        let state = EndpointState { known, leader: None, discover_at: Moment::now(), discovered_at: None };
-        Ok(Endpoints { state: Mutex::new(state), discover, tls_only, turn, reader: OnceLock::new() })
+        let state = EndpointState { known, leader: None, discovery: DiscoverySchedule::new(Moment::now()) };
+        let (state, reader, hastened) = (Mutex::new(state), OnceLock::new(), Arc::default());
+        Ok(Endpoints { state, discover, tls_only, turn, reader, hastened })
     }
 
     fn state(&self) -> MutexGuard<'_, EndpointState> {
@@ -165,60 +163,99 @@ impl Endpoints {
     /// Notes an answer, which may name the leader's address.
     pub(crate) fn answered(&self, endpoint: &Endpoint, leader: Option<&str>) {
         let mut state = self.state();
+        let now = Moment::now();
         if let Some(known) = state.known.iter_mut().find(|known| known.endpoint == *endpoint) {
             known.failed_at = None;
-            known.answered_at = Some(Moment::now());
+            known.answered_at = Some(now);
         }
-        if let Some(leader) = leader.map(|url| url.trim_end_matches('/')) {
-            state.leader = state.known.iter().map(|known| &known.endpoint).find(|known| &*known.0 == leader).cloned();
-            if state.leader.is_none() {
-                state.discover_soon();
+        let Some(leader) = leader.map(|url| url.trim_end_matches('/')) else { return };
+        let find =
+            |state: &EndpointState| state.known.iter().map(|known| &known.endpoint).find(|known| &*known.0 == leader).cloned();
+        state.leader = find(&state);
+        if state.leader.is_none() && self.discover {
+            if let Some(new) = Endpoint::parse(leader).ok().filter(|new| self.may_learn(new)) {
+                state.learn(new);
+                state.leader = find(&state);
             }
+            let hastened = state.discovery.failed(now);
+            self.wake_reader(hastened);
         }
+    }
+
+    /// Notes the number of the members that an answer names: another one after each change.
+    pub(crate) fn heard_of_members(&self, number: u64) {
+        let hastened = self.state().discovery.heard(number, Moment::now());
+        self.wake_reader(hastened);
     }
 
     /// Notes an attempt without an answer.
     pub(crate) fn failed(&self, endpoint: &Endpoint) {
         let mut state = self.state();
+        let now = Moment::now();
         if let Some(known) = state.known.iter_mut().find(|known| known.endpoint == *endpoint) {
-            known.failed_at = Some(Moment::now());
+            known.failed_at = Some(now);
         }
         if state.leader.as_ref() == Some(endpoint) {
             state.leader = None;
         }
-        state.discover_soon();
+        let hastened = state.discovery.failed(now);
+        self.wake_reader(hastened);
     }
 
-    /// Whether it is time to read the members of the cluster. A caller that gets `true` must do it.
-    pub(crate) fn should_discover(&self) -> bool {
+    /// Notes that a read of the members told nothing.
+    pub(crate) fn not_discovered(&self) {
+        let hastened = self.state().discovery.failed(Moment::now());
+        self.wake_reader(hastened);
+    }
+
+    fn wake_reader(&self, hastened: bool) {
+        if hastened {
+            self.hastened.notify_one();
+        }
+    }
+
+    /// Begins a read of the members, if it is due; the caller must then read them. Otherwise, says in how long it is due.
+    pub(crate) fn begin_discovery(&self) -> Result<(), Duration> {
         let mut state = self.state();
         let now = Moment::now();
-        let due = self.discover && now >= state.discover_at;
-        if due {
-            state.discover_at = now.plus(jitter(DISCOVER_EVERY, 0.5));
-            state.discovered_at = Some(now);
+        match state.discovery.due_in(now) {
+            due_in if due_in.is_zero() => {
+                state.discovery.begin(now);
+                Ok(())
+            }
+            due_in => Err(due_in),
         }
-        due
     }
 
-    /// Starts the task that reads the members every minute, if it does not run yet.
+    /// Starts the task that reads the members, if this client reads them and the task does not run yet. If it runs, it
+    /// looks whether a read is due: its timer stands still while the machine is suspended.
     pub(crate) fn start_reader(&self, start: impl FnOnce() -> AbortHandle) {
-        self.reader.get_or_init(start);
+        if self.discover {
+            self.reader.get_or_init(start);
+            let is_due = self.state().discovery.due_in(Moment::now()).is_zero();
+            self.wake_reader(is_due);
+        }
+    }
+
+    /// Notified if the next read of the members is due earlier than before.
+    pub(crate) fn hastened(&self) -> Arc<Notify> {
+        Arc::clone(&self.hastened)
+    }
+
+    /// Whether the client may use an address that the cluster reports.
+    fn may_learn(&self, endpoint: &Endpoint) -> bool {
+        endpoint.has_tls() || !self.tls_only
     }
 
     /// Notes the members that the cluster reports. The addresses from the program always stay.
     pub(crate) fn discovered(&self, urls: &[String]) {
         let parsed = urls.iter().filter_map(|url| Endpoint::parse(url).ok());
-        let named: Vec<Endpoint> = parsed.filter(|endpoint| endpoint.has_tls() || !self.tls_only).collect();
+        let named: Vec<Endpoint> = parsed.filter(|endpoint| self.may_learn(endpoint)).collect();
         let mut state = self.state();
         let now = Moment::now();
         let answers = |known: &KnownEndpoint| known.answered_at.is_some_and(|at| now < at.plus(ANSWERED_LATELY));
         state.known.retain(|known| known.given || named.contains(&known.endpoint) || answers(known));
-        for endpoint in named {
-            if state.known.len() < ENDPOINTS_MAX && !state.known.iter().any(|known| known.endpoint == endpoint) {
-                state.known.push(KnownEndpoint::new(endpoint, false));
-            }
-        }
+        named.into_iter().for_each(|endpoint| state.learn(endpoint));
     }
 }
 
@@ -280,7 +317,7 @@ mod tests {
     #[test]
     fn members_change_and_configured_addresses_stay() {
         let all = endpoints(&["http://a:1"]);
-        assert!(all.should_discover() && !all.should_discover());
+        assert!(all.begin_discovery().is_ok() && all.begin_discovery().is_err());
         all.discovered(&["http://b:1".to_owned(), "nonsense".to_owned(), "http://a:1/".to_owned()]);
         assert_eq!(all.order(Prefer::Any).len(), 2);
         all.discovered(&["http://c:1".to_owned()]);
@@ -316,22 +353,37 @@ mod tests {
     }
 
     #[test]
-    fn the_members_are_read_soon_after_a_failure_or_an_unknown_leader_but_not_at_once() {
+    fn the_members_are_read_sooner_after_a_failure_an_unknown_leader_or_another_number_of_the_members() {
         let a = Endpoint::parse("http://a:1").unwrap();
-        for failure in [true, false] {
+        let signs: [(&str, bool, fn(&Endpoints, &Endpoint)); 5] = [
+            ("a failure", true, |all, a| all.failed(a)),
+            ("an unknown leader", true, |all, a| all.answered(a, Some("http://d:1"))),
+            ("a known leader", false, |all, a| all.answered(a, Some("http://a:1"))),
+            ("another number", true, |all, _| all.heard_of_members(2)),
+            ("the same number", false, |all, _| all.heard_of_members(1)),
+        ];
+        for (sign, is_sooner, note) in signs {
             let all = endpoints(&["http://a:1"]);
-            let due_in = || Moment::now().until(all.state().discover_at);
-            assert!(all.should_discover() && due_in() > DISCOVER_PAUSE * 2);
-            if failure {
-                all.failed(&a);
-            } else {
-                all.answered(&a, Some("http://d:1"));
-            }
-            assert!(!all.should_discover() && due_in() <= DISCOVER_PAUSE, "{failure}");
+            assert!(all.begin_discovery().is_ok());
+            all.heard_of_members(1);
+            let before = all.begin_discovery().unwrap_err();
+            note(&all, &a);
+            let after = all.begin_discovery().unwrap_err();
+            assert_eq!(after < before / 2, is_sooner, "{sign}: {before:?}, {after:?}");
         }
-        let all = endpoints(&["http://a:1"]);
-        assert!(all.should_discover());
-        all.answered(&a, Some("http://a:1"));
-        assert!(Moment::now().until(all.state().discover_at) > DISCOVER_PAUSE * 2, "nothing has changed");
+    }
+
+    #[test]
+    fn an_unknown_leader_is_used_at_once_unless_the_client_may_not() {
+        let answer = |given: &[&str], discover: bool, leader: &str| {
+            let given: Vec<Endpoint> = given.iter().map(|url| Endpoint::parse(url).unwrap()).collect();
+            let (first, all) = (given[0].clone(), Endpoints::new(given, discover).unwrap());
+            all.answered(&first, Some(leader));
+            names(all.order(Prefer::Leader))
+        };
+        assert_eq!(answer(&["http://a:1", "http://b:1"], true, "http://d:1/")[0], "http://d:1");
+        assert_eq!(answer(&["http://a:1"], false, "http://d:1"), ["http://a:1"], "the program turned it off");
+        assert_eq!(answer(&["https://a:1"], true, "http://d:1"), ["https://a:1"], "it would get the token without TLS");
+        assert_eq!(answer(&["http://a:1"], true, "nonsense"), ["http://a:1"]);
     }
 }

@@ -9,7 +9,9 @@ use fairhold_types::Revision;
 use reqwest::{StatusCode, header};
 use serde::de::DeserializeOwned;
 
-const LEADER: &str = "fairhold-leader";
+pub(crate) const LEADER: &str = "fairhold-leader";
+/// Names a number that is another one after each change of the members. Only few answers have it.
+pub(crate) const MEMBERS: &str = "fairhold-members";
 /// Names the revision that an answer shows.
 pub(crate) const REVISION: &str = "fairhold-revision";
 
@@ -58,6 +60,11 @@ impl Reply {
 }
 
 /// The leader's address, if the answer names it.
-pub(crate) fn leader_of(reply: &Reply) -> Option<&str> {
-    reply.headers.get(LEADER).and_then(|value| value.to_str().ok())
+pub(crate) fn leader_of(headers: &header::HeaderMap) -> Option<&str> {
+    headers.get(LEADER).and_then(|value| value.to_str().ok())
+}
+
+/// The number of the members, if the answer names it.
+pub(crate) fn members_of(headers: &header::HeaderMap) -> Option<u64> {
+    headers.get(MEMBERS).and_then(|value| value.to_str().ok()?.parse().ok())
 }

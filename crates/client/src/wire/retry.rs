@@ -8,19 +8,19 @@ use crate::{
         backoff::Backoff,
         batches::Batches,
         call::{ANSWER_GRACE, ATTEMPT_MAX, Call, CallKind},
-        endpoints::{DISCOVER_EVERY, Endpoint, Endpoints, Prefer},
+        endpoints::{Endpoint, Endpoints, Prefer},
         http::{Attempted, Caller, Connections, Opened},
         identity::{Identity, LastRefusal},
-        reply::{Reply, leader_of},
+        reply::{Reply, leader_of, members_of},
         stream_lines::StreamLines,
     },
 };
 use fairhold_types::dto;
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, StatusCode, header::HeaderMap};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     runtime::Handle,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 /// How long the client tries to read the members: several nodes may not answer.
@@ -73,7 +73,7 @@ impl Transport {
 
     /// Sends a call until a node gives a definite answer. A refusal is definite.
     pub(crate) async fn send(&self, call: &Call, budget: RetryBudget) -> Result<Reply, Error> {
-        self.discover_if_due();
+        self.keep_discovering();
         let mut backoff = Backoff::new();
         let mut last_error = LastError::default();
         loop {
@@ -137,7 +137,7 @@ impl Transport {
     ) -> Result<StreamLines, Attempted> {
         match self.connections.open(endpoint, call, work, within).await {
             Ok(lines) => {
-                self.endpoints.answered(endpoint, None);
+                self.note_answer(endpoint, call, &lines.headers);
                 self.note_refusal(call, None);
                 Ok(lines)
             }
@@ -155,14 +155,23 @@ impl Transport {
             Attempted::Answered(_) | Attempted::Nothing { .. } | Attempted::Unknown { .. } => {}
         }
         match &attempted {
-            Attempted::Answered(reply) => self.endpoints.answered(endpoint, leader_of(reply)),
+            Attempted::Answered(reply) => self.note_answer(endpoint, call, &reply.headers),
             Attempted::Nothing { why, .. } | Attempted::Unknown { why, .. } => {
                 tracing::debug!(%endpoint, why, "a node gave no definite answer");
                 self.endpoints.failed(endpoint);
-                self.discover_if_due();
             }
         }
         attempted
+    }
+
+    /// Keeps who leads, and whether the members have changed.
+    fn note_answer(&self, endpoint: &Endpoint, call: &Call, headers: &HeaderMap) {
+        // The answer about a server may come from another cluster.
+        let leader = leader_of(headers).filter(|_| call.kind != CallKind::Server);
+        self.endpoints.answered(endpoint, leader);
+        if let Some(members) = members_of(headers).filter(|_| call.kind != CallKind::Server) {
+            self.endpoints.heard_of_members(members);
+        }
     }
 
     /// Keeps why the cluster refuses changes, or that it made one. A read says nothing about that, and neither does a call to
@@ -173,27 +182,30 @@ impl Transport {
         }
     }
 
-    /// Reads the members of the cluster in the background, if it is time.
-    pub(crate) fn discover_if_due(&self) {
-        if !self.endpoints.should_discover() {
-            return;
-        }
-        let transport = self.clone();
-        self.runtime.spawn(async move { transport.discover().await });
-        self.endpoints.start_reader(|| self.runtime.spawn(self.clone().read_members_again()).abort_handle());
+    /// Reads the members of the cluster in the background whenever it is time, from now on.
+    pub(crate) fn keep_discovering(&self) {
+        self.endpoints.start_reader(|| self.runtime.spawn(self.clone().read_members()).abort_handle());
     }
 
-    /// Reads the members every minute, until the client is gone: meanwhile the program may do nothing but wait for one
-    /// answer, and all members that it knows may be replaced.
-    fn read_members_again(self) -> impl Future<Output = ()> + Send + 'static {
+    /// Reads the members whenever it is time, until the client is gone. It needs no other request: meanwhile the program may
+    /// do nothing but wait for one answer, and all members that it knows may be replaced.
+    fn read_members(self) -> impl Future<Output = ()> + Send + 'static {
         let Transport { endpoints, connections, batches, runtime } = self;
+        let hastened = endpoints.hastened();
         let endpoints = Arc::downgrade(&endpoints);
         async move {
-            loop {
-                sleep(DISCOVER_EVERY).await;
-                let Some(endpoints) = endpoints.upgrade() else { return };
-                let (connections, batches, runtime) = (connections.clone(), batches.clone(), runtime.clone());
-                Transport { endpoints, connections, batches, runtime }.discover_if_due();
+            while let Some(endpoints) = endpoints.upgrade() {
+                match endpoints.begin_discovery() {
+                    Ok(()) => {
+                        let (connections, batches, runtime) = (connections.clone(), batches.clone(), runtime.clone());
+                        Transport { endpoints, connections, batches, runtime }.discover().await;
+                    }
+                    Err(due_in) => {
+                        drop(endpoints);
+                        // After either of them, look again.
+                        drop(timeout(due_in, hastened.notified()).await);
+                    }
+                }
             }
         }
     }
@@ -204,9 +216,12 @@ impl Transport {
         let reply = self.send(&call, RetryBudget::within(DISCOVER_TIMEOUT)).await;
         match reply.and_then(|reply| reply.json::<dto::Cluster>()) {
             // A node without a leader may know old members only.
-            Ok(cluster) if cluster.leader.is_none() => {}
+            Ok(cluster) if cluster.leader.is_none() => self.endpoints.not_discovered(),
             Ok(cluster) => self.endpoints.discovered(&cluster.members.into_iter().map(|member| member.url).collect::<Vec<_>>()),
-            Err(error) => tracing::debug!(%error, "cannot read the members of the cluster"),
+            Err(error) => {
+                tracing::debug!(%error, "cannot read the members of the cluster");
+                self.endpoints.not_discovered();
+            }
         }
     }
 }

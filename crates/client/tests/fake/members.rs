@@ -2,7 +2,7 @@
 
 use crate::{
     SECOND,
-    server::{Action, CLUSTER, Server, problem},
+    server::{Action, CLUSTER, Server, held, problem, renewed},
 };
 use fairhold_client::{
     Client, Code, Error, JoinTokenNumber, MemberRole, Revision, Timing, WatchEvent,
@@ -13,7 +13,10 @@ use fairhold_client::{
     },
 };
 use serde_json::{Value, json};
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 fn created(number: u64, token: Option<&str>) -> Action {
     let mut body = json!({"number": number, "role": "voter", "replaces": 2, "standing": false, "command": "fairhold serve"});
@@ -132,6 +135,47 @@ async fn the_timing_comes_from_the_leader() {
     assert_eq!(follower.recorded("PATCH /v1/cluster/settings ")[0].body, json!({"timing": "wan"}));
 }
 
+/// A cluster whose only member leads, at this URL.
+fn led_by(url: &str) -> Value {
+    let member = json!({"id": 4, "url": url, "peer": "n4:7271", "role": "leader"});
+    json!({"id": 1, "role": "follower", "term": 7, "leader": 4, "version": "0.2.0", "revision": 9, "grants": 0, "wakeups": 0,
+        "members": [member]})
+}
+
+#[tokio::test]
+async fn a_client_that_only_renews_reads_the_members_soon_after_they_have_changed() {
+    let new = Server::start(|_, _| Action::Hang).await;
+    let url = new.url.clone();
+    let server = Server::start(move |request, before| match &request.line {
+        // Another node joins after the first read.
+        line if line.starts_with("GET /v1/cluster ") && before == 0 => {
+            Action::Answer(200, "fairhold-members: 7\r\n", led_by("http://127.0.0.1:1"))
+        }
+        line if line.starts_with("GET /v1/cluster ") => Action::Answer(200, "fairhold-members: 9\r\n", led_by(&url)),
+        line if line.starts_with("POST /v1/locks") => held(request),
+        line if line.starts_with("POST /v1/grants") => match renewed(request, "3s") {
+            Action::Answer(status, _, body) => Action::Answer(status, "fairhold-members: 9\r\n", body),
+            other => other,
+        },
+        line if line.starts_with("DELETE") => Action::Answer(204, "", Value::Null),
+        _ => Action::Hang,
+    })
+    .await;
+    let client = Client::builder().endpoint(&server.url).timeout(10 * SECOND).build().unwrap();
+    let guard = client.lock("a").ttl(3 * SECOND).await.unwrap();
+    server.wait_for_requests("POST /v1/grants", 1).await;
+    let heard = Instant::now();
+    server.wait_for_requests("GET /v1/cluster ", 2).await;
+    assert!(heard.elapsed() < 2 * SECOND, "it read them only after {:?}", heard.elapsed());
+    let learned = async {
+        while !client.endpoints().contains(&new.url) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(10 * SECOND, learned).await.expect("the client learns the new member");
+    assert!(guard.is_held());
+}
+
 #[tokio::test]
 async fn a_client_goes_on_after_every_given_node_was_replaced() {
     // The old node reports the new one, and then it is gone.
@@ -143,10 +187,7 @@ async fn a_client_goes_on_after_every_given_node_was_replaced() {
             return Action::Close;
         }
         if request.line.starts_with("GET /v1/cluster ") {
-            let member = json!({"id": 4, "url": url, "peer": "n4:7271", "role": "leader"});
-            let body = json!({"id": 1, "role": "follower", "term": 7, "leader": 4, "version": "0.2.0", "revision": 9,
-                "grants": 0, "wakeups": 0, "members": [member]});
-            return Action::Answer(200, "", body);
+            return Action::Answer(200, "", led_by(&url));
         }
         Action::Answer(200, "", json!({"timing": "lan", "cluster_version": 2}))
     })

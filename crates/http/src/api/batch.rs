@@ -113,6 +113,7 @@ pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
         Problem::new(Code::Overloaded, "too many large answers are waiting for clients to read them: try again after a pause")
             .facts(outcome(Effect::None, None))
     })?;
+    let renews = calls.iter().any(|call| matches!(call, ValidCall::Renew(_)));
     let deadline = RT::Instant::now() + received.timeout;
     let made = chains(calls).into_iter().map(|chain| make_in_order(&node, deadline, chain));
     let mut done: Vec<(usize, EncodedAnswer)> = join_all(made).await.into_iter().flatten().collect();
@@ -128,7 +129,7 @@ pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     };
     let mut response = answer::stamped(body::answer(JSON, body), revision);
     response.extensions_mut().insert(AlreadyCounted);
-    Ok(response)
+    Ok(if renews { answer::with_members(response, node.members_index()) } else { response })
 }
 
 /// Joins all answers to the JSON of `fairhold_types::batch::BatchAnswers`.

@@ -32,12 +32,14 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
         true => Some(node.digest().await.map_err(of_read)?),
         false => None,
     };
+    // Read before the members: a client that finds another number later reads them again.
+    let members_index = node.members_index();
     let body = dto::Cluster {
         digest_revision: digest.as_ref().map(|digest| digest.revision),
         digest: digest.map(|digest| digest.value),
         ..body(&node, info)
     };
-    answer::json(StatusCode::OK, body.revision, &body)
+    Ok(answer::with_members(answer::json(StatusCode::OK, body.revision, &body)?, members_index))
 }
 
 /// The cluster as this node sees it.

@@ -214,7 +214,8 @@ pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let params: call::Renew = received.params(body)?;
     let (id, key) = (received.grant()?, received.key()?);
     let renewed = node.renew_grant(id, key, params.ttl.map(call::Ttl::get), received.timeout).await.map_err(of_change)?;
-    answer::json(StatusCode::OK, renewed.revision, &answer::renewed_grant(id, renewed.value, node.wall_now()))
+    let response = answer::json(StatusCode::OK, renewed.revision, &answer::renewed_grant(id, renewed.value, node.wall_now()))?;
+    Ok(answer::with_members(response, node.members_index()))
 }
 
 /// `POST /v1/grants/{id}/downgrade`

@@ -51,7 +51,10 @@ pub(crate) async fn keepalive<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     };
     let kept = node.keepalive(vec![id], received.timeout).await.map_err(of_change)?;
     match kept.value.first().copied().flatten() {
-        Some(ttl) => answer::json(StatusCode::OK, kept.revision, &answer::renewed_session(id, ttl, node.wall_now())),
+        Some(ttl) => {
+            let response = answer::json(StatusCode::OK, kept.revision, &answer::renewed_session(id, ttl, node.wall_now()))?;
+            Ok(answer::with_members(response, node.members_index()))
+        }
         None => Err(Problem::new(Code::SessionExpired, "the session has ended or never existed")),
     }
 }
@@ -76,7 +79,8 @@ pub(crate) async fn keepalive_many<RT: AsyncRuntime>(
             None => body.expired.push(id),
         }
     }
-    answer::json(StatusCode::OK, kept.revision, &body)
+    let response = answer::json(StatusCode::OK, kept.revision, &body)?;
+    Ok(answer::with_members(response, node.members_index()))
 }
 
 /// `GET /v1/sessions`

@@ -2,7 +2,7 @@
 
 use crate::{
     edge::body::{self, HEADERS, JSON},
-    edge::headers::REVISION,
+    edge::headers::{MEMBERS, REVISION},
     edge::problem::Problem,
 };
 use axum::response::Response;
@@ -43,6 +43,14 @@ pub(crate) fn empty(status: StatusCode, revision: Revision) -> Response {
 /// The answer with the revision that it reflects.
 pub(crate) fn stamped(mut response: Response, revision: Revision) -> Response {
     response.headers_mut().insert(REVISION, HeaderValue::from(revision.0));
+    response
+}
+
+/// The answer with the number of the members, from [`Node::members_index`](fairhold_node::Node::members_index).
+pub(crate) fn with_members(mut response: Response, index: Option<u64>) -> Response {
+    if let Some(index) = index {
+        response.headers_mut().insert(MEMBERS, HeaderValue::from(index));
+    }
     response
 }
 

@@ -18,6 +18,8 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 pub(crate) const CLUSTER: HeaderName = HeaderName::from_static("fairhold-cluster");
 pub(crate) const REVISION: HeaderName = HeaderName::from_static("fairhold-revision");
 pub(crate) const LEADER: HeaderName = HeaderName::from_static("fairhold-leader");
+/// By it a client notices that the members have changed. Only few answers have it, so that the others cost no more.
+pub(crate) const MEMBERS: HeaderName = HeaderName::from_static("fairhold-members");
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("fairhold-request-id");
 pub(crate) const ROUTE: HeaderName = HeaderName::from_static("fairhold-route");
 const TIMEOUT: HeaderName = HeaderName::from_static("fairhold-timeout");

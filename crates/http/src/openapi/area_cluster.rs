@@ -33,6 +33,7 @@ fn cluster(api: &mut Describer) -> Operation<'_> {
         .about("Every server answers this itself, even without a quorum.")
         .query::<call::ShowCluster>()
         .json::<dto::Cluster>("The cluster.", examples::cluster())
+        .with_members()
         .codes(&[Code::BadRequest])
 }
 

@@ -107,6 +107,7 @@ fn renew(api: &mut Describer) -> Operation<'_> {
         .in_path("id", "The grant's secret id.", grant_id())
         .form::<call::Renew>(None, json!({ "ttl": "30s" }))
         .json::<dto::RenewedGrant>("The grant is renewed.", renewed())
+        .with_members()
         .codes(&[Code::GrantGone, Code::Forgotten, Code::GrantNotFound, Code::SessionOwned])
 }
 
@@ -188,4 +189,5 @@ fn batch(api: &mut Describer) -> Operation<'_> {
             "The answer to each call.",
             json!({ "answers": [{ "status": 200, "body": held() }, { "status": 204 }, { "status": 200, "body": renewed() }] }),
         )
+        .with_members()
 }

@@ -61,6 +61,7 @@ fn keepalive(api: &mut Describer) -> Operation<'_> {
             "The session is alive.",
             json!({ "id": ID, "ttl": "15s", "expires_in": "15s", "expires_at": "2026-01-01T12:00:15.000Z" }),
         )
+        .with_members()
         .codes(&[Code::SessionExpired, Code::Denied])
 }
 
@@ -71,6 +72,7 @@ fn keepalive_many(api: &mut Describer) -> Operation<'_> {
             "Which sessions are alive, and which have ended.",
             json!({ "renewed": [ID], "ttls": ["15s"], "expired": [] }),
         )
+        .with_members()
 }
 
 fn list_all(api: &mut Describer) -> Operation<'_> {
