@@ -9,6 +9,7 @@ use super::{
     note::NoteAct,
     record::{ActRecord, GENESIS},
     ring::AuditRing,
+    text::fitting,
 };
 use crate::{
     State,
@@ -16,21 +17,14 @@ use crate::{
     change::{Change, Effect},
     command::{Applied, Command, Outcome},
 };
-use fairhold_access::{PrincipalKey, token::TOKEN_PREFIX};
-use fairhold_types::{
-    cluster_version::AUDIT_SINCE,
-    limits::{AUDIT_BYTES_MAX, AUDIT_TEXT_BYTES_MAX},
-};
+use fairhold_access::PrincipalKey;
+use fairhold_types::{cluster_version::AUDIT_SINCE, limits::AUDIT_BYTES_MAX};
 use std::sync::Arc;
 
 /// Of the budget, the ring takes this fraction at most.
 const BUDGET_DIVISOR: u64 = 16;
 /// The steps of an entry: its line, its hash, and the entries that it displaces.
 const ENTRY_STEPS: u64 = 16;
-/// A text with one of these may have a token, a join token or a JWT.
-const SECRET_STARTS: [&str; 3] = [TOKEN_PREFIX, "fhj1.", "eyJ"];
-/// What an entry has in place of a text that may be a token.
-const LEFT_OUT: &str = "(left out: it may have a token)";
 
 impl State {
     /// The audit of administrative acts.
@@ -94,19 +88,6 @@ fn is_about_lock(command: &Command) -> bool {
 /// The result of an act that changed something.
 fn result_of(command: &Command) -> &'static str {
     if let Command::NoteAct(NoteAct { done: false, .. }) = command { "unknown" } else { "ok" }
-}
-
-/// A text that is short enough, and no token.
-fn fitting(mut text: String) -> String {
-    if SECRET_STARTS.iter().any(|start| text.contains(start)) {
-        return LEFT_OUT.to_owned();
-    }
-    if text.len() > AUDIT_TEXT_BYTES_MAX {
-        let end = (0..=AUDIT_TEXT_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-        text.truncate(end);
-        text.push('…');
-    }
-    text
 }
 
 impl Change<'_> {
