@@ -2,12 +2,13 @@
 //! credentials that end while a request is open, and answers that name what is hidden.
 
 use crate::{
-    access::{ENDS_WITHIN, FILE_TOKEN, Guarded, expect_denied},
+    access::{ENDS_WITHIN, FILE_TOKEN, Guarded, User, expect_denied},
     client::{Call, new_key},
     harness::{LONG, SHORT, eventually, pass_time, report, run_parallel},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
+    collections::BTreeSet,
     fs,
     time::{Duration, Instant},
 };
@@ -100,7 +101,7 @@ fn a_deadlock_is_shown_without_the_locks_that_the_caller_may_not_see() {
     run_parallel(SHORT, async {
         let guarded = Guarded::start().await;
         let (root, ci) = guarded.enforce().await;
-        let opened = async |user: &crate::access::User| {
+        let opened = async |user: &User| {
             let session = user.send(Call::post("/v1/sessions").json(&json!({ "ttl": "60s" }))).await.expect_status(201);
             session.string("id").to_owned()
         };
@@ -158,7 +159,7 @@ fn a_wait_ends_when_the_token_expires_and_a_watch_when_the_file_changes() {
         root.acquire("deploy%2Fa", "ttl=60s").await.expect_status(200);
         let body = json!({ "user": "ci", "ttl": "3s" });
         let created = guarded.file().send(Call::post("/v1/access/tokens").json(&body)).await.expect_status(201);
-        let short = crate::access::User { token: created.string("token").to_owned(), ..guarded.file() };
+        let short = User { token: created.string("token").to_owned(), ..guarded.file() };
         let watch = guarded.file().stream("/v1/watch?lock=deploy%2Fa").await;
         let wait = short.acquire("deploy%2Fa", "wait=60s&ttl=60s");
         let refused = tokio::time::timeout(ENDS_WITHIN, wait).await.expect("the wait ends");
@@ -248,5 +249,34 @@ fn a_node_that_lost_its_data_refuses_no_administrator_before_it_hears_from_its_c
         let answer = eventually("the node answers", Duration::from_secs(20), ask).await;
         // It does not know that rights are enforced, and a refusal would be final.
         answer.expect_problem(503, "no_quorum");
+    });
+}
+
+#[test]
+fn a_queue_does_not_tell_that_a_grant_has_hidden_locks_too() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, ci) = guarded.enforce().await;
+        let take = |locks: &[&str]| {
+            let locks: Vec<_> = locks.iter().map(|name| json!({ "name": name })).collect();
+            Call::post("/v1/locks").json(&json!({ "locks": locks, "ttl": "60s" })).with("prefer", "respond-async")
+        };
+        root.send(take(&["deploy/a", "secret/1"])).await.expect_status(200);
+        root.send(take(&["deploy/a", "secret/2"])).await.expect_status(202);
+        root.send(take(&["deploy/b", "secret/3", "deploy/c"])).await.expect_status(200);
+        ci.acquire("deploy%2Fd", "ttl=60s").await.expect_status(200);
+        let queue = async |lock: &str| {
+            let queue = ci.send(Call::get(&format!("/v1/locks/deploy%2F{lock}/queue"))).await.expect_status(200);
+            assert!(!queue.text.contains("secret"), "{queue:?}");
+            queue
+        };
+        let (several, one) = (queue("a").await, queue("d").await);
+        let fields = |item: &Value| item.as_object().expect("an entry").keys().cloned().collect::<BTreeSet<_>>();
+        assert_eq!(fields(&several.items()[0]), fields(&one.items()[0]), "a holder of two locks looks like one of one lock");
+        assert!(several.items()[1].get("locks").is_none(), "{several:?}");
+        let seen = queue("b").await;
+        let locks = seen.items()[0]["locks"].as_array().expect("a list");
+        let names: Vec<&str> = locks.iter().map(|lock| lock["name"].as_str().expect("a name")).collect();
+        assert_eq!(names, ["deploy/b", "deploy/c"]);
     });
 }
