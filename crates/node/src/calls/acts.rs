@@ -59,7 +59,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let (done, mut result) = oneshot::channel();
         let mut work = self.0.tasks.begin::<RT>(async move {
             let made = act.await;
-            let note = noted(&made).map(|(act, done)| NoteAct { key: key.filter(|_| done).map(NoteAct::key_of), act, done, at });
+            let note = noted(&made).map(|(act, done)| NoteAct { key: key.filter(|_| done), act, done, at });
             // The caller may have disconnected.
             if made.is_err() {
                 done.send(made).ok();

@@ -6,7 +6,7 @@
 use super::{
     act::ActWords,
     attributed::{ActOrigin, Attributed},
-    note::NoteAct,
+    note::{NoteAct, NotedAct},
     record::{ActRecord, GENESIS},
     ring::AuditRing,
     text::fitting,
@@ -15,7 +15,7 @@ use crate::{
     State,
     apply::refused,
     change::{Change, Effect},
-    command::{Applied, Command, Outcome},
+    command::{Applied, Command, Outcome, WriteKey},
 };
 use fairhold_access::PrincipalKey;
 use fairhold_types::{cluster_version::AUDIT_SINCE, limits::AUDIT_BYTES_MAX};
@@ -92,16 +92,25 @@ fn result_of(command: &Command) -> &'static str {
 
 impl Change<'_> {
     /// Notes an act outside the state, once for each key. The entry is made of the command, so without an origin this only
-    /// remembers the key. It is never refused, because the act is done.
+    /// remembers the note. It is never refused, because the act is done.
     pub(crate) fn note_act(&mut self, note: &NoteAct) -> Effect {
-        if let Some(key) = note.key {
-            if self.state.was_written(key) == Ok(true) {
-                return Effect::Unchanged(Outcome::Nothing);
-            }
-            if self.require_tombstone_room().is_ok() {
-                self.remember_write(key);
-            }
+        let Some(key) = note.key else { return Effect::Changed(Outcome::Done) };
+        if self.is_noted(key, &note.act) {
+            return Effect::Unchanged(Outcome::Nothing);
+        }
+        let noted = NoteAct::key_of(key);
+        // A caller may have sent a request with the key of the note. It suppresses no entry, and stays known.
+        if self.state.was_written(noted).is_ok() && self.require_tombstone_room().is_ok() {
+            self.remember_write(noted);
         }
         Effect::Changed(Outcome::Done)
+    }
+
+    /// Whether the act has its note. A handover records its key before its note. If the key is newer than the note, it was
+    /// forgotten and recorded again: this is another handover.
+    fn is_noted(&self, key: WriteKey, act: &NotedAct) -> bool {
+        let Some(noted_at) = self.state.written_at(NoteAct::key_of(key)) else { return false };
+        let is_handover = matches!(act, NotedAct::HandOver { .. });
+        !is_handover || self.state.written_at(key).is_some_and(|handed_over_at| handed_over_at < noted_at)
     }
 }

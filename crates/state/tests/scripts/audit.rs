@@ -28,7 +28,7 @@ pub(crate) fn read(args: &mut ArgumentConsumer<'_>, at: WallMillis) -> Fallible<
         other => return Err(format!("no act to note: {other}").into()),
     };
     let done = args.next_pos() != Some("unfinished");
-    Ok(Command::NoteAct(NoteAct { key: key(args)?.map(NoteAct::key_of), act, done, at }))
+    Ok(Command::NoteAct(NoteAct { key: key(args)?, act, done, at }))
 }
 
 /// The entries, a line for each.

@@ -128,7 +128,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     ) -> Result<(), MembershipError> {
         let done = changed.is_ok();
         if done || matches!(changed, Err(MembershipError::Unfinished { .. })) {
-            let note = NoteAct { key: key.filter(|_| done).map(NoteAct::key_of), act, done, at: wall_now() };
+            let note = NoteAct { key: key.filter(|_| done), act, done, at: wall_now() };
             let noted = self.propose(Command::NoteAct(note)).await;
             return changed.and(noted);
         }
