@@ -22,7 +22,7 @@ pub(crate) mod saved;
 mod text;
 
 pub use attributed::{ActOrigin, Attributed};
-pub use note::{NoteAct, NotedAct};
+pub use note::{NoteAct, NotedAct, NotedEnd};
 pub use page::{AuditListing, AuditPage, AuditQuery};
 pub use record::{ActRecord, ChainHash, GENESIS, HASH_PART_BYTES, PREVIOUS_PART_BYTES};
 pub use ring::{AuditHead, AuditRing};

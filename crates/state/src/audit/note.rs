@@ -12,8 +12,8 @@ pub struct NoteAct {
     pub key: Option<WriteKey>,
     /// The act.
     pub act: NotedAct,
-    /// Whether it was done. Otherwise it had begun, and its end is unknown.
-    pub done: bool,
+    /// What is known of its end.
+    pub end: NotedEnd,
     /// When the request was received.
     pub at: WallMillis,
 }
@@ -55,6 +55,17 @@ pub enum NotedAct {
         /// Its new address for other nodes.
         peer: Option<String>,
     },
+}
+
+/// What is known of the end of an act outside the state. The log encodes variants by position: add at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NotedEnd {
+    /// It had begun, and may be done.
+    Unknown,
+    /// It is done, perhaps by an earlier try of the same request, which noted it.
+    Done,
+    /// It is done, and certainly by this try.
+    DoneNow,
 }
 
 impl NoteAct {

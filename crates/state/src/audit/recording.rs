@@ -6,7 +6,7 @@
 use super::{
     act::ActWords,
     attributed::{ActOrigin, Attributed},
-    note::{NoteAct, NotedAct},
+    note::{NoteAct, NotedAct, NotedEnd},
     record::{ActRecord, GENESIS},
     ring::AuditRing,
     text::fitting,
@@ -87,15 +87,15 @@ fn is_about_lock(command: &Command) -> bool {
 
 /// The result of an act that changed something.
 fn result_of(command: &Command) -> &'static str {
-    if let Command::NoteAct(NoteAct { done: false, .. }) = command { "unknown" } else { "ok" }
+    if let Command::NoteAct(NoteAct { end: NotedEnd::Unknown, .. }) = command { "unknown" } else { "ok" }
 }
 
 impl Change<'_> {
-    /// Notes an act outside the state, once for each key. The entry is made of the command, so without an origin this only
-    /// remembers the note. It is never refused, because the act is done.
+    /// Notes an act outside the state, once for each key and each time that it is done. The entry is made of the command, so
+    /// without an origin this only remembers the note. It is never refused, because the act is done.
     pub(crate) fn note_act(&mut self, note: &NoteAct) -> Effect {
         let Some(key) = note.key else { return Effect::Changed(Outcome::Done) };
-        if self.is_noted(key, &note.act) {
+        if note.end != NotedEnd::DoneNow && self.is_noted(key, &note.act) {
             return Effect::Unchanged(Outcome::Nothing);
         }
         let noted = NoteAct::key_of(key);

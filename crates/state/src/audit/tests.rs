@@ -181,7 +181,8 @@ fn key() -> WriteKey {
 }
 
 fn handover() -> Command {
-    Command::NoteAct(NoteAct { key: Some(key()), act: NotedAct::HandOver { to: 2 }, done: true, at: AT }).attributed(origin(3))
+    Command::NoteAct(NoteAct { key: Some(key()), act: NotedAct::HandOver { to: 2 }, end: NotedEnd::Done, at: AT })
+        .attributed(origin(3))
 }
 
 fn record(key: WriteKey) -> Command {

@@ -13,7 +13,7 @@ use crate::{
     leadership::{
         handover,
         membership_calls::{
-            member_request::{Request, in_progress, require_member},
+            member_request::{Made, Request, in_progress, require_member},
             ready::{check_version, leading},
         },
         reconciler::{
@@ -120,7 +120,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         }
     }
 
-    async fn promote(&self, node: NodeId) -> Result<(), MembershipError> {
+    async fn promote(&self, node: NodeId) -> Result<Made, MembershipError> {
         self.change_members(node, |sight| {
             let view = &sight.view;
             if view.voters.contains(&node) {
@@ -141,7 +141,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         .await
     }
 
-    async fn demote(&self, node: NodeId) -> Result<(), MembershipError> {
+    async fn demote(&self, node: NodeId) -> Result<Made, MembershipError> {
         if node == self.core.id && self.sight().view.voters.contains(&node) {
             return self.step_down(node).await;
         }
@@ -162,7 +162,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     }
 
     /// The leader itself is to lose its vote: it hands over, and the next leader makes the change.
-    async fn step_down(&self, node: NodeId) -> Result<(), MembershipError> {
+    async fn step_down(&self, node: NodeId) -> Result<Made, MembershipError> {
         let sight = self.sight_of_the_answering(node).await;
         let mut voters = sight.view.voters.clone();
         voters.remove(&node);
