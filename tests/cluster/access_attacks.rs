@@ -1,13 +1,15 @@
 //! Ways around access rights that look possible: races with a grant's own acquire, nodes that are late or cut off,
-//! credentials that end while a request is open, and answers that name what is hidden.
+//! credentials that end while a request is open, answers that name what is hidden, and acts without an entry.
 
 use crate::{
-    access::{ENDS_WITHIN, FILE_TOKEN, Guarded, expect_denied},
+    access::{ENDS_WITHIN, FILE_TOKEN, Guarded, User, expect_denied},
     client::{Call, new_key},
     harness::{LONG, SHORT, eventually, pass_time, report, run_parallel},
 };
-use serde_json::json;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use std::{
+    collections::BTreeSet,
     fs,
     time::{Duration, Instant},
 };
@@ -100,7 +102,7 @@ fn a_deadlock_is_shown_without_the_locks_that_the_caller_may_not_see() {
     run_parallel(SHORT, async {
         let guarded = Guarded::start().await;
         let (root, ci) = guarded.enforce().await;
-        let opened = async |user: &crate::access::User| {
+        let opened = async |user: &User| {
             let session = user.send(Call::post("/v1/sessions").json(&json!({ "ttl": "60s" }))).await.expect_status(201);
             session.string("id").to_owned()
         };
@@ -158,7 +160,7 @@ fn a_wait_ends_when_the_token_expires_and_a_watch_when_the_file_changes() {
         root.acquire("deploy%2Fa", "ttl=60s").await.expect_status(200);
         let body = json!({ "user": "ci", "ttl": "3s" });
         let created = guarded.file().send(Call::post("/v1/access/tokens").json(&body)).await.expect_status(201);
-        let short = crate::access::User { token: created.string("token").to_owned(), ..guarded.file() };
+        let short = User { token: created.string("token").to_owned(), ..guarded.file() };
         let watch = guarded.file().stream("/v1/watch?lock=deploy%2Fa").await;
         let wait = short.acquire("deploy%2Fa", "wait=60s&ttl=60s");
         let refused = tokio::time::timeout(ENDS_WITHIN, wait).await.expect("the wait ends");
@@ -248,5 +250,88 @@ fn a_node_that_lost_its_data_refuses_no_administrator_before_it_hears_from_its_c
         let answer = eventually("the node answers", Duration::from_secs(20), ask).await;
         // It does not know that rights are enforced, and a refusal would be final.
         answer.expect_problem(503, "no_quorum");
+    });
+}
+
+#[test]
+fn a_queue_does_not_tell_that_a_grant_has_hidden_locks_too() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, ci) = guarded.enforce().await;
+        let take = |locks: &[&str]| {
+            let locks: Vec<_> = locks.iter().map(|name| json!({ "name": name })).collect();
+            Call::post("/v1/locks").json(&json!({ "locks": locks, "ttl": "60s" })).with("prefer", "respond-async")
+        };
+        root.send(take(&["deploy/a", "secret/1"])).await.expect_status(200);
+        root.send(take(&["deploy/a", "secret/2"])).await.expect_status(202);
+        root.send(take(&["deploy/b", "secret/3", "deploy/c"])).await.expect_status(200);
+        ci.acquire("deploy%2Fd", "ttl=60s").await.expect_status(200);
+        let queue = async |lock: &str| {
+            let queue = ci.send(Call::get(&format!("/v1/locks/deploy%2F{lock}/queue"))).await.expect_status(200);
+            assert!(!queue.text.contains("secret"), "{queue:?}");
+            queue
+        };
+        let (several, one) = (queue("a").await, queue("d").await);
+        let fields = |item: &Value| item.as_object().expect("an entry").keys().cloned().collect::<BTreeSet<_>>();
+        assert_eq!(fields(&several.items()[0]), fields(&one.items()[0]), "a holder of two locks looks like one of one lock");
+        assert!(several.items()[1].get("locks").is_none(), "{several:?}");
+        let seen = queue("b").await;
+        let locks = seen.items()[0]["locks"].as_array().expect("a list");
+        let names: Vec<&str> = locks.iter().map(|lock| lock["name"].as_str().expect("a name")).collect();
+        assert_eq!(names, ["deploy/b", "deploy/c"]);
+    });
+}
+
+/// The key under which the cluster once remembered the note of an act with this key: everybody can compute it.
+fn key_of_note(key: &str) -> String {
+    let digest: [u8; 32] = Sha256::new().chain_update("note of an act").chain_update(key).finalize().into();
+    let number = digest.iter().take(16).fold(0_u128, |number, byte| number << 8 | u128::from(*byte));
+    ulid::Ulid(number).to_string()
+}
+
+/// The acts of a verb: their objects and their details.
+async fn acts(root: &User, verb: &str) -> Vec<(String, String)> {
+    let answer = root.send(Call::get(&format!("/v1/audit?verb={verb}"))).await.expect_status(200);
+    let lines = answer.text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines.map(|act| (act["on"].as_str().expect("text").to_owned(), act["detail"].as_str().expect("text").to_owned())).collect()
+}
+
+#[test]
+fn an_address_cannot_be_changed_without_an_entry_by_a_request_with_the_key_of_its_note() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, _) = guarded.enforce().await;
+        let before = guarded.cluster.nodes[1].url.as_str();
+        let set = |key: &str, url: &str| Call::patch("/v1/cluster/members/2").key(key).json(&json!({ "url": url }));
+        let (key, evil) = (new_key(), "http://evil.example:9472");
+        for (key, url) in [(key_of_note(&key), evil), (new_key(), before), (key, evil)] {
+            root.send(set(&key, url)).await.expect_status(200);
+        }
+        let expected = [evil, before, evil].map(|url| ("2".to_owned(), format!("url={url}")));
+        assert_eq!(acts(&root, "members.set").await, expected);
+    });
+}
+
+#[test]
+fn the_leadership_cannot_be_moved_without_an_entry_by_a_request_with_the_key_of_its_note() {
+    run_parallel(SHORT, async {
+        let guarded = Guarded::start().await;
+        let (root, _) = guarded.enforce().await;
+        guarded.bind("operator", "user:op").await;
+        let operator = guarded.user("op").await;
+        let leader = guarded.cluster.leader().await;
+        let (first, other) = (guarded.cluster.nodes[leader].id, guarded.cluster.nodes[(leader + 1) % 3].id);
+        let key = new_key();
+        for (key, to) in [(key_of_note(&key), other), (new_key(), first), (key, other)] {
+            let call = Call::post("/v1/cluster/leader").key(&key).json(&json!({ "to": to }));
+            // A node that has just lost the leadership may have to catch up.
+            eventually("the node leads", ENDS_WITHIN, || async {
+                let answer = operator.send(call.clone()).await;
+                (answer.code() != "not_caught_up").then(|| answer.expect_status(200))
+            })
+            .await;
+        }
+        let expected = [other, first, other].map(|to| (to.to_string(), String::new()));
+        assert_eq!(acts(&root, "cluster.lead").await, expected);
     });
 }

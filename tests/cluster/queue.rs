@@ -195,7 +195,7 @@ fn a_grant_of_several_locks_names_them_in_each_of_its_queues_but_not_those_that_
         let seen = root.send(call()).await.expect_status(200);
         assert_eq!(seen.json["items"][1]["locks"], named);
         let seen = ci.send(call()).await.expect_status(200);
-        assert_eq!(seen.json["items"][1]["locks"], json!([named[0]]), "{seen:?}");
-        assert!(!seen.text.contains("hidden"), "{seen:?}");
+        assert_eq!(seen.json["items"][1]["number"].as_u64(), Some(number), "{seen:?}");
+        assert!(seen.json["items"][1].get("locks").is_none() && !seen.text.contains("hidden"), "{seen:?}");
     });
 }

@@ -7,7 +7,7 @@ pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, Se
 pub use crate::{
     access::{AccessChange, AccessFault, AccessGuard, AccessRequester, ChangeAccess, ForTenant, Guarded},
     admin_request::{Break, Revoke, SetLock},
-    audit::{ActOrigin, Attributed, NoteAct, NotedAct},
+    audit::{ActOrigin, Attributed, NoteAct, NotedAct, NotedEnd},
     event::{ClusterEvent, Event},
     membership::{AdmitNode, CreateJoinToken, JoinTokenFault, RequestRemoval, SetMember},
     outcome::{Answer, Applied, HeldGrant, Outcome, Queued},

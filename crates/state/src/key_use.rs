@@ -60,6 +60,15 @@ impl State {
         self.earlier_outcome(key).map(|outcome| outcome.is_some())
     }
 
+    /// The revision of the write with this key, if it was done without changing a grant.
+    pub(crate) fn written_at(&self, key: WriteKey) -> Option<Revision> {
+        if let KeyUse::Tombstone(at, Tombstone::Write { fingerprint, .. }) = self.use_of(&key.key) {
+            (*fingerprint == key.fingerprint).then_some(at)
+        } else {
+            None
+        }
+    }
+
     /// The outcome of the write with this key, if it was already done.
     #[inline]
     pub(crate) fn earlier_outcome(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {

@@ -12,8 +12,8 @@ use fairhold_state::{
     State,
     command::{
         AccessChange, AccessGuard, AccessRequester, Acquire, ActOrigin, AdmitNode, Applied, Break, ChangeAccess, Claimant,
-        Command, CreateJoinToken, HeldGrant, IfBusy, Lifetime, Meta, NoteAct, NotedAct, OpenSession, Operation, Outcome, Owner,
-        Proclaim, Rejection, RequestRemoval, Revoke, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
+        Command, CreateJoinToken, HeldGrant, IfBusy, Lifetime, Meta, NoteAct, NotedAct, NotedEnd, OpenSession, Operation,
+        Outcome, Owner, Proclaim, Rejection, RequestRemoval, Revoke, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
     },
     read::GrantStatus,
     weight::{HISTORY_BYTES, REMEMBERED_BYTES, RESULT_BYTES},
@@ -324,7 +324,7 @@ fn commands_about_access() -> Vec<(&'static str, Command, Expected, Expected)> {
     let disable = AccessChange::SetUser { user: ci(), disabled: true, end_sessions: true };
     let revoke = AccessChange::RevokeToken { number: AccessTokenNumber(1), end_sessions: true };
     let key_of_note = self::key(518);
-    let note = |key| Command::NoteAct(NoteAct { key, act: NotedAct::TakeSnapshot { node: 1 }, done: true, at: AT });
+    let note = |key| Command::NoteAct(NoteAct { key, act: NotedAct::TakeSnapshot { node: 1 }, end: NotedEnd::Done, at: AT });
     let no_tenant = AccessChange::DeleteTenant { name: "kept".parse().expect("a name"), expected: None };
     let guarded = |command: Command| {
         let guard = AccessGuard { access: Revision(u64::MAX), principal: Principal::file_admin().key() };

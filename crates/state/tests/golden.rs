@@ -14,8 +14,8 @@ use fairhold_state::{
     command::{
         AccessChange, AccessFault, AccessGuard, AccessRequester, Acquire, ActOrigin, AdmitNode, Answer, Blocked, Break,
         ChangeAccess, Claimant, Command, Condition, CreateJoinToken, HeldGrant, HolderFacts, IfBusy, JoinTokenFault, LOG_FORMAT,
-        Lifetime, Meta, NoteAct, NotedAct, OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued,
-        Rejection, RequestRemoval, Revoke, SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
+        Lifetime, Meta, NoteAct, NotedAct, NotedEnd, OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim,
+        Queued, Rejection, RequestRemoval, Revoke, SessionKey, SetLock, SetMember, Sweepable, Transact, Want, WriteKey,
     },
     snapshot::SNAPSHOT_FORMAT,
     value::Value,
@@ -332,7 +332,7 @@ fn origin() -> ActOrigin {
 
 fn note(act: NotedAct) -> Command {
     let key = Some(WriteKey { key: grant(20), fingerprint: *b"0123456789abcdef" });
-    Command::NoteAct(NoteAct { key, act, done: true, at: AT })
+    Command::NoteAct(NoteAct { key, act, end: NotedEnd::Done, at: AT })
 }
 
 fn noted_acts() -> Vec<(String, NotedAct)> {
@@ -921,7 +921,7 @@ fn large_commands_about_members() -> Vec<Command> {
 fn large_note() -> Command {
     let act = NotedAct::SetAddress { node: u64::MAX, url: Some("u".repeat(300)), peer: Some("p".repeat(300)) };
     let key = Some(WriteKey { key: GrantId::from_ulid(u128::MAX), fingerprint: [255; 16] });
-    Command::NoteAct(NoteAct { key, act, done: true, at: WallMillis(u64::MAX) })
+    Command::NoteAct(NoteAct { key, act, end: NotedEnd::DoneNow, at: WallMillis(u64::MAX) })
 }
 
 fn large_commands_about_access() -> Vec<Command> {

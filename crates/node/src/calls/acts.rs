@@ -11,7 +11,7 @@ use crate::{
 use fairhold_state::{
     State,
     audit::{AuditPage, AuditQuery},
-    command::{ActOrigin, Command, NoteAct, NotedAct, WriteKey},
+    command::{ActOrigin, Command, NoteAct, NotedAct, NotedEnd, WriteKey},
 };
 use fairhold_types::cluster_version::AUDIT_SINCE;
 use openraft_rt::{AsyncRuntime, Instant};
@@ -59,7 +59,11 @@ impl<RT: AsyncRuntime> Node<RT> {
         let (done, mut result) = oneshot::channel();
         let mut work = self.0.tasks.begin::<RT>(async move {
             let made = act.await;
-            let note = noted(&made).map(|(act, done)| NoteAct { key: key.filter(|_| done).map(NoteAct::key_of), act, done, at });
+            let note = noted(&made).map(|(act, done)| {
+                // An earlier try of the same request may have done it.
+                let end = if done { NotedEnd::Done } else { NotedEnd::Unknown };
+                NoteAct { key: key.filter(|_| done), act, end, at }
+            });
             // The caller may have disconnected.
             if made.is_err() {
                 done.send(made).ok();

@@ -356,7 +356,8 @@ async fn page_of_grants(state: &State, query: &GrantQuery, visible: &Visible) ->
     At { value: listing.into_page(), revision: state.revision() }
 }
 
-/// Removes the other locks of a grant that the caller may not see, and the grant that it waits for in one of them.
+/// Removes the other locks of a grant that the caller may not see, and the grant that it waits for in one of them. A grant
+/// of which only one lock is left looks like a grant of that lock alone.
 async fn hide_locks(state: &State, name: &LockName, items: &mut [QueueItem], visible: &Visible) {
     let mut left = items.iter_mut();
     walk_in_turns(|count| {
@@ -370,6 +371,9 @@ async fn hide_locks(state: &State, name: &LockName, items: &mut [QueueItem], vis
                 item.waits_for = None;
             }
             item.locks.retain(|want| visible.has_lock(&want.lock));
+            if item.locks.len() < 2 {
+                item.locks.clear();
+            }
         }
         false
     })

@@ -8,12 +8,12 @@ use sha2::{Digest as _, Sha256};
 /// Notes an act outside the state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoteAct {
-    /// If the act has a key, a key made of it (`NoteAct::key_of`): a repeated act is noted once.
+    /// The key of the act, if it has one: a repeated act is noted once.
     pub key: Option<WriteKey>,
     /// The act.
     pub act: NotedAct,
-    /// Whether it was done. Otherwise it had begun, and its end is unknown.
-    pub done: bool,
+    /// What is known of its end.
+    pub end: NotedEnd,
     /// When the request was received.
     pub at: WallMillis,
 }
@@ -57,16 +57,29 @@ pub enum NotedAct {
     },
 }
 
+/// What is known of the end of an act outside the state. The log encodes variants by position: add at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NotedEnd {
+    /// It had begun, and may be done.
+    Unknown,
+    /// It is done, perhaps by an earlier try of the same request, which noted it.
+    Done,
+    /// It is done, and certainly by this try.
+    DoneNow,
+}
+
 impl NoteAct {
-    /// The key of a note, made of the key of its act: the act may have used that one itself.
-    #[must_use]
-    pub fn key_of(key: WriteKey) -> WriteKey {
+    /// The key under which the state remembers the note of an act with this key, because the act uses that one itself. A
+    /// caller can compute it, and send a request with it before the act. But no request has this fingerprint, so the note
+    /// is not taken for one that exists.
+    pub(super) fn key_of(key: WriteKey) -> WriteKey {
         let mut hasher = Sha256::new();
         hasher.update(b"note of an act");
         hasher.update(key.key.to_string());
+        hasher.update(key.fingerprint);
         let digest: [u8; 32] = hasher.finalize().into();
-        let number = digest.iter().take(16).fold(0, |number, byte| number << 8 | u128::from(*byte));
-        WriteKey { key: GrantId::from_ulid(number), fingerprint: key.fingerprint }
+        let half = |skipped| digest.iter().skip(skipped).take(16).fold(0_u128, |half, byte| half << 8 | u128::from(*byte));
+        WriteKey { key: GrantId::from_ulid(half(0)), fingerprint: half(16).to_be_bytes() }
     }
 
     /// The bytes of its texts.
@@ -76,5 +89,21 @@ impl NoteAct {
         } else {
             0
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The keys are in snapshots, and another program must find the same.
+    #[test]
+    fn the_key_of_a_note_never_changes_and_has_a_fingerprint_of_its_own() {
+        let key = WriteKey { key: "01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap(), fingerprint: [7; 16] };
+        let noted = NoteAct::key_of(key);
+        assert_eq!(noted.key.to_string(), "27J612NFC90B5FBT5NT95SMG5T");
+        assert_eq!(u128::from_be_bytes(noted.fingerprint), 0x0545_eb59_3607_4f4c_ff0b_d5bc_5e36_2508);
+        let of_another_request = NoteAct::key_of(WriteKey { fingerprint: [8; 16], ..key });
+        assert!(of_another_request.key != noted.key && of_another_request.fingerprint != noted.fingerprint);
     }
 }

@@ -6,31 +6,25 @@
 use super::{
     act::ActWords,
     attributed::{ActOrigin, Attributed},
-    note::NoteAct,
+    note::{NoteAct, NotedAct, NotedEnd},
     record::{ActRecord, GENESIS},
     ring::AuditRing,
+    text::fitting,
 };
 use crate::{
     State,
     apply::refused,
     change::{Change, Effect},
-    command::{Applied, Command, Outcome},
+    command::{Applied, Command, Outcome, WriteKey},
 };
-use fairhold_access::{PrincipalKey, token::TOKEN_PREFIX};
-use fairhold_types::{
-    cluster_version::AUDIT_SINCE,
-    limits::{AUDIT_BYTES_MAX, AUDIT_TEXT_BYTES_MAX},
-};
+use fairhold_access::PrincipalKey;
+use fairhold_types::{cluster_version::AUDIT_SINCE, limits::AUDIT_BYTES_MAX};
 use std::sync::Arc;
 
 /// Of the budget, the ring takes this fraction at most.
 const BUDGET_DIVISOR: u64 = 16;
 /// The steps of an entry: its line, its hash, and the entries that it displaces.
 const ENTRY_STEPS: u64 = 16;
-/// A text with one of these may have a token, a join token or a JWT.
-const SECRET_STARTS: [&str; 3] = [TOKEN_PREFIX, "fhj1.", "eyJ"];
-/// What an entry has in place of a text that may be a token.
-const LEFT_OUT: &str = "(left out: it may have a token)";
 
 impl State {
     /// The audit of administrative acts.
@@ -93,34 +87,30 @@ fn is_about_lock(command: &Command) -> bool {
 
 /// The result of an act that changed something.
 fn result_of(command: &Command) -> &'static str {
-    if let Command::NoteAct(NoteAct { done: false, .. }) = command { "unknown" } else { "ok" }
-}
-
-/// A text that is short enough, and no token.
-fn fitting(mut text: String) -> String {
-    if SECRET_STARTS.iter().any(|start| text.contains(start)) {
-        return LEFT_OUT.to_owned();
-    }
-    if text.len() > AUDIT_TEXT_BYTES_MAX {
-        let end = (0..=AUDIT_TEXT_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-        text.truncate(end);
-        text.push('…');
-    }
-    text
+    if let Command::NoteAct(NoteAct { end: NotedEnd::Unknown, .. }) = command { "unknown" } else { "ok" }
 }
 
 impl Change<'_> {
-    /// Notes an act outside the state, once for each key. The entry is made of the command, so without an origin this only
-    /// remembers the key. It is never refused, because the act is done.
+    /// Notes an act outside the state, once for each key and each time that it is done. The entry is made of the command, so
+    /// without an origin this only remembers the note. It is never refused, because the act is done.
     pub(crate) fn note_act(&mut self, note: &NoteAct) -> Effect {
-        if let Some(key) = note.key {
-            if self.state.was_written(key) == Ok(true) {
-                return Effect::Unchanged(Outcome::Nothing);
-            }
-            if self.require_tombstone_room().is_ok() {
-                self.remember_write(key);
-            }
+        let Some(key) = note.key else { return Effect::Changed(Outcome::Done) };
+        if note.end != NotedEnd::DoneNow && self.is_noted(key, &note.act) {
+            return Effect::Unchanged(Outcome::Nothing);
+        }
+        let noted = NoteAct::key_of(key);
+        // A caller may have sent a request with the key of the note. It suppresses no entry, and stays known.
+        if self.state.was_written(noted).is_ok() && self.require_tombstone_room().is_ok() {
+            self.remember_write(noted);
         }
         Effect::Changed(Outcome::Done)
+    }
+
+    /// Whether the act has its note. A handover records its key before its note. If the key is newer than the note, it was
+    /// forgotten and recorded again: this is another handover.
+    fn is_noted(&self, key: WriteKey, act: &NotedAct) -> bool {
+        let Some(noted_at) = self.state.written_at(NoteAct::key_of(key)) else { return false };
+        let is_handover = matches!(act, NotedAct::HandOver { .. });
+        !is_handover || self.state.written_at(key).is_some_and(|handed_over_at| handed_over_at < noted_at)
     }
 }

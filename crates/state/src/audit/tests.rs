@@ -1,10 +1,14 @@
 //! The ring and its chain, and which commands have an entry.
 
 use super::*;
-use crate::{State, command::Command};
+use crate::{
+    State,
+    command::{Command, OpenSession, WriteKey},
+    request_for_tests::{acquire_in, open_session},
+};
 use fairhold_access::Principal;
 use fairhold_types::{
-    ClusterId, SessionNumber,
+    ClusterId, GrantId, Mode, Revision, SessionId, SessionNumber,
     cluster_version::AUDIT_SINCE,
     limits::{AUDIT_BYTES_MAX, AUDIT_ENTRIES_MAX, REASON_BYTES_MAX},
     time::WallMillis,
@@ -71,7 +75,7 @@ fn an_administrator_in_a_loop_only_turns_the_ring() {
 fn a_long_entry_takes_the_room_of_short_ones() {
     let mut ring = AuditRing::default();
     let record = |text: usize| ActRecord {
-        revision: fairhold_types::Revision(1),
+        revision: Revision(1),
         at: AT,
         origin: origin(text),
         verb: "end".to_owned(),
@@ -170,4 +174,58 @@ fn a_broken_chain_is_found() {
     assert!(cut.contains("entry 2 is missing"), "{cut}");
     let front = altered(|ring| drop(ring.entries.remove(&1)));
     assert!(front.contains("entry 1 is missing"), "{front}");
+}
+
+fn key() -> WriteKey {
+    WriteKey { key: GrantId::from_ulid(77), fingerprint: [7; 16] }
+}
+
+fn handover() -> Command {
+    Command::NoteAct(NoteAct { key: Some(key()), act: NotedAct::HandOver { to: 2 }, end: NotedEnd::Done, at: AT })
+        .attributed(origin(3))
+}
+
+fn record(key: WriteKey) -> Command {
+    Command::RecordKey { key, at: AT }
+}
+
+/// A caller can compute the key of a note, and send another request with it before the act.
+#[test]
+fn no_request_with_the_key_of_a_note_suppresses_the_entry() {
+    let noted = NoteAct::key_of(key());
+    let session = SessionId(5);
+    let Command::OpenSession(open) = open_session(session) else { panic!("another command") };
+    for planted in [
+        record(WriteKey { key: noted.key, fingerprint: key().fingerprint }),
+        Command::OpenSession(OpenSession { key: Some(noted.key), id: SessionId(6), ..open }),
+        Command::Acquire(acquire_in(session, noted.key, &["printer"], Mode::Exclusive)),
+    ] {
+        let mut state = formed();
+        for command in [open_session(session), planted.clone(), record(key())] {
+            assert!(state.apply(&command).answer.result.is_ok(), "{command:?}");
+        }
+        let before = state.clone();
+        drop(state.apply(&handover()));
+        assert_eq!(state.audit().len(), 1, "{planted:?}");
+        assert_eq!(state.use_of(&noted.key), before.use_of(&noted.key), "its request is still known: {planted:?}");
+        state.check().unwrap();
+        assert!(reread(&state) == state);
+    }
+}
+
+/// The key of a handover is older than its note, so it is forgotten first.
+#[test]
+fn a_handover_that_is_made_again_has_an_entry_although_the_first_note_is_remembered() {
+    let mut state = formed();
+    let apply = |state: &mut State, command: &Command| {
+        drop(state.apply(command));
+        state.audit().len()
+    };
+    apply(&mut state, &record(key()));
+    let recorded_at = state.revision();
+    assert_eq!([apply(&mut state, &handover()), apply(&mut state, &handover())], [1, 1], "a repeated request is one act");
+    apply(&mut state, &Command::Forget { through: recorded_at });
+    apply(&mut state, &record(key()));
+    assert_eq!([apply(&mut state, &handover()), apply(&mut state, &handover())], [2, 2], "the request was made again");
+    state.check().unwrap();
 }

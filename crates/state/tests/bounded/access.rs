@@ -12,7 +12,7 @@ use fairhold_access::{
 use fairhold_state::{
     State,
     command::{
-        AccessChange, AccessGuard, AccessRequester, ActOrigin, Applied, ChangeAccess, Command, Meta, NoteAct, NotedAct,
+        AccessChange, AccessGuard, AccessRequester, ActOrigin, Applied, ChangeAccess, Command, Meta, NoteAct, NotedAct, NotedEnd,
         OpenSession,
     },
 };
@@ -169,7 +169,10 @@ pub(crate) fn scenes() -> Vec<(&'static str, Command)> {
         ("of 10,000", change(set_user("gone-5", false, false))),
         ("the last of 100,000", change(create_token("ci-0", TOKENS_MAX))),
         ("a disabled user", change(set_user("ci-7", true, true)).attributed(ActOrigin::of_node())),
-        ("a snapshot", Command::NoteAct(NoteAct { key: None, act: NotedAct::TakeSnapshot { node: 1 }, done: true, at: AT })),
+        (
+            "a snapshot",
+            Command::NoteAct(NoteAct { key: None, act: NotedAct::TakeSnapshot { node: 1 }, end: NotedEnd::Done, at: AT }),
+        ),
         ("5,000 sessions", change(AccessChange::RevokeToken { number, end_sessions: ends })),
         ("10,000 bindings", change(AccessChange::Enable)),
         ("it is off", change(AccessChange::Disable)),

@@ -6,7 +6,7 @@ use crate::{
 };
 use fairhold_state::{
     State,
-    command::{ActOrigin, Command, NoteAct, NotedAct},
+    command::{ActOrigin, Command, NoteAct, NotedAct, NotedEnd},
 };
 use fairhold_types::{ClusterVersion, time::WallMillis};
 use goldenscript::ArgumentConsumer;
@@ -27,8 +27,13 @@ pub(crate) fn read(args: &mut ArgumentConsumer<'_>, at: WallMillis) -> Fallible<
         "address" => NotedAct::SetAddress { node: number, url: Some("http://n2:7171".to_owned()), peer: None },
         other => return Err(format!("no act to note: {other}").into()),
     };
-    let done = args.next_pos() != Some("unfinished");
-    Ok(Command::NoteAct(NoteAct { key: key(args)?.map(NoteAct::key_of), act, done, at }))
+    let end = match args.next_pos() {
+        Some("unfinished") => NotedEnd::Unknown,
+        Some("now") => NotedEnd::DoneNow,
+        Some(other) => return Err(format!("no end of an act: {other}").into()),
+        None => NotedEnd::Done,
+    };
+    Ok(Command::NoteAct(NoteAct { key: key(args)?, act, end, at }))
 }
 
 /// The entries, a line for each.

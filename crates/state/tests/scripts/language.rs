@@ -22,7 +22,7 @@
 //! continue                                   does the next piece        finish      does all remaining pieces
 //! create-token [by=] and others               all of `members.rs`       show members
 //! role NAME RULE and others                   all of `access.rs`        show access
-//! note lead|snapshot|finalize|promote|demote N [unfinished] [key=k]     show audit
+//! note lead|snapshot|finalize|promote|demote|address N [unfinished|now] [key=k]     show audit
 //! any of them with [origin=ci]                the command with its origin, for the audit
 //! tenant NAME and others                      all of `tenants.rs`       show tenants
 //! fence LOCK TOKEN [a]     show lock|queue|session|grant|node NAME     show memory|cooling|idle     snapshot

@@ -41,7 +41,7 @@ pub struct QueueItem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<String>,
     /// If the grant has several locks, the first 16 of them, in the order of its request, without those that you may
-    /// not see. Only in the queue of a lock.
+    /// not see; left out if fewer than two remain. Only in the queue of a lock.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<Want>,
     /// Key-value pairs, for people.

@@ -12,7 +12,7 @@ use crate::{
     core::{Core, leadership_in},
     leadership::{
         membership_calls::{
-            member_request::{Request, in_progress, other_change, require_member},
+            member_request::{Made, Request, in_progress, other_change, require_member},
             ready::{check_version, leading},
         },
         reconciler::{
@@ -124,7 +124,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         }
     }
 
-    async fn promote(&self, node: NodeId) -> Result<(), MembershipError> {
+    async fn promote(&self, node: NodeId) -> Result<Made, MembershipError> {
         self.change_members(node, other_change, |sight| {
             let view = &sight.view;
             if view.voters.contains(&node) {
@@ -146,7 +146,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         .await
     }
 
-    async fn demote(&self, node: NodeId) -> Result<(), MembershipError> {
+    async fn demote(&self, node: NodeId) -> Result<Made, MembershipError> {
         if node == self.core.id && self.sight().view.voters.contains(&node) {
             return self.step_down(node).await;
         }
@@ -166,7 +166,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     }
 
     /// The leader itself is to lose its vote: it hands over, and the next leader makes the change.
-    async fn step_down(&self, node: NodeId) -> Result<(), MembershipError> {
+    async fn step_down(&self, node: NodeId) -> Result<Made, MembershipError> {
         let sight = self.sight_of_the_answering(node).await;
         remaining_voters(&sight, node)?;
         let voters = sight.view.voters_without(node);

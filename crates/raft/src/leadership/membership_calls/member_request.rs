@@ -13,7 +13,7 @@ use crate::{
     },
     queues::Queues,
 };
-use fairhold_state::command::{AccessGuard, ActOrigin, Command, NoteAct, NotedAct, Rejection, WriteKey};
+use fairhold_state::command::{AccessGuard, ActOrigin, Command, NoteAct, NotedAct, NotedEnd, Rejection, WriteKey};
 use fairhold_types::{NodeId, time::WallMillis};
 use openraft::AsyncRuntime;
 use std::time::Duration;
@@ -32,6 +32,15 @@ pub(super) struct Request<'c, RT: AsyncRuntime> {
     /// Where it comes from, for the audit.
     pub(super) origin: Option<ActOrigin>,
     pub(super) deadline: RT::Instant,
+}
+
+/// A change of Raft's membership that is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Made {
+    /// By this request.
+    Now,
+    /// Before this request.
+    Before,
 }
 
 impl<RT: AsyncRuntime> Request<'_, RT> {
@@ -78,9 +87,9 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     pub(super) async fn change_members(
         &self,
         node: NodeId,
-        conflict: impl Fn(&Sight, NodeId) -> Option<String>,
+        conflict: fn(&Sight, NodeId) -> Option<String>,
         decide: impl Fn(&Sight) -> Result<Option<Changes>, MembershipError>,
-    ) -> Result<(), MembershipError> {
+    ) -> Result<Made, MembershipError> {
         let mut begun = false;
         let what = || format!("the change of node {node}");
         loop {
@@ -99,13 +108,13 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
                 return Err(in_progress(other));
             }
             if sight.view.phase == Phase::Uniform {
-                let Some(changes) = decide(&sight)? else { return Ok(()) };
+                let Some(changes) = decide(&sight)? else { return Ok(if begun { Made::Now } else { Made::Before }) };
                 self.check_guard()
                     .map_err(|refused| if begun { MembershipError::Unfinished { what: what() } } else { refused })?;
                 begun = true;
                 let changed = steps::change(self.core, self.leadership, sight.set_by, changes, true);
                 match RT::timeout_at(self.deadline, changed).await {
-                    Ok(Ok(())) => return Ok(()),
+                    Ok(Ok(())) => return Ok(Made::Now),
                     Ok(Err(StepError::Deposed)) => return Err(MembershipError::NoLeader),
                     Ok(Err(error)) => tracing::debug!(node, "the change of node {node} is tried again: {error}"),
                     Err(_) => return Err(MembershipError::Unfinished { what: what() }),
@@ -142,7 +151,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         &self,
         key: Option<WriteKey>,
         act: NotedAct,
-        change: impl Future<Output = Result<(), MembershipError>>,
+        change: impl Future<Output = Result<Made, MembershipError>>,
     ) -> Result<(), MembershipError> {
         if self.was_done(key)? {
             return Ok(());
@@ -162,20 +171,22 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
 
     /// Notes a change of Raft's membership, which is no command of the state. What has begun is noted too. The note may be
     /// missing if this leader is deposed just now: then the caller hears of that, and the next leader finds the change made
-    /// and notes it.
+    /// and notes it. What this request made is noted in any case: an earlier try may have left a note, and no key.
     pub(super) async fn noted(
         &self,
         key: Option<WriteKey>,
         act: NotedAct,
-        changed: Result<(), MembershipError>,
+        changed: Result<Made, MembershipError>,
     ) -> Result<(), MembershipError> {
-        let done = changed.is_ok();
-        if done || matches!(changed, Err(MembershipError::Unfinished { .. })) {
-            let note = NoteAct { key: key.filter(|_| done).map(NoteAct::key_of), act, done, at: wall_now() };
-            let noted = self.propose(Command::NoteAct(note)).await;
-            return changed.and(noted);
-        }
-        changed
+        let end = match &changed {
+            Ok(Made::Now) => NotedEnd::DoneNow,
+            Ok(Made::Before) => NotedEnd::Done,
+            Err(MembershipError::Unfinished { .. }) => NotedEnd::Unknown,
+            Err(_) => return changed.map(|_| ()),
+        };
+        let note = NoteAct { key: key.filter(|_| changed.is_ok()), act, end, at: wall_now() };
+        let noted = self.propose(Command::NoteAct(note)).await;
+        changed.and(noted)
     }
 
     pub(super) async fn propose(&self, command: Command) -> Result<(), MembershipError> {
