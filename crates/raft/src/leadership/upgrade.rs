@@ -15,12 +15,22 @@ use crate::{
     },
     queues::Queues,
 };
-use fairhold_state::command::Command;
+use fairhold_state::command::{AccessGuard, Command};
 use fairhold_types::{ClusterVersion, NodeId, SupportedVersions, duration};
 use openraft::{AsyncRuntime, Instant};
+use std::time::Duration;
 
 /// The first version whose programs can be asked about an upgrade and about members.
 const TELLS_SINCE: ClusterVersion = ClusterVersion(2);
+
+/// Why the version is raised.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RaiseReason {
+    /// An operator requests it. The guard tells by which access data that was decided, if rights are enforced.
+    Request(Option<AccessGuard>),
+    /// The configuration says so, because every member has supported the version for this long.
+    Supported(Duration),
+}
 
 /// The status as the leader knows it. Without a reachable leader, as this node knows it.
 pub(crate) async fn status<RT: AsyncRuntime>(core: &Core<RT>, deadline: RT::Instant) -> UpgradeStatus {
@@ -88,15 +98,16 @@ pub(crate) async fn finalize<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
     to: ClusterVersion,
+    guard: Option<AccessGuard>,
     deadline: RT::Instant,
 ) -> Result<(), FinalizeError> {
     loop {
         let result = match core.route() {
-            LeaderRoute::Local => serve(core, queues, to, deadline).await,
+            LeaderRoute::Local => serve(core, queues, to, guard, deadline).await,
             LeaderRoute::Remote(leader) if !tells(core, leader.id) => Err(FinalizeError::Blocked(own_status(core).blockers)),
             LeaderRoute::Remote(leader) => {
                 let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
-                let request = PeerRequest::FinalizeUpgrade { to, within_ms };
+                let request = PeerRequest::FinalizeUpgrade { to, within_ms, guard };
                 match RT::timeout_at(deadline, core.call(&leader, &request)).await {
                     Ok(Ok(PeerReply::UpgradeFinalized(result))) => result,
                     Ok(Err(CallError::NotDelivered(_))) => Err(FinalizeError::NoLeader),
@@ -118,17 +129,18 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
     to: ClusterVersion,
+    guard: Option<AccessGuard>,
     deadline: RT::Instant,
 ) -> Result<(), FinalizeError> {
-    raise(core, queues, to, "as requested", deadline).await
+    raise(core, queues, to, RaiseReason::Request(guard), deadline).await
 }
 
-/// Raises the version if this node leads and every member supports it. `why` is for the log.
+/// Raises the version if this node leads and every member supports it.
 pub(crate) async fn raise<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
     to: ClusterVersion,
-    why: &str,
+    reason: RaiseReason,
     deadline: RT::Instant,
 ) -> Result<(), FinalizeError> {
     if core.leadership().is_none() {
@@ -148,6 +160,11 @@ pub(crate) async fn raise<RT: AsyncRuntime>(
     if !status.blockers.is_empty() {
         return Err(FinalizeError::Blocked(status.blockers));
     }
+    check_guard(core, reason)?;
+    let why = match reason {
+        RaiseReason::Request(_) => "as requested".to_owned(),
+        RaiseReason::Supported(time) => format!("because every member has supported it for {}", duration::rounded(time)),
+    };
     tracing::info!(version = %to, "raising the cluster's version to {to}, {why}");
     let outcome = match queues.proposals.submit(Command::RaiseClusterVersion { to }, true) {
         Ok(submitted) => submitted.outcome::<RT>(deadline).await,
@@ -158,6 +175,14 @@ pub(crate) async fn raise<RT: AsyncRuntime>(
         Ok(_) => Ok(()),
         Err(ProposeError::NotProposed(_) | ProposeError::Unknown(_)) => Err(FinalizeError::NoLeader),
     }
+}
+
+/// Refuses a request if the rights of its principal were narrowed after it was decided. The command needs no guard, because
+/// the configuration may raise the version too: so `apply` compares none, and this does, directly before it is proposed.
+fn check_guard<RT: AsyncRuntime>(core: &Core<RT>, reason: RaiseReason) -> Result<(), FinalizeError> {
+    let RaiseReason::Request(guard) = reason else { return Ok(()) };
+    let state = core.shared.read();
+    state.require_guard(guard).map_err(|_| FinalizeError::AccessChanged { revision: state.revision() })
 }
 
 /// Whether a node's program knows the requests of cluster version 2.
