@@ -13,6 +13,7 @@ mod net;
 mod revocations;
 mod slow_disks;
 mod stale;
+mod upgrade;
 
 use bytes::Bytes;
 use fairhold_raft::{
