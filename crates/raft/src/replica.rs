@@ -125,8 +125,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
     }
 
     /// Hands the leadership to a member, from whichever node leads. After `Ok`, this node's status names the member as
-    /// the leader. A key that was used before changes nothing, and any member may lead. The leader compares the guard with
-    /// what was revoked in the meantime.
+    /// the leader. A key that was used before changes nothing, and any member may lead. The leader compares the guard
+    /// with what was revoked in the meantime.
     pub async fn hand_over(
         &self,
         to: NodeId,

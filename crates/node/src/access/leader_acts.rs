@@ -1,7 +1,7 @@
 //! Changes that the leader makes outside the state: of members, of the leadership, of the cluster's version.
 //!
-//! They are no commands, so `apply` compares no guard. The leader does, directly before it makes the change. If rights were
-//! narrowed in the meantime, this node decides again.
+//! They are no commands, so `apply` compares no guard. The leader does, directly before it makes the change. If rights
+//! were narrowed in the meantime, this node decides again.
 
 use super::{caller::Caller, judge::DECISIONS_MAX, refusal::AccessRefusal};
 use crate::{api::CallError, node::Node};

@@ -244,7 +244,8 @@ fn next_text(version: ClusterVersion, next: Option<ClusterVersion>, to: ClusterV
     }
 }
 
-/// Why a handover of the leadership failed. Except for `Unfinished`, it did not begin. Variants are encoded by position.
+/// Why a handover of the leadership failed. Except for `Unfinished`, it did not begin. Variants are encoded by
+/// position.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum HandoverError {
     /// No such member.

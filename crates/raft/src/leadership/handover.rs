@@ -40,8 +40,8 @@ pub(crate) async fn transfer<RT: AsyncRuntime>(core: &Core<RT>) {
     }
 }
 
-/// Hands over on an operator's request, from whichever node leads. After `Ok`, this node's status names the member as the
-/// leader. A key that was used before changes nothing, and any member may lead.
+/// Hands over on an operator's request, from whichever node leads. After `Ok`, this node's status names the member as
+/// the leader. A key that was used before changes nothing, and any member may lead.
 pub(crate) async fn hand_over<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
@@ -122,8 +122,8 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     }
 }
 
-/// Refuses a handover if the rights of its principal were narrowed after it was decided. It is no command of the state, so
-/// `apply` compares no guard: this does, directly before the handover.
+/// Refuses a handover if the rights of its principal were narrowed after it was decided. It is no command of the state,
+/// so `apply` compares no guard: this does, directly before the handover.
 fn check_guard<RT: AsyncRuntime>(core: &Core<RT>, guard: Option<AccessGuard>) -> Result<(), HandoverError> {
     let state = core.shared.read();
     state.require_guard(guard).map_err(|_| HandoverError::AccessChanged { revision: state.revision() })

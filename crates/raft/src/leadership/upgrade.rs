@@ -198,8 +198,9 @@ pub(crate) async fn raise<RT: AsyncRuntime>(
     }
 }
 
-/// Refuses a request if the rights of its principal were narrowed after it was decided. The command needs no guard, because
-/// the configuration may raise the version too: so `apply` compares none, and this does, directly before it is proposed.
+/// Refuses a request if the rights of its principal were narrowed after it was decided. The command needs no guard,
+/// because the configuration may raise the version too: so `apply` compares none, and this does, directly before it is
+/// proposed.
 fn check_guard<RT: AsyncRuntime>(core: &Core<RT>, reason: RaiseReason) -> Result<(), FinalizeError> {
     let RaiseReason::Request(guard) = reason else { return Ok(()) };
     let state = core.shared.read();
