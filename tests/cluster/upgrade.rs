@@ -2,15 +2,16 @@
 //! there once more, and to its end. `./fairhold build-baseline` builds the older program.
 
 use crate::{
-    client::{Call, Client, Grant, new_key},
+    client::{Answer, Call, Client, Grant, new_key},
     fairness::assert_in_order,
-    harness::{Cluster, LONG, NODES, all, program, report, run_exclusive},
+    harness::{Cluster, LONG, NODES, READY_WITHIN, all, eventually, program, report, run_exclusive},
     load::Load,
     members::{assert_same_state, ids, settled},
     membership::count_writes,
     rolling_restart::{COUNTER, LOCK, queue},
     without::BASELINES,
 };
+use rustix::process::Signal;
 use serde_json::json;
 use std::{
     path::{Path, PathBuf},
@@ -156,6 +157,71 @@ async fn there_is_no_way_back(cluster: &mut Cluster, older: &Path, newer: &Path)
     let joined = cluster.join(&json!({})).await;
     assert_eq!(cluster.nodes[joined].id, NODES + 1, "ids go on after those of the first version");
     assert_eq!(ids(&settled(&client).await, "members"), [1, 2, 3, 4]);
+}
+
+/// A cluster of version 1 whose nodes run the newer program, and which is ready for version 2.
+async fn open_upgrade(older: &Path, newer: &Path) -> Cluster {
+    let mut cluster = Cluster::plan();
+    for node in &mut cluster.nodes {
+        older.clone_into(&mut node.program);
+        node.start();
+    }
+    cluster.ready().await;
+    for index in 0..NODES {
+        assert!(cluster.nodes[index].terminate().await.success());
+        newer.clone_into(&mut cluster.nodes[index].program);
+        cluster.restart(index).await;
+    }
+    let client = cluster.client(0);
+    eventually("every member supports the next version", READY_WITHIN, || async {
+        let status = client.send(&Call::get("/v1/cluster/upgrade")).await.expect_status(200);
+        (status.json["ready"] == true).then_some(())
+    })
+    .await;
+    cluster
+}
+
+async fn finalize(client: &Client) -> Answer {
+    client.send(&Call::post("/v1/cluster/upgrade/finalize").json(&json!({ "to": 2 }))).await
+}
+
+#[test]
+fn an_upgrade_is_not_finalized_while_a_member_is_paused_or_down_even_for_a_moment() {
+    let Some(older) = BASELINES.or_without(baseline("1")) else { return };
+    let newer = PathBuf::from(env!("CARGO_BIN_EXE_fairhold"));
+    run_exclusive(LONG, async {
+        let mut cluster = open_upgrade(&older, &newer).await;
+        let leader = cluster.leader().await;
+        let (client, index) = (cluster.client(leader), (leader + 1) % NODES);
+        let blocker = format!("node {} does not answer the leader: start it", cluster.nodes[index].id);
+        let assert_refused = |answer: Answer| {
+            let refused = answer.expect_problem(409, "not_all_upgraded");
+            assert!(refused.string("detail").contains(&blocker), "{refused:?}");
+        };
+
+        cluster.nodes[index].signal(Signal::STOP);
+        let refused = finalize(&client).await;
+        cluster.nodes[index].signal(Signal::CONT);
+        assert_refused(refused);
+        cluster.node_ready(index).await;
+
+        cluster.nodes[index].kill().await;
+        assert_refused(finalize(&client).await);
+        let shown = client.send(&Call::get("/v1/cluster")).await.expect_status(200);
+        assert_eq!(shown.json["cluster_version"], 1, "{shown:?}");
+
+        cluster.restart(index).await;
+        eventually("the upgrade is finalized", READY_WITHIN, || async {
+            let answer = finalize(&client).await;
+            assert!([200, 409].contains(&answer.status), "{answer:?}");
+            (answer.status == 200).then_some(())
+        })
+        .await;
+        eventually("every node has the version", READY_WITHIN, || async {
+            (versions(&client).await == [Some(2); NODES]).then_some(())
+        })
+        .await;
+    });
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! - A change is decided by the command that it becomes (`State::needs_of`), just before it is proposed. The command
 //!   carries the revision of the access data. If rights were narrowed in the meantime, the machine refuses it, and this node
 //!   decides again.
+//! - A change by the leader that is no command carries that revision too, and the leader compares it (`leader_acts`).
 //! - A read is decided after the node has made its state as fresh as the read requires.
 //! - A caller with a tenant has quotas at this node, too: of requests, waits and watches (`tenant_door`).
 //! - A watch is decided again before each item, and a request that waits is decided again after each change of the access
@@ -15,6 +16,7 @@ mod cache;
 mod caller;
 mod caller_request;
 mod judge;
+mod leader_acts;
 mod refusal;
 mod request_times;
 mod tenant_door;

@@ -8,7 +8,7 @@ use crate::{
         peer::Service,
         types::{Batch, BatchResults, Member, Types},
         upgrade_status::UpgradeStatus,
-        wire::{HandedOver, PeerReply, PeerRequest},
+        wire::{PeerReply, PeerRequest},
     },
     core::{CallError, Core, LeaderRoute, Leadership, handlers::LeaderHandler, leadership_in, status::ReplicaStatus},
     inbound::peer_service::PeerService,
@@ -21,15 +21,15 @@ use crate::{
 use fairhold_metrics::{Histogram, Registry};
 use fairhold_state::{
     State,
-    command::{Answer, Command, WriteKey},
+    command::{AccessGuard, Answer, Command, WriteKey},
 };
 use fairhold_trace::Tracer;
 use fairhold_types::{
-    ClusterVersion, NodeId, Revision, Timing, duration, failpoint,
+    ClusterVersion, NodeId, Revision, Timing, failpoint,
     planted::{self, Bug},
 };
 use openraft::{
-    AsyncRuntime, Instant,
+    AsyncRuntime,
     alias::WatchReceiverOf,
     async_runtime::watch::WatchReceiver,
     errors::{ClientWriteError, Fatal, ForwardReason},
@@ -125,39 +125,16 @@ impl<RT: AsyncRuntime> Replica<RT> {
     }
 
     /// Hands the leadership to a member, from whichever node leads. After `Ok`, this node's status names the member as
-    /// the leader. A key that was used before changes nothing, and any member may lead.
-    pub async fn hand_over(&self, to: NodeId, key: Option<WriteKey>, deadline: RT::Instant) -> Result<(), HandoverError> {
-        let core = &*self.core;
-        let done = loop {
-            let result = match core.route() {
-                LeaderRoute::Local => Some(handover::serve(core, &self.queues, to, key, deadline).await),
-                LeaderRoute::Remote(leader) => {
-                    let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
-                    let request = PeerRequest::HandOver { to, key, within_ms };
-                    match core.until_leader_changes(RT::timeout_at(deadline, core.call(&leader, &request))).await {
-                        Some(Ok(Ok(PeerReply::HandedOver(done)))) => Some(done),
-                        Some(Ok(Err(CallError::NotDelivered(_)))) => None,
-                        // The handover may have begun.
-                        Some(Ok(Ok(_) | Err(CallError::Lost)) | Err(_)) | None => Some(Ok(HandedOver::Now)),
-                    }
-                }
-                LeaderRoute::Unknown => None,
-            };
-            match result {
-                Some(Err(HandoverError::NoLeader)) | None if core.pause(deadline).await => {}
-                Some(done) => break done,
-                None => break Err(HandoverError::NoLeader),
-            }
-        };
-        if done? == HandedOver::Before {
-            return Ok(());
-        }
-        // Waits for the metrics that a status shows. They change last, so the status names the new leader after this.
-        let leads = core.until_any_metrics(|metrics| (metrics.current_leader == Some(to)).then_some(()));
-        match RT::timeout_at(deadline, leads).await {
-            Ok(Some(())) => Ok(()),
-            Ok(None) | Err(_) => Err(HandoverError::Unfinished { to }),
-        }
+    /// the leader. A key that was used before changes nothing, and any member may lead. The leader compares the guard
+    /// with what was revoked in the meantime.
+    pub async fn hand_over(
+        &self,
+        to: NodeId,
+        key: Option<WriteKey>,
+        guard: Option<AccessGuard>,
+        deadline: RT::Instant,
+    ) -> Result<(), HandoverError> {
+        handover::hand_over(&self.core, &self.queues, to, (key, guard), deadline).await
     }
 
     /// Whether and how far the cluster is upgraded, as the leader knows it; without a reachable leader, as this node
@@ -167,8 +144,14 @@ impl<RT: AsyncRuntime> Replica<RT> {
     }
 
     /// Raises the cluster's version to the next one, from whichever node leads. If it is `to` already, nothing changes.
-    pub async fn finalize_upgrade(&self, to: ClusterVersion, deadline: RT::Instant) -> Result<(), FinalizeError> {
-        upgrade::finalize(&self.core, &self.queues, to, deadline).await
+    /// The leader compares the guard with what was revoked in the meantime.
+    pub async fn finalize_upgrade(
+        &self,
+        to: ClusterVersion,
+        guard: Option<AccessGuard>,
+        deadline: RT::Instant,
+    ) -> Result<(), FinalizeError> {
+        upgrade::finalize(&self.core, &self.queues, to, guard, deadline).await
     }
 
     /// Changes a member, from whichever node leads. A removal is complete after `Ok`.

@@ -16,6 +16,7 @@ use crate::{
     trace,
     world::World,
 };
+use fairhold_node::access::FileTokens;
 use fairhold_raft::Leadership;
 use fairhold_types::NodeId;
 use openraft_rt::AsyncRuntime;
@@ -159,8 +160,10 @@ async fn begin(world: &World, kind: FaultKind, id: NodeId) -> bool {
         FaultKind::HandOver => {
             let to = world.ids().into_iter().find(|other| *other != id);
             let (Some(to), Some(host), Some(running)) = (to, world.host(id), world.running(id)) else { return false };
+            // While rights are enforced, the leader refuses a request of nobody.
+            let node = running.node.for_caller(FileTokens::default().caller());
             // Its outcome does not matter, but no invariant may be violated.
-            drop(host.spawn(async move { drop(running.node.hand_over(to, None, HAND_OVER_WITHIN).await) }));
+            drop(host.spawn(async move { drop(node.hand_over(to, None, HAND_OVER_WITHIN).await) }));
             true
         }
         FaultKind::Pause | FaultKind::PauseAll | FaultKind::CrashVoting | FaultKind::CrashTruncating => false,

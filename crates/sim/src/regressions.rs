@@ -7,6 +7,8 @@ mod failpoints;
 mod looks;
 mod members;
 mod one_node;
+#[cfg(feature = "failpoints")]
+mod revocations;
 mod streams;
 
 use crate::{coverage::Coverage, host::HostRuntime, plan::ScenarioPlan, world::World};

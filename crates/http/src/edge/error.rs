@@ -125,6 +125,8 @@ fn handover_problem(error: &HandoverError, detail: String) -> Problem {
         HandoverError::Silent { .. } | HandoverError::Behind { .. } => (Code::NotCaughtUp, None),
         HandoverError::NoLeader => (Code::NoQuorum, Some(Effect::None)),
         HandoverError::Unfinished { .. } => (Code::DeadlineExceeded, Some(Effect::Unknown)),
+        // The node decides again before a caller sees it.
+        HandoverError::AccessChanged { revision: _ } => (Code::StaleAccess, Some(Effect::None)),
     };
     Problem::new(code, detail).facts(Facts { outcome: effect, ..Facts::default() })
 }
@@ -135,6 +137,8 @@ fn finalize_problem(error: &FinalizeError, detail: String) -> Problem {
         FinalizeError::NotNext { .. } => (Code::BadRequest, None),
         // A leader that is gone since may have raised the version.
         FinalizeError::NoLeader => (Code::NoQuorum, Some(Effect::Unknown)),
+        // The node decides again before a caller sees it.
+        FinalizeError::AccessChanged { revision: _ } => (Code::StaleAccess, Some(Effect::None)),
     };
     Problem::new(code, detail).facts(Facts { outcome: effect, ..Facts::default() })
 }

@@ -13,11 +13,8 @@ use crate::{
     feed::watch_filter::WatchFilter,
     node::Node,
 };
-use fairhold_access::{Denied, Need, Principal, Rights, Verb};
-use fairhold_raft::{
-    MemberRequest, MembershipError,
-    error::{NotProposed, ReadError},
-};
+use fairhold_access::{Denied, Need, Principal, Rights};
+use fairhold_raft::error::{NotProposed, ReadError};
 use fairhold_state::{
     State,
     access::{AccessData, AccessGuard},
@@ -29,7 +26,7 @@ use openraft_rt::{AsyncRuntime, Instant};
 use std::{future::pending, sync::Arc, time::Duration};
 
 /// How often one request is decided before it gives up.
-const DECISIONS_MAX: u32 = 4;
+pub(super) const DECISIONS_MAX: u32 = 4;
 /// While rights are enforced, a node answers local reads for this long without a sign of the leader, and then waits for one.
 /// So a node that is cut off serves by old rights for five seconds at most.
 const PROOF_VALID: Duration = Duration::from_secs(4);
@@ -132,7 +129,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     /// The rights of a caller with a valid credential, if they cover these needs.
-    fn decide(&self, caller: &Caller, access: &AccessData, needs: &[Need<'_>]) -> Result<Arc<Rights>, CallError> {
+    pub(super) fn decide(&self, caller: &Caller, access: &AccessData, needs: &[Need<'_>]) -> Result<Arc<Rights>, CallError> {
         let decision = self.decision(caller, access, needs);
         decision.write_down(caller, needs);
         decision.result?;
@@ -334,32 +331,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         })
     }
 
-    /// Changes a member once the caller's rights cover it. If they were narrowed before the leader began, it is decided
-    /// again.
-    pub(crate) async fn change_member_decided(&self, request: MemberRequest, deadline: RT::Instant) -> Result<(), CallError> {
-        for _ in 0..DECISIONS_MAX {
-            let enforcing = self.enforcing();
-            let verb = if request.sets_url() { Verb::Admin } else { Verb::Operate };
-            let guard = enforcing.map(|(caller, access)| self.guard_of(caller, &access, &[Need::unnamed(verb)]));
-            let change = request.clone().decided_by(guard.transpose()?).attributed(Some(self.act_origin()));
-            match self.0.replica.change_member(change, deadline).await {
-                Err(MembershipError::AccessChanged { revision }) if self.caller().is_some() => {
-                    self.0.replica.wait_for_revision(revision, deadline).await?;
-                }
-                changed => return Ok(changed?),
-            }
-        }
-        Err(AccessRefusal::Stale.into())
-    }
-
     fn needs_of(&self, command: &Command) -> Vec<Need<'static>> {
         let needs = |state: &State| state.needs_of(command).into_iter().map(Need::into_owned).collect();
         self.0.replica.read(needs)
-    }
-
-    fn guard_of(&self, caller: &Caller, access: &AccessData, needs: &[Need<'_>]) -> Result<AccessGuard, CallError> {
-        self.decide(caller, access, needs)?;
-        Ok(AccessGuard { access: access.revision(), principal: caller.key })
     }
 }
 

@@ -111,10 +111,10 @@ impl<RT: AsyncRuntime> Node<RT> {
         let key = write_key(key, &("lead", to))?;
         let deadline = RT::Instant::now() + timeout;
         self.confirm_caller(deadline).await?;
-        let replica = self.0.replica.clone();
-        let act = async move { replica.hand_over(to, key, deadline).await };
-        let noted = move |result: &Result<(), HandoverError>| {
-            let is_unfinished = matches!(result, Err(HandoverError::Unfinished { .. }));
+        let node = self.clone();
+        let act = async move { node.hand_over_decided(to, key, deadline).await };
+        let noted = move |result: &Result<(), CallError>| {
+            let is_unfinished = matches!(result, Err(CallError::Handover(HandoverError::Unfinished { .. })));
             (result.is_ok() || is_unfinished).then_some((NotedAct::HandOver { to }, !is_unfinished))
         };
         self.noted(key, deadline, act, noted).await
@@ -135,11 +135,11 @@ impl<RT: AsyncRuntime> Node<RT> {
         // This node may have missed that the version was raised before.
         self.0.replica.read_barrier(deadline).await.map_err(|_| FinalizeError::NoLeader)?;
         let was_done = is_done(self);
-        let (node, replica) = (self.clone(), self.0.replica.clone());
-        let act = async move { replica.finalize_upgrade(to, deadline).await };
+        let (node, noting) = (self.clone(), self.clone());
+        let act = async move { node.finalize_decided(to, deadline).await };
         // The version may be raised although the answer was lost.
-        let noted = move |result: &Result<(), FinalizeError>| {
-            (!was_done && (result.is_ok() || is_done(&node))).then_some((NotedAct::Finalize { to }, true))
+        let noted = move |result: &Result<(), CallError>| {
+            (!was_done && (result.is_ok() || is_done(&noting))).then_some((NotedAct::Finalize { to }, true))
         };
         self.noted(None, deadline, act, noted).await?;
         // The answer must show the new version. If it cannot, a repeated request does no harm.

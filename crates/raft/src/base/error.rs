@@ -209,7 +209,7 @@ pub enum FormationError {
     Impossible(String),
 }
 
-/// Why the cluster's version was not raised.
+/// Why the cluster's version was not raised. Variants are encoded by position.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum FinalizeError {
     /// A member does not support the version, or does not answer.
@@ -228,6 +228,12 @@ pub enum FinalizeError {
     /// No leader is known or reachable. The version may have been raised: a repeated request does no harm.
     #[error("there is no known leader: a majority of the nodes must be able to reach each other")]
     NoLeader,
+    /// Rights were narrowed after the request was decided.
+    #[error("access rights were changed while the request was on its way: it must be decided again")]
+    AccessChanged {
+        /// The leader's revision at that moment: by then the narrowing was applied.
+        revision: Revision,
+    },
 }
 
 fn next_text(version: ClusterVersion, next: Option<ClusterVersion>, to: ClusterVersion) -> String {
@@ -238,7 +244,8 @@ fn next_text(version: ClusterVersion, next: Option<ClusterVersion>, to: ClusterV
     }
 }
 
-/// Why a handover of the leadership failed. Except for `Unfinished`, it did not begin.
+/// Why a handover of the leadership failed. Except for `Unfinished`, it did not begin. Variants are encoded by
+/// position.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum HandoverError {
     /// No such member.
@@ -291,6 +298,12 @@ pub enum HandoverError {
     Unfinished {
         /// The requested node.
         to: NodeId,
+    },
+    /// Rights were narrowed after the request was decided.
+    #[error("access rights were changed while the request was on its way: it must be decided again")]
+    AccessChanged {
+        /// The leader's revision at that moment: by then the narrowing was applied.
+        revision: Revision,
     },
 }
 

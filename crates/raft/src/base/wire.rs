@@ -63,7 +63,7 @@ pub(crate) enum PeerRequest<RT: AsyncRuntime> {
     ReadIndex,
     /// A message for the leader. Raft does not interpret it.
     CallLeader(#[serde(with = "raw")] Vec<u8>),
-    /// An operator requests a handover.
+    /// An operator requests a handover that no access data decided.
     HandOver {
         /// The next leader.
         to: NodeId,
@@ -82,6 +82,8 @@ pub(crate) enum PeerRequest<RT: AsyncRuntime> {
         to: ClusterVersion,
         /// How long the requesting node continues to wait.
         within_ms: u64,
+        /// By which access data the request was decided, if rights are enforced.
+        guard: Option<AccessGuard>,
     },
     /// An operator changes a member. Only for programs that support cluster version 2, like the requests below.
     ChangeMember {
@@ -109,6 +111,17 @@ pub(crate) enum PeerRequest<RT: AsyncRuntime> {
     },
     /// A message for this node, whether it leads or not. Raft does not interpret it. Only for clusters of version 2.
     CallMember(#[serde(with = "raw")] Vec<u8>),
+    /// `HandOver` with a guard. Rights are enforced only in clusters of version 2.
+    HandOverGuarded {
+        /// The next leader.
+        to: NodeId,
+        /// With a key, the handover happens at most once.
+        key: Option<WriteKey>,
+        /// How long the requesting node continues to wait.
+        within_ms: u64,
+        /// By which access data the request was decided.
+        guard: AccessGuard,
+    },
 }
 
 /// A command of a traced request.
@@ -277,7 +290,7 @@ mod tests {
             PeerRequest::HandOver { to: 2, key: None, within_ms: 10 },
             PeerRequest::DiskLow,
             PeerRequest::UpgradeStatus,
-            PeerRequest::FinalizeUpgrade { to: ClusterVersion(2), within_ms: 10 },
+            PeerRequest::FinalizeUpgrade { to: ClusterVersion(2), within_ms: 10, guard: guard() },
             PeerRequest::MembersView,
             PeerRequest::Join(join_request()),
         ]
@@ -289,6 +302,7 @@ mod tests {
             origin: origin(),
         }))
         .chain([proposal_of_a_trace(), PeerRequest::CallMember(vec![1, 2, 3])])
+        .chain(guard().map(|guard| PeerRequest::HandOverGuarded { to: 2, key: None, within_ms: 10, guard }))
         .collect()
     }
 
@@ -405,6 +419,8 @@ mod tests {
             PeerReply::Joined(Ok(joined())),
             PeerReply::Joined(Err(JoinRefusal::TooManyJoins { max: 10 })),
             PeerReply::MemberReply(vec![1, 2, 3]),
+            PeerReply::HandedOver(Err(HandoverError::AccessChanged { revision: Revision(9) })),
+            PeerReply::UpgradeFinalized(Err(FinalizeError::AccessChanged { revision: Revision(9) })),
         ]
     }
 

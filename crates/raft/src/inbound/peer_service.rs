@@ -27,7 +27,7 @@ use crate::{
     queues::Queues,
 };
 use bytes::Bytes;
-use fairhold_state::command::Command;
+use fairhold_state::command::{AccessGuard, Command, WriteKey};
 use fairhold_types::{Incarnation, NodeId, failpoint};
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use openraft::{AsyncRuntime, Instant, raft::VoteRequest};
@@ -258,15 +258,14 @@ impl<RT: AsyncRuntime> PeerService<RT> {
             PeerRequest::ProposeTraced { commands, within_ms, traced } => {
                 self.propose(core, queues.proposals, from, (commands, traced), within_ms)
             }
-            PeerRequest::HandOver { to, key, within_ms } => async move {
-                let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
-                PeerReply::HandedOver(handover::serve(&core, &queues, to, key, deadline).await)
+            PeerRequest::HandOver { to, key, within_ms } => hand_over(core, queues, to, (key, None), within_ms).boxed(),
+            PeerRequest::HandOverGuarded { to, key, within_ms, guard } => {
+                hand_over(core, queues, to, (key, Some(guard)), within_ms).boxed()
             }
-            .boxed(),
             PeerRequest::UpgradeStatus => ready(PeerReply::UpgradeStatus(upgrade::own_status(&core))).boxed(),
-            PeerRequest::FinalizeUpgrade { to, within_ms } => async move {
+            PeerRequest::FinalizeUpgrade { to, within_ms, guard } => async move {
                 let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
-                PeerReply::UpgradeFinalized(upgrade::serve(&core, &queues, to, deadline).await)
+                PeerReply::UpgradeFinalized(upgrade::serve(&core, &queues, to, guard, deadline).await)
             }
             .boxed(),
             PeerRequest::ChangeMember { request, within_ms, guard, origin } => async move {
@@ -320,6 +319,18 @@ impl<RT: AsyncRuntime> PeerService<RT> {
 /// A node that has lost log entries refuses every node, and reports the loss.
 fn check_no_lost_entries<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
     core.lost.get().map_or(Ok(()), |lost| Err(Refusal::LostEntries(lost.clone())))
+}
+
+/// Hands over, as an operator of another node requested.
+async fn hand_over<RT: AsyncRuntime>(
+    core: Arc<Core<RT>>,
+    queues: Queues,
+    to: NodeId,
+    decided: (Option<WriteKey>, Option<AccessGuard>),
+    within_ms: u64,
+) -> PeerReply<RT> {
+    let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
+    PeerReply::HandedOver(handover::serve(&core, &queues, to, decided, deadline).await)
 }
 
 /// Passes a message to what handles such messages while this node leads.

@@ -35,6 +35,7 @@ fn highest<RT: AsyncRuntime>(request: &PeerRequest<RT>) -> Option<u64> {
         | PeerRequest::CallLeader(_)
         | PeerRequest::CallMember(_)
         | PeerRequest::HandOver { .. }
+        | PeerRequest::HandOverGuarded { .. }
         | PeerRequest::DiskLow
         | PeerRequest::UpgradeStatus
         | PeerRequest::FinalizeUpgrade { .. }

@@ -7,10 +7,10 @@
 use crate::{
     base::upgrade_status::{MemberProgram, UpgradeStatus},
     core::{Core, leadership_in},
-    leadership::upgrade,
+    leadership::upgrade::{self, RaiseReason},
     queues::Queues,
 };
-use fairhold_types::{ClusterVersion, NodeId, duration};
+use fairhold_types::{ClusterVersion, NodeId};
 use openraft::{AsyncRuntime, Instant};
 use std::{sync::Arc, time::Duration};
 
@@ -41,9 +41,8 @@ pub(crate) async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, queues: Queues, a
 }
 
 async fn finalize<RT: AsyncRuntime>(core: &Core<RT>, queues: &Queues, to: ClusterVersion, after: Duration) {
-    let why = format!("because every member has supported it for {}", duration::rounded(after));
     let deadline = RT::Instant::now() + FINALIZE_LIMIT;
-    if let Err(error) = upgrade::raise(core, queues, to, &why, deadline).await {
+    if let Err(error) = upgrade::raise(core, queues, to, RaiseReason::Supported(after), deadline).await {
         // The next look tries again.
         tracing::debug!(version = %to, "the upgrade to cluster version {to} is not finalized yet: {error}");
     }

@@ -8,13 +8,13 @@ use crate::{
     base::{
         error::{HandoverError, ProposeError},
         types::Types,
-        wire::HandedOver,
+        wire::{HandedOver, PeerReply, PeerRequest},
     },
-    core::{Core, status::is_silent},
+    core::{CallError, Core, LeaderRoute, status::is_silent},
     queues::Queues,
 };
-use fairhold_state::command::{Command, Outcome, Rejection, WriteKey};
-use fairhold_types::{NodeId, failpoint, time::WallMillis};
+use fairhold_state::command::{AccessGuard, Command, Outcome, Rejection, WriteKey};
+use fairhold_types::{NodeId, duration, failpoint, time::WallMillis};
 use openraft::{AsyncRuntime, Instant, RaftMetrics};
 use std::time::Duration;
 
@@ -40,37 +40,93 @@ pub(crate) async fn transfer<RT: AsyncRuntime>(core: &Core<RT>) {
     }
 }
 
+/// Hands over on an operator's request, from whichever node leads. After `Ok`, this node's status names the member as
+/// the leader. A key that was used before changes nothing, and any member may lead.
+pub(crate) async fn hand_over<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    queues: &Queues,
+    to: NodeId,
+    (key, guard): (Option<WriteKey>, Option<AccessGuard>),
+    deadline: RT::Instant,
+) -> Result<(), HandoverError> {
+    let done = loop {
+        let result = match core.route() {
+            LeaderRoute::Local => Some(serve(core, queues, to, (key, guard), deadline).await),
+            LeaderRoute::Remote(leader) => {
+                let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
+                let request = match guard {
+                    Some(guard) => PeerRequest::HandOverGuarded { to, key, within_ms, guard },
+                    None => PeerRequest::HandOver { to, key, within_ms },
+                };
+                match core.until_leader_changes(RT::timeout_at(deadline, core.call(&leader, &request))).await {
+                    Some(Ok(Ok(PeerReply::HandedOver(done)))) => Some(done),
+                    Some(Ok(Err(CallError::NotDelivered(_)))) => None,
+                    // The handover may have begun.
+                    Some(Ok(Ok(_) | Err(CallError::Lost)) | Err(_)) | None => Some(Ok(HandedOver::Now)),
+                }
+            }
+            LeaderRoute::Unknown => None,
+        };
+        match result {
+            Some(Err(HandoverError::NoLeader)) | None if core.pause(deadline).await => {}
+            Some(done) => break done,
+            None => break Err(HandoverError::NoLeader),
+        }
+    };
+    if done? == HandedOver::Before {
+        return Ok(());
+    }
+    // Waits for the metrics that a status shows. They change last, so the status names the new leader after this.
+    let leads = core.until_any_metrics(|metrics| (metrics.current_leader == Some(to)).then_some(()));
+    match RT::timeout_at(deadline, leads).await {
+        Ok(Some(())) => Ok(()),
+        Ok(None) | Err(_) => Err(HandoverError::Unfinished { to }),
+    }
+}
+
 /// Hands over if this node leads.
 pub(crate) async fn serve<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
     to: NodeId,
-    key: Option<WriteKey>,
+    (key, guard): (Option<WriteKey>, Option<AccessGuard>),
     deadline: RT::Instant,
 ) -> Result<HandedOver, HandoverError> {
-    if core.leadership().is_none() {
+    let leadership = core.leadership().ok_or(HandoverError::NoLeader)?;
+    // A new leader may not have applied everything from the previous leader yet, perhaps including this key or a
+    // revocation.
+    let caught_up = async { core.applied(queues.barriers.next(false).await.ok()?).await };
+    RT::timeout_at(deadline, caught_up).await.ok().flatten().ok_or(HandoverError::NoLeader)?;
+    if core.leadership() != Some(leadership) {
         return Err(HandoverError::NoLeader);
     }
     // Comes before the other checks: an earlier copy of this request may have changed their results.
-    if let Some(key) = key {
-        // A new leader may not have applied everything from the previous leader yet, perhaps including this key.
-        let caught_up = async { core.applied(queues.barriers.next(false).await.ok()?).await };
-        RT::timeout_at(deadline, caught_up).await.ok().flatten().ok_or(HandoverError::NoLeader)?;
-        if core.shared.read().was_written(key).map_err(|_| HandoverError::OtherRequest)? {
-            return Ok(HandedOver::Before);
-        }
-    }
-    core.with_metrics(|metrics| may_take_over(core.lease, metrics, to))?;
     if let Some(key) = key
-        && !record_key::<RT>(queues, to, key, deadline).await?
+        && core.shared.read().was_written(key).map_err(|_| HandoverError::OtherRequest)?
     {
         return Ok(HandedOver::Before);
+    }
+    check_guard(core, guard)?;
+    core.with_metrics(|metrics| may_take_over(core.lease, metrics, to))?;
+    if let Some(key) = key {
+        if !record_key::<RT>(queues, to, key, deadline).await? {
+            return Ok(HandedOver::Before);
+        }
+        // With its key in the log, the same request does nothing any more, however it is decided again.
+        check_guard(core, guard).map_err(|_| HandoverError::Unfinished { to })?;
     }
     tracing::info!(node = to, "transferring the leadership to node {to}, as requested");
     match RT::timeout_at(deadline, transfer_to(core, to)).await {
         Ok(true) => Ok(HandedOver::Now),
         Ok(false) | Err(_) => Err(HandoverError::Unfinished { to }),
     }
+}
+
+/// Refuses a handover if the rights of its principal were narrowed after it was decided. It is no command of the state,
+/// so `apply` compares no guard: this does, directly before the handover.
+fn check_guard<RT: AsyncRuntime>(core: &Core<RT>, guard: Option<AccessGuard>) -> Result<(), HandoverError> {
+    let state = core.shared.read();
+    state.require_guard(guard).map_err(|_| HandoverError::AccessChanged { revision: state.revision() })
 }
 
 /// Records the key in the log, so that a late retry does nothing; returns whether the key was new.

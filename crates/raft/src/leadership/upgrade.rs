@@ -6,6 +6,7 @@
 use crate::{
     base::{
         error::{FinalizeError, ProposeError},
+        types::Types,
         upgrade_status::{MemberProgram, UpgradeStatus},
         wire::{PeerReply, PeerRequest},
     },
@@ -13,14 +14,25 @@ use crate::{
         CallError, Core, LeaderRoute,
         status::{is_silent, silent_for},
     },
+    leadership::reconciler::view::{Answered, ask, is_healthy},
     queues::Queues,
 };
-use fairhold_state::command::Command;
+use fairhold_state::command::{AccessGuard, Command};
 use fairhold_types::{ClusterVersion, NodeId, SupportedVersions, duration};
-use openraft::{AsyncRuntime, Instant};
+use openraft::{AsyncRuntime, Instant, RaftMetrics};
+use std::time::Duration;
 
 /// The first version whose programs can be asked about an upgrade and about members.
 const TELLS_SINCE: ClusterVersion = ClusterVersion(2);
+
+/// Why the version is raised.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RaiseReason {
+    /// An operator requests it. The guard tells by which access data that was decided, if rights are enforced.
+    Request(Option<AccessGuard>),
+    /// The configuration says so, because every member has supported the version for this long.
+    Supported(Duration),
+}
 
 /// The status as the leader knows it. Without a reachable leader, as this node knows it.
 pub(crate) async fn status<RT: AsyncRuntime>(core: &Core<RT>, deadline: RT::Instant) -> UpgradeStatus {
@@ -36,6 +48,21 @@ pub(crate) async fn status<RT: AsyncRuntime>(core: &Core<RT>, deadline: RT::Inst
 
 /// The status as this node knows it. Only the leader knows whether the others answer.
 pub(crate) fn own_status<RT: AsyncRuntime>(core: &Core<RT>) -> UpgradeStatus {
+    status_by(core, |metrics, id| !is_silent(core.lease, metrics, id))
+}
+
+/// The status as this leader knows it after a question to all members: only those that answer it do not block.
+async fn asked_status<RT: AsyncRuntime>(core: &Core<RT>, deadline: RT::Instant) -> UpgradeStatus {
+    let asked_at = RT::Instant::now();
+    let members: Vec<NodeId> = core.with_metrics(|metrics| metrics.membership_config.nodes().map(|(id, _)| *id).collect());
+    // The other half of the time is for the refusal on its way, or for the command.
+    let limit = deadline.saturating_duration_since(asked_at) / 2;
+    let answered = RT::timeout(limit, ask(core, members)).await.unwrap_or(Answered::Since(asked_at));
+    status_by(core, |metrics, id| is_healthy(core.lease, metrics, id, answered))
+}
+
+/// The status by the members that answer this leader.
+fn status_by<RT: AsyncRuntime>(core: &Core<RT>, answers: impl Fn(&RaftMetrics<Types<RT>>, NodeId) -> bool) -> UpgradeStatus {
     let version = core.shared.read().cluster_version();
     let next = Some(version.next()).filter(|next| core.program.supports.includes(*next));
     let leads = core.leadership().is_some();
@@ -48,7 +75,7 @@ pub(crate) fn own_status<RT: AsyncRuntime>(core: &Core<RT>) -> UpgradeStatus {
         ids.map(|id| {
             let is_self = id == core.id;
             let program = if is_self { Some(core.program.clone()) } else { core.programs.of(id) };
-            let is_silent = leads && !is_self && is_silent(core.lease, metrics, id);
+            let is_silent = leads && !is_self && !answers(metrics, id);
             (MemberProgram { id, program, silent: silent_for(metrics, id) }, is_silent)
         })
         .collect::<Vec<_>>()
@@ -67,7 +94,7 @@ pub(crate) fn own_status<RT: AsyncRuntime>(core: &Core<RT>) -> UpgradeStatus {
 fn blocker(member: &MemberProgram, is_silent: bool, next: ClusterVersion, older_leader: Option<NodeId>) -> Option<String> {
     let id = member.id;
     match &member.program {
-        _ if is_silent => Some(format!("node {id} does not answer the leader: start it")),
+        _ if is_silent => Some(format!("node {id} does not answer the leader: start it, or repair the network to it")),
         None => Some(match older_leader {
             Some(leader) => {
                 format!("the program of node {id} is unknown while the leader, node {leader}, runs an older program")
@@ -88,15 +115,16 @@ pub(crate) async fn finalize<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
     to: ClusterVersion,
+    guard: Option<AccessGuard>,
     deadline: RT::Instant,
 ) -> Result<(), FinalizeError> {
     loop {
         let result = match core.route() {
-            LeaderRoute::Local => serve(core, queues, to, deadline).await,
+            LeaderRoute::Local => serve(core, queues, to, guard, deadline).await,
             LeaderRoute::Remote(leader) if !tells(core, leader.id) => Err(FinalizeError::Blocked(own_status(core).blockers)),
             LeaderRoute::Remote(leader) => {
                 let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
-                let request = PeerRequest::FinalizeUpgrade { to, within_ms };
+                let request = PeerRequest::FinalizeUpgrade { to, within_ms, guard };
                 match RT::timeout_at(deadline, core.call(&leader, &request)).await {
                     Ok(Ok(PeerReply::UpgradeFinalized(result))) => result,
                     Ok(Err(CallError::NotDelivered(_))) => Err(FinalizeError::NoLeader),
@@ -113,27 +141,26 @@ pub(crate) async fn finalize<RT: AsyncRuntime>(
     }
 }
 
-/// Raises the version, as an operator requested, if this node leads and every member supports it.
+/// Raises the version, as an operator requested, if this node leads, and every member answers and supports it.
 pub(crate) async fn serve<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
     to: ClusterVersion,
+    guard: Option<AccessGuard>,
     deadline: RT::Instant,
 ) -> Result<(), FinalizeError> {
-    raise(core, queues, to, "as requested", deadline).await
+    raise(core, queues, to, RaiseReason::Request(guard), deadline).await
 }
 
-/// Raises the version if this node leads and every member supports it. `why` is for the log.
+/// Raises the version if this node leads, and every member answers and supports it.
 pub(crate) async fn raise<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
     to: ClusterVersion,
-    why: &str,
+    reason: RaiseReason,
     deadline: RT::Instant,
 ) -> Result<(), FinalizeError> {
-    if core.leadership().is_none() {
-        return Err(FinalizeError::NoLeader);
-    }
+    let leadership = core.leadership().ok_or(FinalizeError::NoLeader)?;
     // A new leader may not have applied everything from the previous leader yet.
     let caught_up = async { core.applied(queues.barriers.next(false).await.ok()?).await };
     RT::timeout_at(deadline, caught_up).await.ok().flatten().ok_or(FinalizeError::NoLeader)?;
@@ -145,9 +172,20 @@ pub(crate) async fn raise<RT: AsyncRuntime>(
         Some(next) if next == to => {}
         next => return Err(FinalizeError::NotNext { to, version: status.version, next }),
     }
-    if !status.blockers.is_empty() {
-        return Err(FinalizeError::Blocked(status.blockers));
+    // A leader notices late that a member is silent, and a member that is down may come back with the older program.
+    let blockers = asked_status(core, deadline).await.blockers;
+    // A leader that was deposed meanwhile knows nothing about the members.
+    if core.leadership() != Some(leadership) {
+        return Err(FinalizeError::NoLeader);
     }
+    if !blockers.is_empty() {
+        return Err(FinalizeError::Blocked(blockers));
+    }
+    check_guard(core, reason)?;
+    let why = match reason {
+        RaiseReason::Request(_) => "as requested".to_owned(),
+        RaiseReason::Supported(time) => format!("because every member has supported it for {}", duration::rounded(time)),
+    };
     tracing::info!(version = %to, "raising the cluster's version to {to}, {why}");
     let outcome = match queues.proposals.submit(Command::RaiseClusterVersion { to }, true) {
         Ok(submitted) => submitted.outcome::<RT>(deadline).await,
@@ -158,6 +196,15 @@ pub(crate) async fn raise<RT: AsyncRuntime>(
         Ok(_) => Ok(()),
         Err(ProposeError::NotProposed(_) | ProposeError::Unknown(_)) => Err(FinalizeError::NoLeader),
     }
+}
+
+/// Refuses a request if the rights of its principal were narrowed after it was decided. The command needs no guard,
+/// because the configuration may raise the version too: so `apply` compares none, and this does, directly before it is
+/// proposed.
+fn check_guard<RT: AsyncRuntime>(core: &Core<RT>, reason: RaiseReason) -> Result<(), FinalizeError> {
+    let RaiseReason::Request(guard) = reason else { return Ok(()) };
+    let state = core.shared.read();
+    state.require_guard(guard).map_err(|_| FinalizeError::AccessChanged { revision: state.revision() })
 }
 
 /// Whether a node's program knows the requests of cluster version 2.

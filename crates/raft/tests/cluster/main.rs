@@ -10,8 +10,10 @@ mod log;
 mod lost_entries;
 mod membership;
 mod net;
+mod revocations;
 mod slow_disks;
 mod stale;
+mod upgrade;
 
 use bytes::Bytes;
 use fairhold_raft::{
@@ -614,12 +616,12 @@ async fn a_repeated_handover_request_finds_its_key_at_the_new_leader() {
         let to = leader % 3 + 1;
         let key = WriteKey { key: GrantId::from_ulid(u128::from(turn)), fingerprint: [turn; 16] };
         // A new leader may not have an answer from every node yet.
-        while cluster.node(leader).hand_over(to, Some(key), soon()).await.is_err() {
+        while cluster.node(leader).hand_over(to, Some(key), None, soon()).await.is_err() {
             cluster.open_session(leader).await.unwrap();
         }
         assert_eq!(cluster.node(leader).status().leader, Some(to), "turn {turn}");
         cluster.leader_among([to]).await;
-        assert_eq!(cluster.node(to).hand_over(to, Some(key), soon()).await, Ok(()), "turn {turn}");
+        assert_eq!(cluster.node(to).hand_over(to, Some(key), None, soon()).await, Ok(()), "turn {turn}");
     }
 }
 

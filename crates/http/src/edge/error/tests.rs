@@ -180,6 +180,13 @@ fn an_upgrade_that_is_not_finalized_names_every_blocker() {
     check(not_next.into(), RequestKind::Change, 400, "bad_request", false, &json!({}));
     let unknown = json!({"outcome": "unknown"});
     check(FinalizeError::NoLeader.into(), RequestKind::Change, 503, "no_quorum", true, &unknown);
+    let none = json!({"outcome": "none"});
+    for changed in [
+        CallError::from(FinalizeError::AccessChanged { revision: Revision(7) }),
+        CallError::from(HandoverError::AccessChanged { revision: Revision(7) }),
+    ] {
+        check(changed, RequestKind::Change, 503, "stale_access", true, &none);
+    }
     let body = answer(blocked().into(), RequestKind::Change).2;
     assert_eq!(body["detail"], "not every member supports the next cluster version: node 2 does not answer; node 3 runs 0.1.0");
     assert_eq!(body["advice"], "fairhold cluster upgrade status shows what each member runs");

@@ -1,0 +1,75 @@
+//! An operator that loses its role while its request is on the way.
+
+use super::disconnects::{TIMEOUT, on_three_nodes};
+use crate::{
+    armed_failpoint::{ArmedFailpoint, FailpointAction},
+    plan::ScenarioPlan,
+    world::World,
+};
+use fairhold_access::{Need, Principal, UserName, Verb};
+use fairhold_node::{
+    access::{AccessRefusal, Caller, Credential},
+    api::CallError,
+};
+use fairhold_state::command::{AccessChange, AccessGuard, AccessRequester, ChangeAccess, Command};
+use fairhold_types::{failpoint::Point, time::WallMillis};
+use openraft_rt::{AsyncRuntime, Instant as _};
+use openraft_rt_sim::{SimInstant, SimRuntime};
+use std::time::Duration;
+
+/// By then nothing of the start is under way.
+const SETTLED: Duration = Duration::from_secs(10);
+/// How long the read barrier takes by which the node admits the request, and the one by which the leader catches up.
+const ADMITTED_AFTER: Duration = Duration::from_millis(100);
+const CAUGHT_UP_AFTER: Duration = Duration::from_millis(500);
+
+fn slow_barrier(delay: Duration) -> ArmedFailpoint {
+    let action = FailpointAction::Delay(delay);
+    ArmedFailpoint { point: Point::RaftBarrierProved, action, at: SETTLED, passes: 0, target: None }
+}
+
+/// Changes the access data, as an administrator by a file does.
+async fn change_access(world: &World, change: AccessChange) {
+    let leader = world.running(world.leader().unwrap()).unwrap();
+    let principal = Principal::file_admin();
+    let guard = AccessGuard { access: leader.replica.read(|state| state.access().revision()), principal: principal.key() };
+    let requester = AccessRequester { principal, client: String::new() };
+    let command = Command::ChangeAccess(ChangeAccess { key: None, change, requester, at: WallMillis(0) });
+    let answer = leader.replica.propose_within(command.guarded(guard), TIMEOUT).await.unwrap();
+    assert!(answer.result.is_ok(), "{answer:?}");
+}
+
+fn give(role: &str, user: &str) -> AccessChange {
+    AccessChange::Bind { role: role.parse().unwrap(), subject: user.parse().unwrap() }
+}
+
+fn take(role: &str, user: &str) -> AccessChange {
+    AccessChange::Unbind { role: role.parse().unwrap(), subject: user.parse().unwrap() }
+}
+
+#[test]
+fn an_operator_that_loses_its_role_after_its_handover_was_admitted_is_denied() {
+    let failpoints = vec![slow_barrier(ADMITTED_AFTER), slow_barrier(CAUGHT_UP_AFTER)];
+    let plan = ScenarioPlan { failpoints, ..ScenarioPlan::without_faults(3) };
+    on_three_nodes(&plan, async |world| {
+        SimRuntime::sleep(SETTLED).await;
+        change_access(&world, give("admin", "user:root")).await;
+        change_access(&world, give("operator", "user:op")).await;
+        change_access(&world, AccessChange::Enable).await;
+        let leader = world.leader().unwrap();
+        let to = world.ids().into_iter().find(|id| *id != leader).unwrap();
+        let user: UserName = "op".parse().unwrap();
+        let credential = Credential::Certificate { user: user.clone(), not_after: WallMillis(u64::MAX) };
+        let caller = Caller::new(Principal::user(&user), credential).needing(vec![Need::unnamed(Verb::Operate)]);
+        let (host, node) = (world.host(leader).unwrap(), world.running(leader).unwrap().node.for_caller(caller));
+        let begun = SimInstant::now();
+        let asked = host.spawn(async move { node.hand_over(to, None, TIMEOUT).await });
+        SimRuntime::sleep(ADMITTED_AFTER + CAUGHT_UP_AFTER / 2).await;
+        change_access(&world, take("operator", "user:op")).await;
+        let answer = asked.await.unwrap();
+        let took = SimInstant::now() - begun;
+        assert!(matches!(answer, Err(CallError::Access(AccessRefusal::Denied(_)))), "{answer:?}");
+        assert!(took >= ADMITTED_AFTER + CAUGHT_UP_AFTER, "it was not admitted: {took:?}");
+        assert_eq!(world.leader(), Some(leader));
+    });
+}
