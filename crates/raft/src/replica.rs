@@ -155,8 +155,13 @@ impl<RT: AsyncRuntime> Replica<RT> {
     }
 
     /// Changes a member, from whichever node leads. A removal is complete after `Ok`.
-    pub async fn change_member(&self, change: MemberChange, deadline: RT::Instant) -> Result<(), MembershipError> {
-        membership_calls::change(&self.core, &self.queues, change, deadline).await
+    // `Send` is proven here: the compiler cannot prove it for callers that spawn a future with this one in it.
+    pub fn change_member(
+        &self,
+        change: MemberChange,
+        deadline: RT::Instant,
+    ) -> impl Future<Output = Result<(), MembershipError>> + Send {
+        membership_calls::change(&self.core, &self.queues, change, deadline)
     }
 
     /// The members, the nodes that are joining, and those that were removed, as the leader knows them; without a

@@ -55,17 +55,14 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     /// recorded. The next decision waits until the turn is dropped.
     pub(super) async fn turn(&self) -> Result<MutexGuard<'_, ()>, MembershipError> {
         let core = self.core;
-        let turn = core.until_leader_changes(async move {
-            let turn = core.admissions.lock().await;
-            // The command of a request that has no time left may still be in the log, and is not applied yet.
-            match core.with_metrics(|metrics| metrics.last_log_index) {
-                Some(last) => core.applied(last).await.map(|()| turn),
-                None => Some(turn),
-            }
-        });
-        let turn = RT::timeout_at(self.deadline, turn).await;
-        let turn = turn.map_err(|_| in_progress("another request about members is not decided yet".to_owned()))?;
-        turn.flatten().ok_or(MembershipError::NoLeader)
+        let late = |_| in_progress("another request about members is not decided yet".to_owned());
+        let turn = RT::timeout_at(self.deadline, core.admissions.lock()).await.map_err(late)?;
+        // The command of a request that has no time left may still be in the log, and is not applied yet.
+        if let Some(last) = core.with_metrics(|metrics| metrics.last_log_index) {
+            let applied = RT::timeout_at(self.deadline, core.until_leader_changes(core.applied(last)));
+            applied.await.map_err(late)?.flatten().ok_or(MembershipError::NoLeader)?;
+        }
+        Ok(turn)
     }
 
     pub(super) fn sight(&self) -> Sight {
