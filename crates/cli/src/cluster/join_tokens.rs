@@ -34,7 +34,7 @@ pub(super) struct InviteArgs {
     /// Let the new node stay a learner: it serves reads and watches, but does not vote
     #[arg(long)]
     learner: bool,
-    /// Exchange this member for the new node, which gets its role, in one step; `replace` does it and shows the progress
+    /// Exchange this member for the new node in one step, with its role; `replace` also shows the progress
     #[arg(long, value_name = "N", conflicts_with = "learner")]
     replaces: Option<NodeId>,
     /// Let nodes use the token again and again until you revoke it, to replace silent members
