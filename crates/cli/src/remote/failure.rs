@@ -157,8 +157,8 @@ fn advice_here(code: &str) -> Option<&'static str> {
         Some("to see the round trips: fairhold cluster timing; to set the profile anyway, pass --force")
     } else if is(Code::WrongNode) {
         Some(
-            "to see the address of each member: fairhold cluster members; pass the address at which this member answers, and stop \
-             its other process if there is one",
+            "to see the address of each member: fairhold cluster members; pass the address at which this member answers, and \
+             stop its other process if there is one",
         )
     } else if is(Code::Unauthenticated) {
         Some("pass the file with a valid token: --auth-token-file FILE")

@@ -1,6 +1,7 @@
 //! The settings and the addresses of a member.
 
 use crate::{
+    background::set_addresses,
     base::{
         membership::MembershipError,
         peer::{PeerError, Refusal, Target},
@@ -74,6 +75,8 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         tracing::info!(node, ?url, ?peer, "node {node} has another address");
         // "Nothing happened" would be wrong now.
         let done = if has_more { self.propose(command).await } else { self.propose_bare(command).await };
+        // The list of members shows the new address at once.
+        set_addresses::look(self.core);
         if matches!(done, Err(MembershipError::AccessChanged { .. })) {
             return Err(unfinished(node));
         }

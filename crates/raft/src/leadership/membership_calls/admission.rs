@@ -232,7 +232,8 @@ impl Admission<'_> {
             return Ok(());
         }
         let why = format!(
-            "it is a {own}, and the join token is for a {role}: create another one with `fairhold cluster replace {old}`, or              change the role of node {old}"
+            "it is a {own}, and the join token is for a {role}: create another one with `fairhold cluster replace {old}`, or \
+             change the role of node {old}"
         );
         Err(JoinRefusal::Unreplaceable { node: old, why })
     }
