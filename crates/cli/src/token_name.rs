@@ -1,7 +1,7 @@
 //! A token in the place of a file's name.
 //!
-//! Options name files with tokens, so that no list of processes and no log has a token. People still pass the token itself by
-//! mistake: then no text may repeat it.
+//! Options name files with tokens, so that no list of processes and no log has a token. People still pass the token
+//! itself by mistake: then no text may repeat it.
 
 use std::path::Path;
 
