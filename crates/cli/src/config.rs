@@ -19,6 +19,7 @@ use crate::{
     member::{ServeMember, check_address, client_address},
     serve::{args::ServeArgs, memory},
     telemetry,
+    token_name::is_token,
 };
 use audit::{AuditConfig, AuditTable};
 use backup::{BackupConfig, BackupTable};
@@ -165,6 +166,7 @@ impl ServeConfig {
         let log = faults.or_default(log_filter(args.log.or(file.log)));
         let per_address = args.connections_per_address_max.or(file.connections_per_address_max);
         let limits = faults.keep(limits(plan, args.connections_max.or(file.connections_max), per_address));
+        let admin_token_file = faults.or_default(admin_token_file(args.admin_token_file.or(file.admin_token_file)));
         let no_data = ConfigError::Missing { name: "data", form: "DIR", variable: "FAIRHOLD_DATA" };
         let data = faults.keep(args.data.or(file.data).ok_or(no_data))?;
         let input = StartInput {
@@ -209,7 +211,7 @@ impl ServeConfig {
             log,
             slow_request,
             trace,
-            admin_token_file: args.admin_token_file.or(file.admin_token_file),
+            admin_token_file,
             audit,
             backup,
             cluster_name: cluster,
@@ -275,6 +277,14 @@ fn tls_version(text: &str) -> Result<TlsVersion, ConfigError> {
 /// The name of the cluster in certificates.
 fn cluster_name(given: Option<String>) -> Result<Option<ClusterName>, ConfigError> {
     given.map(|name| name.parse().map_err(|fault| ConfigError::ClusterName { name, fault })).transpose()
+}
+
+/// The file with the administrators' token.
+fn admin_token_file(given: Option<PathBuf>) -> Result<Option<PathBuf>, ConfigError> {
+    if given.as_deref().is_some_and(is_token) {
+        return Err(ConfigError::TokenAsFile { name: "admin-token-file", token: "administrators' token" });
+    }
+    Ok(given)
 }
 
 /// The host names of `allowed-host`.

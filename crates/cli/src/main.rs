@@ -35,6 +35,7 @@ mod serve;
 mod sessions;
 mod signals;
 mod telemetry;
+mod token_name;
 mod top;
 mod txn;
 mod ui;

@@ -153,7 +153,8 @@ fn instructions(created: &CreatedJoinToken, path: Option<&Path>) -> Vec<String> 
         Some(_) => "copy the file to the new machine",
         None => "write the line above to a file on the new machine (umask 077)",
     };
-    let options = "HOST is the new machine. If the other nodes have a --peer-key-file or an --admin-token-file, pass them too";
+    let options = "HOST is the new machine. Pass the same --insecure, --peer-key-file, certificates and --admin-token-file as the other \
+                   nodes have";
     vec![
         format!("join token {}{separator}{place} {purpose}; {end}", created.number),
         format!("{copy}, and start the node there with an empty data directory:"),
@@ -256,6 +257,7 @@ mod tests {
         let first = "join token 3 is in /tmp/join.token: a new node replaces node 2; it can be used once, until 19:00";
         assert_eq!(lines[0], first);
         assert_eq!(lines[2], "  fairhold serve --data DIR --join-file join.token --advertise http://HOST:7171,HOST:7271");
+        assert!(lines[3].contains("the same --insecure, --peer-key-file, certificates and --admin-token-file"), "{lines:?}");
         let learner = created(json!({ "role": "learner", "expires_at": "soon" }));
         let lines = instructions(&learner, None);
         assert_eq!(lines[0], "join token 3: a new node joins as a learner; it can be used once, until soon");

@@ -13,6 +13,10 @@ use fairhold_types::{
 };
 use std::io;
 
+/// How an operator gets a join token.
+pub(crate) const CREATE_JOIN_TOKEN: &str = "On a machine that reaches the cluster, create a join token: `fairhold cluster invite \
+                                            --out FILE`, or `fairhold cluster replace N --out FILE` to replace member N";
+
 /// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
@@ -71,6 +75,20 @@ pub(crate) enum ConfigError {
          node that has joined needs neither"
     )]
     MemberAndJoin,
+    /// The addresses of a node that joins, without a join token.
+    #[error(
+        "--join-file is missing: pass --join-file FILE, set FAIRHOLD_JOIN_FILE, or add it to the --config file. {CREATE_JOIN_TOKEN}. \
+         To form a new cluster, pass --id and --member instead of --advertise"
+    )]
+    JoinFileMissing,
+    /// A token in the place of a file's name. The text does not have the token.
+    #[error("--{name}: pass the name of a file that has the {token}, not the token itself")]
+    TokenAsFile {
+        /// The option.
+        name: &'static str,
+        /// What the file has.
+        token: &'static str,
+    },
     /// An id for a node that joins.
     #[error("leave out --id {id}: the cluster gives a node that joins its number")]
     IdAndJoin {
@@ -223,6 +241,7 @@ impl ConfigError {
             self,
             ConfigError::Missing { .. }
                 | ConfigError::Members(_)
+                | ConfigError::JoinFileMissing
                 | ConfigError::CertOrKey { .. }
                 | ConfigError::NeedsCert { .. }
                 | ConfigError::PeerTlsIncomplete { .. }
@@ -263,6 +282,8 @@ impl ConfigError {
             | ConfigError::Advertise(_)
             | ConfigError::AdvertiseDiffers { .. }
             | ConfigError::MemberAndJoin
+            | ConfigError::JoinFileMissing
+            | ConfigError::TokenAsFile { .. }
             | ConfigError::IdAndJoin { .. }
             | ConfigError::Listen { .. }
             | ConfigError::CertOrKey { .. }

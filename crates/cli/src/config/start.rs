@@ -1,7 +1,10 @@
 //! How a node starts: with a list of members, with what its data directory knows, or by joining a running cluster.
 
 use super::error::ConfigError;
-use crate::member::{MemberError, ServeMember, parse_advertised, parse_members};
+use crate::{
+    member::{MemberError, ServeMember, parse_advertised, parse_members},
+    token_name::is_token,
+};
 use fairhold_storage::{
     data_dir::{DataDir, DataDirError, RecordedNode},
     known_members::{KnownAddresses, KnownMembers},
@@ -128,6 +131,9 @@ impl StartInput {
         if self.id == Some(0) {
             return Err(ConfigError::IdZero);
         }
+        if self.join_file.as_deref().is_some_and(is_token) {
+            return Err(ConfigError::TokenAsFile { name: "join-file", token: "join token" });
+        }
         let recorded = recorded(data)?;
         let advertised = self.advertise.as_deref().map(parse_advertised).transpose()?;
         let known = recorded.as_ref().and_then(|node| node.id.map(|id| (id, node)));
@@ -159,6 +165,7 @@ impl StartInput {
             (false, None, None) if recorded.is_some() => {
                 return Err(DataDirError::NotJoined { path: data.to_owned() }.into());
             }
+            (false, None, None) if self.id.is_none() && advertised.is_some() => return Err(ConfigError::JoinFileMissing),
             (false, None, None) => return Err(MemberError::None { id: self.own_id(None)? }.into()),
         };
         let recorded_timing = recorded.and_then(|node| node.timing);

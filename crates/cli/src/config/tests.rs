@@ -370,6 +370,8 @@ fn a_node_joins_with_a_token_and_its_addresses() {
     assert!(text.starts_with("--advertise http://d:7171: "), "{text}");
     let text = complaint(resolve(ServeArgs { id: Some(4), ..joining(home.path()) }));
     assert!(text.contains("leave out --id 4"), "{text}");
+    let text = complaint(resolve(ServeArgs { join_file: None, ..joining(home.path()) }));
+    assert!(text.starts_with("--join-file is missing: ") && text.contains("fairhold cluster replace N --out FILE"), "{text}");
     let text = complaint(resolve(ServeArgs { member: vec!["1=http://a:7171,a:7271".to_owned()], ..joining(home.path()) }));
     assert!(text.contains("either --member or --join-file"), "{text}");
 
@@ -387,6 +389,18 @@ fn a_node_joins_with_a_token_and_its_addresses() {
     let file = "join-file = \"t\"\nadvertise = \"http://e:7171,e:7271\"\n";
     let config = with_file(file, directory_only(home.path())).unwrap();
     assert_eq!((config.start, config.own), (Start::Join { token_file: "t".into() }, member("e")));
+}
+
+#[test]
+fn a_token_in_the_place_of_its_file_is_not_repeated() {
+    let home = tempfile::tempdir().unwrap();
+    let text = complaint(ServeConfig::resolve(ServeArgs { join_file: Some("fhj1.Af5N".into()), ..joining(home.path()) }));
+    assert_eq!(text, "--join-file: pass the name of a file that has the join token, not the token itself");
+    let text = complaint(ServeConfig::resolve(ServeArgs { admin_token_file: Some("fht_Af5N".into()), ..flags() }));
+    assert_eq!(text, "--admin-token-file: pass the name of a file that has the administrators' token, not the token itself");
+    joined_directory(home.path());
+    let text = complaint(ServeConfig::resolve(ServeArgs { join_file: Some("fhj1.Af5N".into()), ..directory_only(home.path()) }));
+    assert!(text.starts_with("--join-file: ") && !text.contains("Af5N"), "{text}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The options of all commands that call a cluster.
 
 use super::{failure::Failure, format::OutputFormat, request::ApiRequest};
+use crate::token_name::is_token;
 use fairhold_client::{Client, ClientBuilder};
 use fairhold_types::{ClusterId, trace_context::TraceParent};
 use std::{
@@ -97,6 +98,7 @@ impl ConnectArgs {
             builder = builder.cluster_id(cluster);
         }
         if let Some(file) = &self.auth_token_file {
+            refuse_token(file)?;
             builder = builder.auth_token_file(file);
         }
         if let Some(ca) = &self.tls.cacert {
@@ -125,8 +127,18 @@ fn trace_parent(variable: Option<&str>) -> Option<TraceParent> {
     variable?.parse().ok()
 }
 
+/// Refuses a token in the place of the file's name, without repeating it.
+fn refuse_token(file: &Path) -> Result<(), Failure> {
+    if is_token(file) {
+        let why = "--auth-token-file: pass the name of a file that has the token, not the token itself";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    Ok(())
+}
+
 /// Reads a token from a file. The first line counts: the file of a node's administrators may have several.
 pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
+    refuse_token(path)?;
     let unusable = |why: String| Failure::Usage(format!("--auth-token-file {}: {why}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
     let first = text.lines().map(str::trim).find(|line| !line.is_empty());

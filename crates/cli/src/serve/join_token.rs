@@ -1,6 +1,7 @@
 //! The file with a join token, which only the first start of a node reads. The token is never logged.
 
 use super::secret_file;
+use crate::config::error::CREATE_JOIN_TOKEN;
 use fairhold_raft::{JoinToken, ParseJoinTokenError};
 use std::{io, path::Path};
 
@@ -11,10 +12,7 @@ const FILE_BYTES_MAX: usize = 16 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JoinTokenError {
     /// The file cannot be read.
-    #[error(
-        "--join-file {path} cannot be read: {error}. On a machine that reaches the cluster, create a join token: `fairhold \
-         cluster invite --out FILE`, or `fairhold cluster replace N --out FILE` to replace member N"
-    )]
+    #[error("--join-file {path} cannot be read: {error}. {CREATE_JOIN_TOKEN}")]
     Unreadable { path: String, error: io::Error },
     /// The content is not a token.
     #[error("--join-file {path}: {error}")]

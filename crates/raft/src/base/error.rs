@@ -168,8 +168,8 @@ pub enum FormationError {
     /// The node is no member of the cluster that the others are in.
     #[error(
         "node {id} is no member of the cluster of node {by}: the cluster formed without it, or has removed it. Check the \
-         --member lists. To let this machine join, start it with an empty data directory and a join token: `fairhold cluster \
-         invite`"
+         --member lists. To let this machine join, delete this directory, and start it with a join token: `fairhold cluster \
+         invite`, or `fairhold cluster replace N` to replace member N if that is lost"
     )]
     NotAMember {
         /// This node.

@@ -208,10 +208,7 @@ pub enum MembershipError {
         members: Vec<NodeId>,
     },
     /// Too few of the remaining voters answer the leader.
-    #[error(
-        "after this change the cluster would have {voters} voters, of which {healthy} answer the leader, and {needed} must: \
-         repair or replace the other voters first"
-    )]
+    #[error("{}", would_lose_quorum_text(*voters, *healthy, *needed))]
     WouldLoseQuorum {
         /// The number of voters after the change.
         voters: u64,
@@ -311,6 +308,24 @@ pub enum MembershipError {
     },
 }
 
+fn would_lose_quorum_text(voters: u64, healthy: u64, needed: u64) -> String {
+    let need = match (voters, needed) {
+        (1, _) => "1 voter and need it".to_owned(),
+        (2, 2) => "2 voters and need both".to_owned(),
+        _ => format!("{voters} voters and need {needed} of them"),
+    };
+    let answer = match (voters, healthy) {
+        (1, _) => "it does not answer".to_owned(),
+        (_, 0) => "none answers".to_owned(),
+        (_, 1) => "only 1 answers".to_owned(),
+        _ => format!("only {healthy} answer"),
+    };
+    format!(
+        "after this change the cluster would have {need}, but {answer}: first repair or replace the other voters that do not \
+         answer"
+    )
+}
+
 fn wrong_node_text(address: &str, found: Option<NodeId>) -> String {
     match found {
         Some(found) => format!("node {found} answers at {address}: use the address of the member that you change"),
@@ -322,5 +337,21 @@ fn not_caught_up_text(node: NodeId, lag: Option<u64>) -> String {
     match lag {
         Some(lag) => format!("node {node} is {lag} log entries behind the leader: try again when it has caught up"),
         None => format!("node {node} does not answer the leader: start it, and try again when it has caught up"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_voters_that_do_not_answer_are_counted_in_words_that_fit() {
+        let text = |voters, healthy, needed| MembershipError::WouldLoseQuorum { voters, healthy, needed }.to_string();
+        assert!(
+            text(1, 0, 1).starts_with("after this change the cluster would have 1 voter and need it, but it does not answer: ")
+        );
+        assert!(text(2, 1, 2).contains("would have 2 voters and need both, but only 1 answers: "));
+        assert!(text(2, 0, 2).contains("would have 2 voters and need both, but none answers: "));
+        assert!(text(4, 2, 3).contains("would have 4 voters and need 3 of them, but only 2 answer: "));
     }
 }

@@ -18,8 +18,8 @@ pub enum JoinTokenFault {
     /// Another node has used the token, or a node that has been removed since.
     #[error(
         "the join token was used before, by node {node}, and admits one node only: create another one with `fairhold cluster \
-         invite` or `fairhold cluster replace N`. If node {node} has lost its data, remove it first: `fairhold cluster remove \
-         {node}`"
+         invite` or `fairhold cluster replace N`. If node {node} has lost its data, and is a member, replace it: `fairhold \
+         cluster replace {node}`. If it is still joining, give up its join: `fairhold cluster remove {node}`"
     )]
     Used {
         /// The node that the token admitted.

@@ -1,0 +1,26 @@
+//! A token in the place of a file's name.
+//!
+//! Options name files with tokens, so that no list of processes and no log has a token. People still pass the token
+//! itself by mistake: then no text may repeat it.
+
+use std::path::Path;
+
+/// How the tokens of users and join tokens begin.
+const BEGINNINGS: [&str; 2] = ["fht_", "fhj1."];
+
+/// Whether this is a token, and not the name of a file.
+pub(crate) fn is_token(file: &Path) -> bool {
+    let text = file.as_os_str().as_encoded_bytes();
+    BEGINNINGS.iter().any(|beginning| text.starts_with(beginning.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_known_by_its_beginning() {
+        assert!(["fhj1.Af5N", "fht_x"].into_iter().all(|text| is_token(Path::new(text))));
+        assert!(!["join.token", "/etc/fht_x", "./fhj1.x", ""].into_iter().any(|text| is_token(Path::new(text))));
+    }
+}
