@@ -5,7 +5,7 @@ use crate::{
     all_killed::kill_all_and_start_again,
     client::{Answer, Call, Client, new_key},
     commands::{at, output_of},
-    harness::{Cluster, LONG, SHORT, pass_time, run_exclusive, run_parallel},
+    harness::{Cluster, LONG, SHORT, eventually, pass_time, run_exclusive, run_parallel},
 };
 
 async fn history(client: &Client, query: &str) -> Vec<serde_json::Value> {
@@ -225,13 +225,34 @@ fn history_and_statistics_survive_the_kill_of_all_nodes() {
 }
 
 #[test]
+fn a_waiter_behind_a_holder_that_exceeds_its_usual_time_has_no_estimate() {
+    run_parallel(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let brief = client.acquire("crane", "ttl=60s").await;
+        client.release(&brief.id).await;
+        client.acquire("crane", "ttl=60s").await;
+        let queued = Call::post("/v1/locks/crane?ttl=60s").with("prefer", "respond-async");
+        client.send(&queued).await.expect_status(202);
+        eventually("the waiter has no estimate", SHORT, || async {
+            let queue = client.send(&Call::get("/v1/locks/crane/queue")).await.expect_status(200);
+            assert!(queue.json["usual_hold"].is_string(), "{queue:?}");
+            queue.json["items"][1].get("estimate").is_none().then_some(())
+        })
+        .await;
+        let refused = client.send(&Call::post("/v1/locks/crane")).await.expect_problem(409, "lock_held");
+        assert!(refused.json.get("estimate").is_none(), "{refused:?}");
+    });
+}
+
+#[test]
 fn a_refused_request_gets_the_grants_ahead_and_the_usual_wait() {
     run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         // The lengths of past holds predict the next one.
         let before = client.acquire("crane", "ttl=60s").await;
-        let slept = std::time::Duration::from_millis(300);
+        let slept = std::time::Duration::from_secs(3);
         pass_time(slept).await;
         client.release(&before.id).await;
         let holder = client.acquire("crane", "ttl=60s&owner=ann&meta=%7B%22build%22:%2281%22%7D").await;
@@ -246,11 +267,14 @@ fn a_refused_request_gets_the_grants_ahead_and_the_usual_wait() {
             assert_eq!((&ahead[0]["owner"], &ahead[0]["meta"]["build"]), (&"ann".into(), &"81".into()), "{answer:?}");
             assert!(ahead[0]["held_for"].is_string() && ahead[0]["since"].is_string(), "{answer:?}");
             let estimate = fairhold_types::duration::parse(answer.string("estimate")).expect("a duration");
-            assert!(estimate >= slept * u32::try_from(position - 1).expect("small"), "{answer:?}");
+            let held = ahead[0]["held_for"].as_str().and_then(|text| fairhold_types::duration::parse(text).ok());
+            let whole = estimate + held.expect("a duration");
+            assert!(whole >= slept * u32::try_from(position - 1).expect("small"), "{answer:?}");
         }
         assert_eq!(refused.json["holder"]["meta"]["build"], "81");
         let queue = client.send(&Call::get("/v1/locks/crane/queue")).await.expect_status(200);
         assert!(queue.json["items"][1]["estimate"].is_string() && queue.json["items"][0].get("estimate").is_none(), "{queue:?}");
+        assert!(queue.json["usual_hold"].is_string(), "{queue:?}");
 
         // The lock with the longest waits: only this lock had waiters.
         let idle = client.acquire("idle", "ttl=60s").await;

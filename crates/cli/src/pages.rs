@@ -4,7 +4,7 @@ use crate::{
     output,
     remote::{
         Api, ApiRequest, Failure, RemoteArgs,
-        format::{self, OutputFormat, Table, cell},
+        format::{self, OutputFormat, Table, cell, estimate_cell},
         reply::ApiReply,
     },
 };
@@ -94,7 +94,9 @@ pub(crate) async fn list(
         for item in body["items"].as_array().into_iter().flatten() {
             match requested {
                 Some(OutputFormat::Ndjson) => format::write_line(item)?,
-                Some(OutputFormat::Table | OutputFormat::Plain | OutputFormat::Json) | None => fields.add(&mut table, item),
+                Some(OutputFormat::Table | OutputFormat::Plain | OutputFormat::Json) | None => {
+                    fields.add(&mut table, item, &body["usual_hold"]);
+                }
             }
         }
         if requested == Some(OutputFormat::Ndjson) {
@@ -111,9 +113,11 @@ pub(crate) async fn list(
 pub(crate) struct PageFields(pub(crate) &'static [&'static str], pub(crate) &'static [&'static str]);
 
 impl PageFields {
-    fn add(&self, table: &mut Table, item: &Value) {
+    /// Adds a row. A page of a queue has the usual hold of its lock.
+    fn add(&self, table: &mut Table, item: &Value, usual_hold: &Value) {
         let find = |field: &&str| match field.split_once('.') {
             Some((outer, inner)) => cell(&item[outer], inner),
+            None if *field == "estimate" => estimate_cell(item, usual_hold),
             None => cell(item, field),
         };
         table.row(self.1.iter().map(find).collect());
@@ -126,7 +130,7 @@ pub(crate) fn show_one(reply: &ApiReply, requested: Option<OutputFormat>, fields
         return format::write_body(reply);
     }
     let mut table = Table::new(fields.0);
-    fields.add(&mut table, &reply.read()?);
+    fields.add(&mut table, &reply.read()?, &Value::Null);
     format::write(&table.take(OutputFormat::resolve(requested)))
 }
 

@@ -249,6 +249,8 @@ pub struct QueueView {
     pub holder_count: u64,
     /// The number of waiters of the lock.
     pub waiting: u64,
+    /// How long recent holders have usually held the lock.
+    pub usual_hold: Option<Duration>,
 }
 
 /// The public view of an entry of a queue.

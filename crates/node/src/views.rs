@@ -2,6 +2,7 @@
 
 use crate::{
     api::{GrantView, LockInfo, OwnedAfter, PageQuery, QueueItem, QueuePosition, QueueView, SessionView},
+    clock::wall_now,
     views::estimate::{WaitEstimator, facts},
 };
 use fairhold_state::{
@@ -111,7 +112,7 @@ fn live<'e, 'a>(state: &'e State, entries: &'e [QueueEntry<'a>]) -> impl Iterato
 /// A page of a lock's queue, with all locks of grants of several. `before` describes the contenders ahead of it.
 pub(crate) fn queue_page(state: &State, name: &LockName, page: PageQuery<QueueKey>, before: Before<'_>) -> QueueView {
     let lock = state.lock_summary(name);
-    let estimator = WaitEstimator::of(state, name);
+    let estimator = WaitEstimator::of(state, name, wall_now());
     let (entries, has_more) = page.collect(state.queue_after(name, page.after, before));
     let shown = |entry: &QueueEntry<'_>| QueueItem {
         locks: several_locks(state, entry.contender),
@@ -122,6 +123,7 @@ pub(crate) fn queue_page(state: &State, name: &LockName, page: PageQuery<QueueKe
         next: entries.last().filter(|_| has_more).map(|last| QueueKey::of(last.contender)),
         holder_count: lock.holders as u64,
         waiting: lock.waiting as u64,
+        usual_hold: estimator.usual_hold(),
     }
 }
 

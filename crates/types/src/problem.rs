@@ -89,7 +89,7 @@ pub struct Facts {
     /// The first few grants ahead of it, in order: holders first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ahead: Vec<Contender>,
-    /// For people: an estimate of how long the wait will take, if each grant ahead holds for as long as recent holders did.
+    /// For people: an estimate of how long the wait will take, as in the entries of a queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<String>,
     /// The current holder's token: `null` if nobody holds the lock.

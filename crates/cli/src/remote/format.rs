@@ -128,6 +128,12 @@ pub(crate) fn cell(object: &Value, field: &str) -> String {
     }
 }
 
+/// The estimate of an entry of a queue. If a waiter has none although there is a usual hold, its lock's holder exceeds it.
+pub(crate) fn estimate_cell(item: &Value, usual_hold: &Value) -> String {
+    let is_overdue = item["estimate"].is_null() && item["waits_for"].is_object() && usual_hold.is_string();
+    if is_overdue { "unknown: the holder exceeds its usual time".to_owned() } else { cell(item, "estimate") }
+}
+
 /// A duration of the API, rounded for people: `1m24s` for `84769ms`.
 pub(crate) fn rounded(text: &str) -> String {
     duration::parse(text).map_or_else(|_| text.to_owned(), duration::rounded)
@@ -193,6 +199,17 @@ mod tests {
     fn a_missing_field_is_a_dash() {
         let object = serde_json::json!({"a": "x", "n": 3});
         assert_eq!([cell(&object, "a"), cell(&object, "n"), cell(&object, "b")], ["x", "3", "-"]);
+    }
+
+    #[test]
+    fn a_waiter_without_an_estimate_behind_a_usual_hold_waits_for_a_holder_that_exceeds_it() {
+        let (usual, waits_for) = (serde_json::json!("40s"), serde_json::json!({"number": 88, "owner": "ci-7"}));
+        let waiter = serde_json::json!({"estimate": null, "waits_for": waits_for});
+        assert_eq!(estimate_cell(&waiter, &usual), "unknown: the holder exceeds its usual time");
+        assert_eq!(estimate_cell(&waiter, &Value::Null), "-", "nobody has held it before");
+        assert_eq!(estimate_cell(&serde_json::json!({"state": "held"}), &usual), "-", "a holder waits for nobody");
+        let estimated = serde_json::json!({"estimate": "84769ms", "waits_for": waits_for});
+        assert_eq!(estimate_cell(&estimated, &usual), "1m24s");
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(super) struct TopFrame {
     pub(super) queue_of: Option<String>,
     /// That queue, holders first.
     pub(super) queue: Vec<Value>,
+    /// How long its recent holders have usually held it; null if nobody has held it before.
+    pub(super) usual_of_queue: Value,
     /// The lock's history, the tree of waits or the events.
     pub(super) rows: Vec<Value>,
     /// Whether `rows` has everything.

@@ -4,7 +4,7 @@ use super::{
     frame::{TopFrame, TopPage},
     shell::word,
 };
-use crate::remote::format::{OutputFormat, Table, cell, rounded, terminal_safe};
+use crate::remote::format::{OutputFormat, Table, cell, estimate_cell, rounded, terminal_safe};
 use serde_json::Value;
 
 /// The deepest level of the tree that is indented further.
@@ -51,11 +51,11 @@ fn lock(frame: &TopFrame, name: &str) -> Vec<String> {
     lines.push(String::new());
     let headings = &["PLACE", "STATE", "GRANT", "SESSION", "MODE", "OWNER", "TOKEN", "SINCE", "WAITS FOR", "ESTIMATE"];
     let fields = ["position", "state", "number", "session", "mode", "owner", "token", "since", "waits_for.owner", "estimate"];
-    lines.extend(table(headings, &fields, &frame.queue));
+    lines.extend(table(headings, &fields, &frame.queue, &frame.usual_of_queue));
     lines.extend([String::new(), "HISTORY, newest first".to_owned()]);
     let headings = &["GRANT", "OWNER", "TOKEN", "FROM", "TO", "HELD FOR", "ENDED", "BY", "REASON"];
     let fields = ["number", "owner", "token", "from", "to", "held_for", "ended", "by", "reason"];
-    lines.extend(table(headings, &fields, &frame.rows));
+    lines.extend(table(headings, &fields, &frame.rows, &Value::Null));
     lines
 }
 
@@ -122,7 +122,7 @@ fn wait_line(item: &Value) -> String {
 fn events(frame: &TopFrame) -> Vec<String> {
     let headings = &["REVISION", "TYPE", "LOCK", "NODE", "OWNER", "GRANT", "SESSION", "TOKEN", "REASON"];
     let fields = ["revision", "type", "lock", "path", "owner", "number", "session", "token", "reason"];
-    table(headings, &fields, &frame.rows)
+    table(headings, &fields, &frame.rows, &Value::Null)
 }
 
 /// Every problem with its solution.
@@ -144,11 +144,13 @@ pub(super) fn problem_line(problem: &Value) -> String {
     terminal_safe(&format!("{sign} {}: {}{since}", cell(problem, "check"), cell(problem, "seen")))
 }
 
-fn table(headings: &'static [&'static str], fields: &[&str], items: &[Value]) -> Vec<String> {
+/// The rows of a table, with its headings. The rows of a queue have the usual hold of its lock.
+fn table(headings: &'static [&'static str], fields: &[&str], items: &[Value], usual_hold: &Value) -> Vec<String> {
     let mut table = Table::new(headings);
     for item in items {
         let find = |field: &&str| match field.split_once('.') {
             Some((outer, inner)) => shown(&item[outer], inner),
+            None if *field == "estimate" => terminal_safe(&estimate_cell(item, usual_hold)),
             None => shown(item, field),
         };
         table.row(fields.iter().map(find).collect());

@@ -48,6 +48,17 @@ fn the_page_of_a_lock_has_its_queue_its_history_and_the_command_that_breaks_it()
 }
 
 #[test]
+fn a_waiter_behind_a_holder_that_exceeds_its_usual_time_has_no_estimate() {
+    let mut frame = TopFrame { usual_of_queue: json!("40s"), ..lock_frame("deploy") };
+    let has = |frame: &TopFrame, text: &str| lines(frame, &frame.page).iter().any(|line| line.ends_with(text));
+    assert!(!has(&frame, "unknown: the holder exceeds its usual time"), "it has an estimate");
+    frame.queue[1]["estimate"] = Value::Null;
+    assert!(has(&frame, "unknown: the holder exceeds its usual time"));
+    frame.usual_of_queue = Value::Null;
+    assert!(!has(&frame, "unknown: the holder exceeds its usual time"), "nothing is usual yet");
+}
+
+#[test]
 fn a_free_lock_has_no_command_and_a_strange_name_is_quoted() {
     let free = TopFrame { queue: Vec::new(), ..lock_frame("deploy") };
     assert_eq!(lines(&free, &free.page)[..2], ["deploy: held by nobody; 0 waiting", ""]);

@@ -130,9 +130,9 @@ impl Poller {
         let queue = match &queue_of {
             Some(name) => {
                 let path = format!("/v1/locks/{}/queue?consistency=local&limit={QUEUE_MAX}", encode(name));
-                items(&self.answer(path).await?)
+                self.answer(path).await?
             }
-            None => Vec::new(),
+            None => Value::Null,
         };
         let path = match &query.page {
             TopPage::Lock(name) => Some(format!("/v1/locks/{}/history?consistency=local&limit={ROWS_MAX}", encode(name))),
@@ -150,7 +150,8 @@ impl Poller {
             locks,
             page: query.page.clone(),
             queue_of,
-            queue,
+            queue: items(&queue),
+            usual_of_queue: queue["usual_hold"].clone(),
             rows: items(&listed),
             is_complete,
             seen: Some(Instant::now()),

@@ -17,7 +17,7 @@ pub struct QueuePlace {
     /// The first grants ahead, in order, holders first.
     pub ahead: Vec<Contender>,
     /// The server's estimate of the remaining wait, from how long others held the lock recently. `None` if nobody has
-    /// held it before.
+    /// held it before, or if the holder exceeds its usual time.
     pub estimate: Option<Duration>,
 }
 

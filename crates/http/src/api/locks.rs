@@ -183,6 +183,7 @@ pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
         holder_count: queue.holder_count,
         queue_length: queue.waiting,
         total: queue.holder_count + queue.waiting,
+        usual_hold: queue.usual_hold.map(duration::format),
         next_cursor: queue.next.map(paging::queue_cursor),
     };
     let response = answer::json(StatusCode::OK, found.revision, &queue)?;

@@ -52,7 +52,7 @@ fn show(api: &mut Describer) -> Operation<'_> {
 fn queue(api: &mut Describer) -> Operation<'_> {
     let queue = json!({
         "lock": "deploy", "items": examples::queue(), "holder_count": 1, "queue_length": 1, "total": 2,
-        "next_cursor": null,
+        "usual_hold": "40s", "next_cursor": null,
     });
     api.call(Read, "/v1/locks/{name}/queue", "getQueue", TAG, "Show the queue of a lock, holders first, page by page.")
         .about(

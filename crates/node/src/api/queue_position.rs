@@ -10,7 +10,7 @@ pub struct QueuePosition {
     pub position: u64,
     /// The first contenders ahead, in order, holders first.
     pub ahead: Vec<Ahead>,
-    /// The estimated waiting time, from the usual holding time.
+    /// The estimated waiting time, from the usual holding time; `None` if the holder exceeds it, or if it is unknown.
     pub estimate: Option<Duration>,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     api::QueuePosition,
+    clock::wall_now,
     views::estimate::{self, WaitEstimator},
 };
 use fairhold_state::State;
@@ -35,7 +36,7 @@ pub(crate) fn of(state: &State, lock: &LockName, position: u64) -> QueuePosition
     QueuePosition {
         position,
         ahead: estimate::first_ahead(state.front(lock, count)),
-        estimate: WaitEstimator::of(state, lock).estimate(position),
+        estimate: WaitEstimator::of(state, lock, wall_now()).estimate(position),
     }
 }
 

@@ -37,7 +37,9 @@ pub struct QueueItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Contender>,
     /// For people: an estimate of how long it will still wait, if each grant ahead holds for as long as recent holders
-    /// did, and shared grants hold one after the other. Left out if nobody has held the lock before.
+    /// did, and shared grants hold one after the other. What the holder has held so far is taken off. Left out if nobody has
+    /// held the lock before, or if the holder has held it for more than a second and more than twice the usual time; in a
+    /// semaphore, if all holders have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<String>,
     /// If the grant has several locks, the first 16 of them, in the order of its request, without those that you may
@@ -67,6 +69,10 @@ pub struct Queue {
     /// The number of grants in the whole queue: holders and waiters.
     #[serde(default)]
     pub total: u64,
+    /// How long recent holders have usually held the lock: the `usual_hold` of the list of locks. Left out if nobody has held
+    /// it before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usual_hold: Option<String>,
     /// Where the next page begins; `null` on the last one.
     #[serde(default)]
     pub next_cursor: Option<String>,

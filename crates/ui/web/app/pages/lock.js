@@ -79,7 +79,7 @@ function QueuePanel({ base, name }) {
   const poll = usePoll(withQuery(`${base}/queue`, { consistency: "local", limit: ROWS, cursor, around: cursor ? "" : around }), EVERY);
   if (poll.error?.code === "grant_not_found") return html`<${NotInQueue} name=${name} number=${around} />`;
   if (!poll.body) return html`<${Panel} title="Queue"><${Waiting} poll=${poll} /></>`;
-  const { items, holder_count, queue_length, next_cursor } = poll.body;
+  const { items, holder_count, queue_length, next_cursor, usual_hold } = poll.body;
   const waiters = items.filter((/** @type {any} */ item) => item.state === "queued");
   const isLong = holder_count + queue_length > ROWS;
   const isPart = cursor !== "" || around !== "";
@@ -89,7 +89,7 @@ function QueuePanel({ base, name }) {
     { head: "Owner", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> ${wanted(row)}` },
     { head: "Waits for", cell: (/** @type {any} */ row) => (row.waits_for ? html`<${Typed} text=${row.waits_for.owner} most=${32} /> <span class="muted">#${row.waits_for.number}</span>` : "—") },
     { head: "Waits", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.queued_at} />` },
-    { head: "Estimate", figure: true, cell: (/** @type {any} */ row) => (row.estimate ? `about ${span(parseSpan(row.estimate))}` : "unknown") },
+    { head: "Estimate", figure: true, cell: (/** @type {any} */ row) => estimate(row, usual_hold) },
     { head: "Mode", cell: (/** @type {any} */ row) => `${row.mode}${row.permits > 1 ? `, ${row.permits} permits` : ""}` },
   ];
   if (waiters.some((/** @type {any} */ row) => row.locks)) {
@@ -101,6 +101,12 @@ function QueuePanel({ base, name }) {
     <${Table} columns=${columns} rows=${waiters} of=${(/** @type {any} */ row) => row.number} label="Queue" empty="Nobody waits here." />
     <${Pages} first=${isPart ? link("locks", name) : null} next=${next_cursor ? link("locks", name, { cursor: next_cursor }) : null}
       last=${isLong && next_cursor ? link("locks", name, { around: "last" }) : null} /></>`;
+}
+
+/** A waiter has no estimate although there is a usual hold, if the holder exceeds it. @param {any} row @param {string | undefined} usual */
+function estimate(row, usual) {
+  if (row.estimate) return `about ${span(parseSpan(row.estimate))}`;
+  return usual && row.waits_for ? "unknown: the holder exceeds its usual time" : "unknown";
 }
 
 /** The other locks of a grant of several. @param {{ locks: any[], name: string }} props */
