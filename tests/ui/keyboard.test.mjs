@@ -114,6 +114,49 @@ test("each page of the menu is reached by keys, with the focus in its heading", 
   await close();
 });
 
+test("what is typed after / is in the search field, on each page", async () => {
+  for (const view of views) {
+    const { page, wrong, close } = await openIn(browser, cluster, view.hash);
+    await content(page, view);
+    const hasField = await page.locator("#search").count() > 0;
+    // These letters are keys too: pause, theme, a link.
+    await page.keyboard.type("/pdy");
+    assert.ok((await page.inputValue("#search:focus")).includes("pdy"), view.name);
+    if (!hasField) await page.locator("h1", { hasText: "Locks" }).waitFor();
+    assert.equal(await page.locator(".banner").count(), 0, view.name);
+    assert.deepEqual(wrong, [], view.name);
+    await close();
+  }
+});
+
+/** Scrolls down, and returns how far. */
+const scrolled = (page) => page.evaluate(() => {
+  scrollTo(0, 60);
+  return scrollY;
+});
+
+test("a new page begins at its top, a tab keeps the place, and the way up shows the row", async () => {
+  const { page, wrong, close } = await openIn(browser, cluster, "#/locks", { viewport: { width: 1280, height: 300 } });
+  const row = page.locator('main a[href="#/locks/deploy"]');
+  const click = (locator) => locator.evaluate((node) => node.click());
+  await row.waitFor();
+  assert.equal(await scrolled(page), 60);
+  await click(row);
+  await page.locator("h1:focus", { hasText: "deploy" }).waitFor();
+  assert.equal(await page.evaluate(() => scrollY), 0);
+  await page.locator("table[aria-label=Queue]", { hasText: "ci-9" }).waitFor();
+  assert.equal(await scrolled(page), 60);
+  await click(page.locator(".tabs a", { hasText: "Settings" }));
+  await page.locator(".tabs [aria-current]", { hasText: "Settings" }).waitFor();
+  assert.equal(await page.evaluate(() => scrollY), 60);
+  await page.keyboard.press("u");
+  await page.locator('main a[href="#/locks/deploy"]:focus').waitFor();
+  const { top, bottom } = await row.evaluate((node) => node.getBoundingClientRect());
+  assert.ok(top >= 0 && bottom <= 300, `${top} to ${bottom}`);
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
 test("a dialog keeps the focus, and gives it back", async () => {
   const { page, close } = await openIn(browser, cluster, "#/locks/deploy");
   const opener = page.getByRole("button", { name: "Read-only" });

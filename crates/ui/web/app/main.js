@@ -5,7 +5,7 @@ import { Dialogs } from "./acts.js";
 import { Said } from "./dialog.js";
 import { remedy } from "./follow.js";
 import { atMember, count, span, visible } from "./format.js";
-import { copy, Guard, Heading, Panel, Shape } from "./parts.js";
+import { copy, focusNext, Guard, Heading, Panel, Shape } from "./parts.js";
 import { Cluster, isAsked, isSilent } from "./pages/cluster.js";
 import { Election, Elections } from "./pages/elections.js";
 import { Events } from "./pages/events.js";
@@ -17,7 +17,7 @@ import { Overview } from "./pages/overview.js";
 import { OneSession, Sessions } from "./pages/sessions.js";
 import { Tree } from "./pages/tree.js";
 import { Waits } from "./pages/waits.js";
-import { above, bare, link } from "./route.js";
+import { above, bare, link, parse } from "./route.js";
 import { admin, age, dialog, failure, late, look, now, paused, route, say, set, settings, stale, start, tokenWanted } from "./state.js";
 
 const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits", "w"], ["sessions", "Sessions", "s"], ["elections", "Elections", "e"],
@@ -172,8 +172,14 @@ function onKey(event) {
 
 function search() {
   const field = document.getElementById("search");
-  if (field) field.focus();
-  else location.hash = link("locks");
+  if (field) {
+    field.focus();
+    return;
+  }
+  focusNext("search");
+  location.hash = link("locks");
+  // The browser tells of the new address later, maybe after the next key. That key belongs to the field already.
+  route.value = parse(location.hash);
 }
 
 /** @param {number} by */

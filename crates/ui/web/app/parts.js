@@ -293,12 +293,26 @@ export function Spark({ values, marks = [] }) {
     ${bars.map(bar)}${marks.map(mark)}</svg>`;
 }
 
-/** Moves the focus to the heading of a new page. @param {{ children: any }} props */
+/** The id of what gets the focus on the next page. */
+let wanted = /** @type {string | null} */ (null);
+
+/** Has something else than its heading get the focus on the next page. @param {string} id */
+export function focusNext(id) {
+  wanted = id;
+}
+
+/** Begins a new page: at its top, with the focus in the heading. @param {{ children: any }} props */
 export function Heading({ children }) {
   const node = useRef(/** @type {HTMLElement | null} */ (null));
   // Before anybody sees the heading: a later change of the focus would take it from what a key has chosen since.
   useLayoutEffect(() => {
-    if (seen.value) node.current?.focus({ preventScroll: true });
+    const chosen = wanted === null ? null : document.getElementById(wanted);
+    wanted = null;
+    if (seen.value) {
+      scrollTo(0, 0);
+      if (chosen) chosen.focus();
+      else node.current?.focus({ preventScroll: true });
+    }
     seen.value = true;
   }, []);
   return html`<h1 tabIndex="-1" ref=${node}>${children}</h1>`;

@@ -111,7 +111,7 @@ function Known({ body, at }) {
   const isOlder = body.oldest !== undefined && at < Date.parse(body.oldest);
   return html`${isOlder ? html`<p class="note queued"><${Shape} of="▲" /> This time is before the end of the oldest kept hold. Holds that ended earlier may be missing.</p>` : null}
     <p class="note">The cluster keeps the newest ${count(body.kept_per_lock)} ended holds of each lock and the newest 100,000 in total. Within these limits,
-      it keeps them for a week, unless its state is nearly full. ${body.oldest === undefined ? null : html`The oldest kept one ended <${Time} at=${body.oldest} />.`}
+      it keeps them for a week, unless its state is nearly full. ${body.oldest === undefined ? null : html`The oldest kept one ended <${Time} at=${body.oldest} />.`}${" "}
       If more than ${count(body.kept_per_lock)} holds of a lock have ended since this time, the older ones of that lock are missing.</p>`;
 }
 
