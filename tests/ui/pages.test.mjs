@@ -166,7 +166,7 @@ test("locks are found by a part of the name, and by an owner that holds or waits
   const rows = page.locator("table[aria-label=Locks] tbody tr");
   const search = async (text, wanted) => {
     await page.getByLabel("Name contains").fill(text);
-    await until(`${text} has found ${wanted}`, async () => (await rows.getByRole("link").allInnerTexts()).join() === wanted);
+    await until(`${text} has found ${wanted}`, async () => (await rows.locator("th a").allInnerTexts()).join() === wanted);
   };
   await search("NIGHTLY-B", "found/Nightly-build");
   const cells = await rows.locator("th, td").allInnerTexts();
@@ -177,6 +177,7 @@ test("locks are found by a part of the name, and by an owner that holds or waits
   const deploy = await rows.first().locator("th, td").allInnerTexts();
   assert.match(deploy[2], /^other #\d+$/);
   assert.deepEqual([deploy[4], deploy[5]], ["—", "1"]);
+  assert.equal(await rows.first().getByRole("link", { name: "other" }).getAttribute("href"), "#/grants?owner=other");
   await shown(page, "Only locks that finder holds or waits for", ".note");
   await page.getByLabel("Order").selectOption("held_for");
   await until("the longest hold comes first", async () => (await rows.getByRole("link").first().innerText()) === "found/Nightly-build");

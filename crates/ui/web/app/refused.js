@@ -2,7 +2,7 @@
 
 import { html } from "../vendor/preact.js";
 import { count } from "./format.js";
-import { LockLink, SessionLink, Table, Time, Typed } from "./parts.js";
+import { LockLink, OwnerLink, SessionLink, Table, Time } from "./parts.js";
 import { look } from "./state.js";
 
 /** How many waiters of a deadlock a row names. */
@@ -25,15 +25,15 @@ export function refusedSince() {
 export function Cycle({ row }) {
   const named = row.cycle.slice(0, NAMED);
   const others = row.cycle.length - named.length + (row.cycle_left_out ?? 0);
-  return html`${named.map((/** @type {any} */ one, /** @type {number} */ at) => html`<span key=${at}><${Typed} text=${one.owner} most=${32} />${at > 0 ? ", which waits for " : " waits for "}
-    <${LockLink} name=${one.lock} />, held by${" "}</span>`)}${others > 0 ? html`<span class="muted">${count(others)} more in turn, and at last by </span>` : null}<${Typed} text=${row.cycle[0]?.owner ?? ""} most=${32} />`;
+  return html`${named.map((/** @type {any} */ one, /** @type {number} */ at) => html`<span key=${at}><${OwnerLink} owner=${one.owner} most=${32} />${at > 0 ? ", which waits for " : " waits for "}
+    <${LockLink} name=${one.lock} />, held by${" "}</span>`)}${others > 0 ? html`<span class="muted">${count(others)} more in turn, and at last by </span>` : null}<${OwnerLink} owner=${row.cycle[0]?.owner ?? ""} most=${32} />`;
 }
 
 /** @param {{ rows: any[], empty: any }} props */
 export function Refusals({ rows, empty }) {
   const columns = [
     { head: "Refused", cell: (/** @type {any} */ row) => html`<${Time} at=${row.at} />` },
-    { head: "Request of", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.cycle[0].owner} most=${32} />, <${SessionLink} number=${row.cycle[0].session} />` },
+    { head: "Request of", cell: (/** @type {any} */ row) => html`<${OwnerLink} owner=${row.cycle[0].owner} most=${32} />, <${SessionLink} number=${row.cycle[0].session} />` },
     { head: "Deadlock", wide: true, cell: (/** @type {any} */ row) => html`<${Cycle} row=${row} />` },
   ];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => `${row.at}-${row.cycle[0].session}-${row.cycle[0].lock}`}

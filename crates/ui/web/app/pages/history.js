@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
 import { count, fieldOf, fromField, parseSpan, parseTime, quoted, span, timeText } from "../format.js";
-import { Curl, Guard, Heading, Line, LockLink, Pages, Panel, Shape, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Guard, Heading, Line, LockLink, OwnerLink, Pages, Panel, Shape, Since, Table, Time, usePoll, Waiting } from "../parts.js";
 import { Cycle, refusals, refusedSince } from "../refused.js";
 import { link } from "../route.js";
 import { column, electionsWithin, NO_ROWS } from "../series.js";
@@ -96,7 +96,7 @@ function Found({ poll, at, given, cursor }) {
 function Rows({ items, rest, first }) {
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} tab="history" />` },
-    { head: "Holder", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
+    { head: "Holder", cell: (/** @type {any} */ row) => html`<${OwnerLink} owner=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
     { head: "From", cell: (/** @type {any} */ row) => html`<${Time} at=${row.from} />` },
     { head: "To", cell: (/** @type {any} */ row) => (row.to ? html`<${Time} at=${row.to} />` : "now") },
     { head: "Held", figure: true, cell: (/** @type {any} */ row) => (row.to ? span(parseSpan(row.held_for)) : html`<${Since} at=${row.from} />`) },

@@ -3,7 +3,7 @@
 import { html, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { bucket, count, median, ordinal, parseSpan, quoted, shortened, span, visible, waits } from "../format.js";
-import { Curl, Facts, Guard, Heading, Line, LockLink, Meta, Pages, Panel, SessionLink, Shape, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Facts, Guard, Heading, Line, LockLink, Meta, OwnerLink, Pages, Panel, SessionLink, Shape, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, link, nodeCall } from "../route.js";
 import { dialog, mayAct, route, serverNow } from "../state.js";
 
@@ -63,7 +63,7 @@ function Holders({ lock, usual, name }) {
       <${Line} label="Take it" text=${`fairhold lock ${quoted(name)} -- COMMAND`} /></>`;
   }
   return html`<${Panel} title=${title} extra=${act}><ul class="holders">${lock.holders.map((/** @type {any} */ holder) => html`<li key=${holder.number}>
-    <${State} state=${holder.state} /> <strong><${Typed} text=${holder.owner} /></strong>
+    <${State} state=${holder.state} /> <strong><${OwnerLink} owner=${holder.owner} /></strong>
     <span>for <strong><${Since} at=${holder.since} /></strong></span>
     <span class="muted">since <${Time} at=${holder.since} />${usual === null ? "" : `, usual ${span(usual)}`}, grant #${holder.number}, <${SessionLink} number=${holder.session}
       />${holder.token ? `, token ${holder.token}` : ""}, ${holder.mode}${holder.permits > 1 ? `, ${holder.permits} permits` : ""}</span>
@@ -86,8 +86,8 @@ function QueuePanel({ base, name }) {
   const wanted = (/** @type {any} */ row) => (String(row.number) === around ? html`<strong><${Shape} of="▸" /> #${row.number}</strong>` : html`<span class="muted">#${row.number}</span>`);
   const columns = [
     { head: "Place", figure: true, cell: (/** @type {any} */ row) => ordinal(row.position) },
-    { head: "Owner", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> ${wanted(row)}` },
-    { head: "Waits for", cell: (/** @type {any} */ row) => (row.waits_for ? html`<${Typed} text=${row.waits_for.owner} most=${32} /> <span class="muted">#${row.waits_for.number}</span>` : "—") },
+    { head: "Owner", cell: (/** @type {any} */ row) => html`<${OwnerLink} owner=${row.owner} most=${32} /> ${wanted(row)}` },
+    { head: "Waits for", cell: (/** @type {any} */ row) => (row.waits_for ? html`<${OwnerLink} owner=${row.waits_for.owner} most=${32} /> <span class="muted">#${row.waits_for.number}</span>` : "—") },
     { head: "Waits", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.queued_at} />` },
     { head: "Estimate", figure: true, cell: (/** @type {any} */ row) => (row.estimate ? `about ${span(parseSpan(row.estimate))}` : "unknown") },
     { head: "Mode", cell: (/** @type {any} */ row) => `${row.mode}${row.permits > 1 ? `, ${row.permits} permits` : ""}` },
@@ -138,7 +138,7 @@ function HistoryPanel({ poll }) {
   if (!poll.body) return html`<${Panel} title="History"><${Waiting} poll=${poll} /></>`;
   const rows = poll.body.items;
   const columns = [
-    { head: "Owner", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
+    { head: "Owner", cell: (/** @type {any} */ row) => html`<${OwnerLink} owner=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
     { head: "From", cell: (/** @type {any} */ row) => html`<${Time} at=${row.from} />` },
     { head: "To", cell: (/** @type {any} */ row) => (row.to ? html`<${Time} at=${row.to} />` : "now") },
     { head: "Held", figure: true, cell: (/** @type {any} */ row) => (row.to ? span(parseSpan(row.held_for)) : html`<${Since} at=${row.from} />`) },

@@ -3,7 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, parseSpan, span } from "../format.js";
-import { Curl, Heading, Line, LockLink, Pages, Panel, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Heading, Line, LockLink, OwnerLink, Pages, Panel, Since, State, Table, Time, usePoll, Waiting } from "../parts.js";
 import { link, parseSearch } from "../route.js";
 import { route } from "../state.js";
 
@@ -29,7 +29,7 @@ export function Locks() {
   const extra = html`<span class="muted">${count(items.length)} shown</span>`;
   return html`<${Heading}>Locks</>
     <${Search} text=${text} to=${to} state=${search.state ?? state} order=${order} />
-    ${search.owner ? html`<p class="note">Only locks that ${" "}<${Typed} text=${search.owner} />${" "} holds or waits for.
+    ${search.owner ? html`<p class="note">Only locks that ${" "}<${OwnerLink} owner=${search.owner} />${" "} holds or waits for.
       For whom it waits, and who waits for it, is on the page of <a href=${link("waits", null, { owner: search.owner })}>waits</a>.</p>` : null}
     <${Panel} title="Locks" extra=${extra}>
       ${poll.body ? html`<${Rows} items=${items} rest=${Boolean(poll.body.next_cursor)} />` : html`<${Waiting} poll=${poll} />`}
@@ -82,7 +82,7 @@ function Rows({ items, rest }) {
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} />` },
     { head: "State", cell: (/** @type {any} */ row) => html`<${State} state=${row.state} />${row.limit > 1 ? html` <span class="muted">${row.holders} of ${row.limit}</span>` : null}` },
-    { head: "Holder", cell: (/** @type {any} */ row) => (row.holder ? html`<${Typed} text=${row.holder.owner} most=${32} /> #${row.holder.number}${row.holders > 1 ? ` +${row.holders - 1}` : ""}` : "—") },
+    { head: "Holder", cell: (/** @type {any} */ row) => (row.holder ? html`<${OwnerLink} owner=${row.holder.owner} most=${32} /> #${row.holder.number}${row.holders > 1 ? ` +${row.holders - 1}` : ""}` : "—") },
     { head: "Held for", figure: true, cell: (/** @type {any} */ row) => (row.since ? html`<${Since} at=${row.since} />` : "—") },
     { head: "Usual", figure: true, cell: (/** @type {any} */ row) => span(parseSpan(row.usual_hold)) },
     { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },

@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, ordinal, parseSpan, span, waits } from "../format.js";
-import { Curl, Heading, LockLink, OwnerLink, Panel, Shape, Since, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Heading, LockLink, OwnerLink, Panel, Shape, Since, usePoll, Waiting } from "../parts.js";
 import { Refusals, refusals, RefusalsKnown } from "../refused.js";
 import { link } from "../route.js";
 import { route } from "../state.js";
