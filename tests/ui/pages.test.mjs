@@ -165,7 +165,7 @@ test("locks are found by a part of the name, and by an owner that holds or waits
   const { page, wrong, close } = await open("#/locks");
   const rows = page.locator("table[aria-label=Locks] tbody tr");
   const search = async (text, wanted) => {
-    await page.getByLabel("Name contains").fill(text);
+    await page.getByLabel("Name, owner or state").fill(text);
     await until(`${text} has found ${wanted}`, async () => (await rows.locator("th a").allInnerTexts()).join() === wanted);
   };
   await search("NIGHTLY-B", "found/Nightly-build");
@@ -183,6 +183,8 @@ test("locks are found by a part of the name, and by an owner that holds or waits
   await until("the longest hold comes first", async () => (await rows.getByRole("link").first().innerText()) === "found/Nightly-build");
   await search("found/nothing", "");
   await shown(page, "No lock matches");
+  const instead = page.getByRole("link", { name: "owner:found/nothing" });
+  assert.equal(await instead.getAttribute("href"), "#/locks?match=owner%3Afound%2Fnothing&sort=held_for");
   assert.match(await page.locator("code[aria-label=curl]").innerText(), /v1\/locks\?consistency=local&limit=100&match=found%2Fnothing&sort=held_for/);
   assert.deepEqual(wrong, []);
   await close();

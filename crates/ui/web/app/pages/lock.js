@@ -13,12 +13,13 @@ const CONTENDERS = 20;
 const EVERY = 750;
 /** How many of the other locks of a grant a row of the queue names. */
 const OTHERS = 3;
-const TABS = [["queue", "Queue"], ["history", "History"], ["settings", "Settings"]];
+/** Each tab with its label, and with the command and the call that tell the same. */
+const TABS = [["queue", "Queue", "queue", "/queue"], ["history", "History", "history", "/history"], ["settings", "Settings", "show", ""]];
 
 /** @param {{ name: string }} props */
 export function Lock({ name }) {
   const wanted = route.value.query.get("tab") ?? "queue";
-  const tab = TABS.some(([known]) => known === wanted) ? wanted : "queue";
+  const [tab, , command, call] = TABS.find(([known]) => known === wanted) ?? TABS[0];
   const base = `v1/locks/${encodeURIComponent(name)}`;
   const poll = usePoll(withQuery(base, { consistency: "local", limit: ROWS }), EVERY);
   const history = usePoll(withQuery(`${base}/history`, { consistency: "local", limit: ROWS }), 3000);
@@ -36,8 +37,8 @@ export function Lock({ name }) {
     ${tab === "history" ? html`<${Guard} title="History"><${HistoryPanel} poll=${history} /></>` : null}
     ${tab === "settings" && lock ? html`<${Guard} title="Settings"><${Settings} lock=${lock} /></>` : null}
     <${Panel} title="The same without this page">
-      <${Line} label="fairhold" text=${`fairhold locks queue ${quoted(name)}`} />
-      <${Curl} path=${`${base}/queue`} /></>`;
+      <${Line} label="fairhold" text=${`fairhold locks ${command} ${quoted(name)}`} />
+      <${Curl} path=${`${base}${call}`} /></>`;
 }
 
 /** Only the contenders of an election have values. @param {string} name @param {boolean} held */
