@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { actAs, ADMINISTRATOR, inspect, launch, openIn } from "./browser.mjs";
+import { actAs, ADMINISTRATOR, change, inspect, launch, openIn } from "./browser.mjs";
 import { Cluster, until } from "./cluster.mjs";
 
 const LONG = "long".repeat(250);
@@ -589,7 +589,7 @@ test("a refused deadlock is on the overview, among the waits and in the history"
     await close();
   }
   const { page, wrong, close } = await open("#/waits?owner=nobody");
-  await shown(page, "None that matches is known.");
+  await shown(page, "None of the known ones matches the filter.");
   await shown(page, "It keeps the newest 64, in memory only.");
   await page.goto(`${cluster.urls[0]}/ui/#/history?at=${at}&prefix=dead/`);
   const around = page.locator("table[aria-label='Around then'] tbody tr");
@@ -597,8 +597,25 @@ test("a refused deadlock is on the overview, among the waits and in the history"
   await inspect(page, 1280, "history");
   await page.getByLabel("Name begins with").fill("alive/");
   await page.getByRole("button", { name: "Show", exact: true }).click();
-  await shown(page, "This node knows of no election and no refused deadlock in these ten minutes.");
+  await shown(page, "none of the refused deadlocks matches the filter.");
   assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("a deadlock that was refused again is one row, with its newest time and how often", async () => {
+  const times = ["2026-11-22T03:12:02Z", "2026-11-22T03:12:01Z", "2026-11-22T03:12:00Z"];
+  const cycleOf = (owner) => [{ owner, lock: "again/left", session: 1 }, { owner: "lefty", lock: "again/right", session: 2 }];
+  const refused = [...times.map((at) => ({ at, cycle: cycleOf("righty") })), { at: times[2], cycle: cycleOf("another") }];
+  const { page, wrong, close } = await open("#/waits", {
+    prepare: (opened) => change(opened, (body, path) => (path === "/v1/overview" ? { ...body, refused } : body)),
+  });
+  const rows = page.locator("table[aria-label='Refused deadlocks'] tbody tr");
+  await until("the refusals are shown", async () => (await rows.count()) === 2);
+  assert.equal(await rows.first().locator("time").getAttribute("datetime"), times[0]);
+  assert.match(await rows.first().innerText(), /, 3 times\s+righty/);
+  assert.doesNotMatch(await rows.last().innerText(), /times/);
+  assert.deepEqual(wrong, []);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
   await close();
 });
 

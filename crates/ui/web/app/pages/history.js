@@ -123,14 +123,16 @@ function Around({ at, given }) {
     at: from, key: `term-${term}`, when: html`<${Time} at=${timeText(from)} /> to <${Time} at=${timeText(to)} />`,
     what: html`<span class="state queued"><${Shape} of="★" /> election</span> Term ${count(before)} became ${count(term)}.`,
   }));
-  const refused = refusals(given).map((/** @type {any} */ row, /** @type {number} */ index) => ({
+  const within = (/** @type {any} */ row) => Date.parse(row.at) >= begin && Date.parse(row.at) <= end;
+  const refused = refusals(given).filter(within).map((/** @type {any} */ row, /** @type {number} */ index) => ({
     at: Date.parse(row.at), key: `refused-${row.at}-${index}`, when: html`<${Time} at=${row.at} />`,
     what: html`<span class="state lost"><${Shape} of="✕" /> refused deadlock</span> <${Cycle} row=${row} />`,
-  })).filter((/** @type {any} */ row) => row.at >= begin && row.at <= end);
+  }));
   const rows = [...found, ...refused].sort((one, other) => one.at - other.at);
   const columns = [{ head: "When", cell: (/** @type {any} */ row) => row.when }, { head: "What", wide: true, cell: (/** @type {any} */ row) => row.what }];
-  return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.key} label="Around then"
-      empty="This node knows of no election and no refused deadlock in these ten minutes." />
+  const empty = refusals({}).some(within) ? "This node knows of no election in these ten minutes, and none of the refused deadlocks matches the filter."
+    : "This node knows of no election and no refused deadlock in these ten minutes.";
+  return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.key} label="Around then" empty=${empty} />
     <${AroundKnown} poll=${poll} begin=${begin} end=${end} />`;
 }
 

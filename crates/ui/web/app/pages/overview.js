@@ -4,7 +4,7 @@ import { html, signal, useEffect } from "../../vendor/preact.js";
 import { call, UNKNOWN_CALL, withQuery } from "../api.js";
 import { count, latency, parseSpan, shortened, span, visible } from "../format.js";
 import { Guard, Heading, Line, LockLink, OwnerLink, Panel, Shape, Since, Spark, Table, Time, usePoll, Waiting } from "../parts.js";
-import { Refusals, refusals, refusedSince } from "../refused.js";
+import { Refusals, refusals, refusedSince, repeated } from "../refused.js";
 import { link } from "../route.js";
 import { column, elections, joined, NO_ROWS, rate, sum } from "../series.js";
 import { failure, look, serverNow } from "../state.js";
@@ -121,7 +121,7 @@ function RefusedLately() {
   const since = refusedSince();
   if (since === null) return html`<p class="note">This node's program is older than this page: it does not report refused deadlocks.</p>`;
   const from = (serverNow() ?? 0) - HOUR;
-  const rows = refusals({}).filter((/** @type {any} */ row) => Date.parse(row.at) >= from);
+  const rows = repeated(refusals({}).filter((/** @type {any} */ row) => Date.parse(row.at) >= from));
   return html`<${Refusals} rows=${rows.slice(0, REFUSALS)} empty="No request was refused because of a deadlock." />
     ${rows.length > REFUSALS ? html`<p class="note"><a href=${link("waits")}>${count(rows.length - REFUSALS)} more</a></p>` : null}
     ${Date.parse(since) > from ? html`<p class="note">Complete since <${Time} at=${since} />.</p>` : null}`;
