@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { ADMINISTRATOR, launch, openIn } from "./browser.mjs";
+import { ADMINISTRATOR, change, launch, openIn } from "./browser.mjs";
 import { Cluster } from "./cluster.mjs";
 import { content, furnished } from "./views.mjs";
 
@@ -154,6 +154,23 @@ test("a new page begins at its top, a tab keeps the place, and the way up shows 
   const { top, bottom } = await row.evaluate((node) => node.getBoundingClientRect());
   assert.ok(top >= 0 && bottom <= 300, `${top} to ${bottom}`);
   assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("the problems in the strip lead to the heading of their list, also on the overview", async () => {
+  const problems = [{ check: "planted", severity: "warning", seen: "a planted problem", do: "nothing" }];
+  const { page, wrong, close } = await openIn(browser, cluster, "#/locks", {
+    prepare: (opened) => change(opened, (body, path) => (path === "/v1/overview" ? { ...body, problems } : body)),
+  });
+  const link = page.locator(".health a", { hasText: "1 problem" });
+  for (const of of ["another page", "the overview"]) {
+    await link.focus();
+    await page.keyboard.press("Enter");
+    await page.locator("#problems:focus").waitFor();
+    assert.ok(page.url().endsWith("/ui/#/"), of);
+  }
+  assert.deepEqual(wrong, []);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
   await close();
 });
 

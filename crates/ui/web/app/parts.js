@@ -134,10 +134,10 @@ export class Guard extends Component {
 /** A panel that survives its own errors. */
 export class Panel extends Guard {
   render() {
-    const { title, extra, children } = /** @type {any} */ (this.props);
+    const { title, extra, id, children } = /** @type {any} */ (this.props);
     const { error } = this.state;
     return html`<section class="panel">
-      <header><h2>${title}</h2>${error === null ? extra ?? null : null}</header>
+      <header><h2 id=${id} tabIndex=${id ? -1 : null}>${title}</h2>${error === null ? extra ?? null : null}</header>
       ${error === null ? children : html`<${Broken} error=${error} />`}
     </section>`;
   }

@@ -23,7 +23,7 @@ export function Overview() {
   }
   return html`<${Heading}>Overview</>
     <${Guard} title="Figures"><${Figures} found=${found} /></>
-    <${Panel} title="Problems"><${Problems} problems=${found.problems} /></>
+    <${Panel} title="Problems" id="problems"><${Problems} problems=${found.problems} /></>
     <div class="columns">
       <${Panel} title="Waiting longest"><${WaitingLongest} rows=${found.waiting_longest} /></>
       <${Panel} title="Held longest"><${HeldLongest} rows=${found.held_longest} /></>
