@@ -192,6 +192,8 @@ test("a break whose answer was lost is sent again with the same key, and happens
     return route.fulfill({ status: 504, json: { code: "unknown", detail: "the outcome is not known" } });
   });
   await beginBreak(page, ADMINISTRATOR);
+  await page.locator("dialog", { hasText: "Only this grant: if the lock changes hands first, nothing is broken." }).waitFor();
+  await page.locator("dialog", { hasText: "Next: second, who has waited" }).waitFor();
   await page.locator("input[name=confirm]").fill("to-break-again");
   await page.getByRole("button", { name: "Break", exact: true }).click();
   await page.locator(".outcome", { hasText: "asking again with the same key" }).waitFor();

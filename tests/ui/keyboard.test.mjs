@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { ADMINISTRATOR, launch, openIn } from "./browser.mjs";
+import { ADMINISTRATOR, change, launch, openIn } from "./browser.mjs";
 import { Cluster } from "./cluster.mjs";
 import { content, furnished } from "./views.mjs";
 
@@ -111,6 +111,66 @@ test("each page of the menu is reached by keys, with the focus in its heading", 
     if (label !== "Overview") await page.locator("h1:focus", { hasText: label }).waitFor();
   }
   assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("what is typed after / is in the search field, on each page", async () => {
+  for (const view of views) {
+    const { page, wrong, close } = await openIn(browser, cluster, view.hash);
+    await content(page, view);
+    const hasField = await page.locator("#search").count() > 0;
+    // These letters are keys too: pause, theme, a link.
+    await page.keyboard.type("/pdy");
+    assert.ok((await page.inputValue("#search:focus")).includes("pdy"), view.name);
+    if (!hasField) await page.locator("h1", { hasText: "Locks" }).waitFor();
+    assert.equal(await page.locator(".banner").count(), 0, view.name);
+    assert.deepEqual(wrong, [], view.name);
+    await close();
+  }
+});
+
+/** Scrolls down, and returns how far. */
+const scrolled = (page) => page.evaluate(() => {
+  scrollTo(0, 60);
+  return scrollY;
+});
+
+test("a new page begins at its top, a tab keeps the place, and the way up shows the row", async () => {
+  const { page, wrong, close } = await openIn(browser, cluster, "#/locks", { viewport: { width: 1280, height: 300 } });
+  const row = page.locator('main a[href="#/locks/deploy"]');
+  const click = (locator) => locator.evaluate((node) => node.click());
+  await row.waitFor();
+  assert.equal(await scrolled(page), 60);
+  await click(row);
+  await page.locator("h1:focus", { hasText: "deploy" }).waitFor();
+  assert.equal(await page.evaluate(() => scrollY), 0);
+  await page.locator("table[aria-label=Queue]", { hasText: "ci-9" }).waitFor();
+  assert.equal(await scrolled(page), 60);
+  await click(page.locator(".tabs a", { hasText: "Settings" }));
+  await page.locator(".tabs [aria-current]", { hasText: "Settings" }).waitFor();
+  assert.ok(await page.evaluate(() => scrollY) > 0);
+  await page.keyboard.press("u");
+  await page.locator('main a[href="#/locks/deploy"]:focus').waitFor();
+  const { top, bottom } = await row.evaluate((node) => node.getBoundingClientRect());
+  assert.ok(top >= 0 && bottom <= 300, `${top} to ${bottom}`);
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("the problems in the strip lead to the heading of their list, also on the overview", async () => {
+  const problems = [{ check: "planted", severity: "warning", seen: "a planted problem", do: "nothing" }];
+  const { page, wrong, close } = await openIn(browser, cluster, "#/locks", {
+    prepare: (opened) => change(opened, (body, path) => (path === "/v1/overview" ? { ...body, problems } : body)),
+  });
+  const link = page.locator(".health a", { hasText: "1 problem" });
+  for (const of of ["another page", "the overview"]) {
+    await link.focus();
+    await page.keyboard.press("Enter");
+    await page.locator("#problems:focus").waitFor();
+    assert.ok(page.url().endsWith("/ui/#/"), of);
+  }
+  assert.deepEqual(wrong, []);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
   await close();
 });
 

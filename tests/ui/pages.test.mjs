@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { actAs, ADMINISTRATOR, inspect, launch, openIn } from "./browser.mjs";
+import { actAs, ADMINISTRATOR, change, inspect, launch, openIn } from "./browser.mjs";
 import { Cluster, until } from "./cluster.mjs";
 
 const LONG = "long".repeat(250);
@@ -165,8 +165,8 @@ test("locks are found by a part of the name, and by an owner that holds or waits
   const { page, wrong, close } = await open("#/locks");
   const rows = page.locator("table[aria-label=Locks] tbody tr");
   const search = async (text, wanted) => {
-    await page.getByLabel("Name contains").fill(text);
-    await until(`${text} has found ${wanted}`, async () => (await rows.getByRole("link").allInnerTexts()).join() === wanted);
+    await page.getByLabel("Name, owner or state").fill(text);
+    await until(`${text} has found ${wanted}`, async () => (await rows.locator("th a").allInnerTexts()).join() === wanted);
   };
   await search("NIGHTLY-B", "found/Nightly-build");
   const cells = await rows.locator("th, td").allInnerTexts();
@@ -177,11 +177,14 @@ test("locks are found by a part of the name, and by an owner that holds or waits
   const deploy = await rows.first().locator("th, td").allInnerTexts();
   assert.match(deploy[2], /^other #\d+$/);
   assert.deepEqual([deploy[4], deploy[5]], ["—", "1"]);
+  assert.equal(await rows.first().getByRole("link", { name: "other" }).getAttribute("href"), "#/grants?owner=other");
   await shown(page, "Only locks that finder holds or waits for", ".note");
   await page.getByLabel("Order").selectOption("held_for");
   await until("the longest hold comes first", async () => (await rows.getByRole("link").first().innerText()) === "found/Nightly-build");
   await search("found/nothing", "");
   await shown(page, "No lock matches");
+  const instead = page.getByRole("link", { name: "owner:found/nothing" });
+  assert.equal(await instead.getAttribute("href"), "#/locks?match=owner%3Afound%2Fnothing&sort=held_for");
   assert.match(await page.locator("code[aria-label=curl]").innerText(), /v1\/locks\?consistency=local&limit=100&match=found%2Fnothing&sort=held_for/);
   assert.deepEqual(wrong, []);
   await close();
@@ -221,6 +224,11 @@ test("a waiter for several locks shows them", async () => {
   const { page, wrong, close } = await open("#/locks/several%2Fa");
   await page.locator("table[aria-label=Queue] tr", { hasText: "both" }).getByRole("link", { name: "several/b" }).click();
   await shown(page, "several/b", "h1");
+  for (const [tab, command, call] of [["History", "history", "several%2Fb/history"], ["Settings", "show", "several%2Fb"], ["Queue", "queue", "several%2Fb/queue"]]) {
+    await page.locator(".tabs a", { hasText: tab }).click();
+    await shown(page, `fairhold locks ${command} several/b`, "code[aria-label=fairhold]");
+    assert.equal(await page.locator("code[aria-label=curl]").innerText(), `curl "$SERVER/v1/locks/${call}"`);
+  }
   assert.deepEqual(wrong, []);
   await close();
 });
@@ -586,7 +594,7 @@ test("a refused deadlock is on the overview, among the waits and in the history"
     await close();
   }
   const { page, wrong, close } = await open("#/waits?owner=nobody");
-  await shown(page, "None that matches is known.");
+  await shown(page, "None of the known ones matches the filter.");
   await shown(page, "It keeps the newest 64, in memory only.");
   await page.goto(`${cluster.urls[0]}/ui/#/history?at=${at}&prefix=dead/`);
   const around = page.locator("table[aria-label='Around then'] tbody tr");
@@ -594,8 +602,25 @@ test("a refused deadlock is on the overview, among the waits and in the history"
   await inspect(page, 1280, "history");
   await page.getByLabel("Name begins with").fill("alive/");
   await page.getByRole("button", { name: "Show", exact: true }).click();
-  await shown(page, "This node knows of no election and no refused deadlock in these ten minutes.");
+  await shown(page, "none of the refused deadlocks matches the filter.");
   assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("a deadlock that was refused again is one row, with its newest time and how often", async () => {
+  const times = ["2026-11-22T03:12:02Z", "2026-11-22T03:12:01Z", "2026-11-22T03:12:00Z"];
+  const cycleOf = (owner) => [{ owner, lock: "again/left", session: 1 }, { owner: "lefty", lock: "again/right", session: 2 }];
+  const refused = [...times.map((at) => ({ at, cycle: cycleOf("righty") })), { at: times[2], cycle: cycleOf("another") }];
+  const { page, wrong, close } = await open("#/waits", {
+    prepare: (opened) => change(opened, (body, path) => (path === "/v1/overview" ? { ...body, refused } : body)),
+  });
+  const rows = page.locator("table[aria-label='Refused deadlocks'] tbody tr");
+  await until("the refusals are shown", async () => (await rows.count()) === 2);
+  assert.equal(await rows.first().locator("time").getAttribute("datetime"), times[0]);
+  assert.match(await rows.first().innerText(), /, 3 times\s+righty/);
+  assert.doesNotMatch(await rows.last().innerText(), /times/);
+  assert.deepEqual(wrong, []);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
   await close();
 });
 

@@ -5,8 +5,11 @@ import { newKey, withQuery } from "./api.js";
 import { Dialog, isReason, send, useAct } from "./dialog.js";
 import { count, quoted, visible, waits } from "./format.js";
 import { EndSession, HandOver, Snapshot } from "./operate.js";
-import { Line, Shape, Since, Typed } from "./parts.js";
+import { Line, Shape, Since, Typed, usePoll } from "./parts.js";
 import { actAs, admin, dialog, look, mayAct, set, settings, stale, token, tokenWanted } from "./state.js";
+
+/** The dialog asks for so much of a queue, which begins with the holders. */
+const QUEUE_ROWS = 100;
 
 export function Dialogs() {
   const shown = dialog.value;
@@ -50,6 +53,15 @@ function Administrator({ close }) {
     <p class="buttons"><button type="button" onClick=${close}>Cancel</button><button type="submit">Continue</button></p></form></>`;
 }
 
+/** Who waits first in line, while the grant that the dialog is about still holds the lock. @param {{ lock: string, holder: any }} props */
+function NextInLine({ lock, holder }) {
+  const { body } = usePoll(withQuery(`v1/locks/${encodeURIComponent(lock)}/queue`, { consistency: "local", limit: QUEUE_ROWS }));
+  const items = body?.items ?? [];
+  const next = items.find((/** @type {any} */ item) => item.state === "queued");
+  if (!next || !items.some((/** @type {any} */ item) => item.state === "held" && item.number === holder.number)) return null;
+  return html`<p>Next: <strong><${Typed} text=${next.owner} /></strong>, who has waited <${Since} at=${next.queued_at} />.</p>`;
+}
+
 /** @param {{ shown: any, close: () => void }} props */
 function Break({ shown, close }) {
   const [reason, setReason] = useState("");
@@ -74,7 +86,9 @@ function Break({ shown, close }) {
   const about = html`<p><strong><${Typed} text=${holder.owner} /></strong> has held <strong><${Typed} text=${lock} /></strong> for <${Since} at=${holder.since} />:
       grant #${holder.number}, token ${holder.token}. ${shown.waiting > 0 ? `${waits(shown.waiting)}.` : "Nobody waits."}
       ${shown.total > 1 ? html` <strong>All ${count(shown.total)} holders lose it.</strong>` : null}</p>
-    <p>The grant ends, the token becomes stale, and the next in line gets the lock in the same step.</p>
+    <p>The grant ends, the token becomes stale, and the next in line gets the lock in the same step.
+      ${" "}${shown.total > 1 ? "If this grant ends first, nothing is broken." : "Only this grant: if the lock changes hands first, nothing is broken."}</p>
+    <${NextInLine} lock=${lock} holder=${holder} />
     <p class="lost"><${Shape} of="⬣" /> The holder may go on writing. Only a fence stops that.</p>`;
   return html`<${Dialog} label="Break a lock" about=${about} close=${close}><form onSubmit=${go}>
     <label>Reason <input type="text" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} autocomplete="off"

@@ -5,7 +5,7 @@ import { Dialogs } from "./acts.js";
 import { Said } from "./dialog.js";
 import { remedy } from "./follow.js";
 import { atMember, count, span, visible } from "./format.js";
-import { copy, Guard, Heading, Panel, Shape } from "./parts.js";
+import { copy, focusNext, Guard, Heading, Panel, Shape } from "./parts.js";
 import { Cluster, isAsked, isSilent } from "./pages/cluster.js";
 import { Election, Elections } from "./pages/elections.js";
 import { Events } from "./pages/events.js";
@@ -17,7 +17,7 @@ import { Overview } from "./pages/overview.js";
 import { OneSession, Sessions } from "./pages/sessions.js";
 import { Tree } from "./pages/tree.js";
 import { Waits } from "./pages/waits.js";
-import { above, bare, link } from "./route.js";
+import { above, bare, link, parse } from "./route.js";
 import { admin, age, dialog, failure, late, look, now, paused, route, say, set, settings, stale, start, tokenWanted } from "./state.js";
 
 const MENU = [["", "Overview", "o"], ["locks", "Locks", "l"], ["waits", "Waits", "w"], ["sessions", "Sessions", "s"], ["elections", "Elections", "e"],
@@ -81,7 +81,20 @@ function Health() {
     <li>${isKnown ? html`${answering} of ${voters.length} voters answer${spare > 0 ? `, can lose ${spare}` : html`, <span class=${spare === 0 ? "queued" : "lost"}>${spare === 0 ? html`<${Shape} of="▲" /> can lose none` : html`<${Shape} of="⬣" /> no majority`}</span>`}` : `${found.members.length} members`}</li>
     <li class="figure">rev ${count(found.revision)}</li>
     <li class="figure">seen ${span(Math.floor((age.value ?? 0) / 1000) * 1000)} ago at node ${found.id}</li>
-    ${problems > 0 ? html`<li><a class="queued" href="#/"><${Shape} of="▲" /> ${count(problems)} ${problems === 1 ? "problem" : "problems"}</a></li>` : null}</ul>`;
+    ${problems > 0 ? html`<li><a class="queued" href="#/" onClick=${showProblems}><${Shape} of="▲" /> ${count(problems)} ${problems === 1 ? "problem" : "problems"}</a></li>` : null}</ul>`;
+}
+
+/** Goes to the problems, also on the overview itself. @param {MouseEvent} event */
+function showProblems(event) {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  const heading = document.getElementById("problems");
+  if (heading === null) {
+    focusNext("problems");
+    return;
+  }
+  event.preventDefault();
+  heading.focus({ preventScroll: true });
+  heading.scrollIntoView({ block: "center" });
 }
 
 function Controls() {
@@ -91,9 +104,9 @@ function Controls() {
   return html`<div class="toggles">
     <button type="button" onClick=${pause} aria-label=${paused.value === null ? "Live: pause" : "Paused: resume"}><${Shape} of=${paused.value === null ? "▸" : "‖"} /> ${paused.value === null ? "Live" : "Paused"}</button>
     <button type="button" onClick=${() => set({ theme: dark ? "light" : "dark" })} aria-label=${dark ? "Use the light theme" : "Use the dark theme"}><${Shape} of="◐" /></button>
-    <button type="button" class=${acting ? "danger" : ""} aria-label=${acting ? null : "Read-only: act as administrator"}
+    <button type="button" class=${acting ? "danger" : ""}
       onClick=${() => { if (acting) admin.value = null; else dialog.value = { kind: "admin" }; }}>
-      ${acting ? "Stop acting" : "Read-only"}</button></div>`;
+      ${acting ? "Stop acting" : "Read-only: act as administrator"}</button></div>`;
 }
 
 function pause() {
@@ -172,8 +185,14 @@ function onKey(event) {
 
 function search() {
   const field = document.getElementById("search");
-  if (field) field.focus();
-  else location.hash = link("locks");
+  if (field) {
+    field.focus();
+    return;
+  }
+  focusNext("search");
+  location.hash = link("locks");
+  // The browser tells of the new address later, maybe after the next key. That key belongs to the field already.
+  route.value = parse(location.hash);
 }
 
 /** @param {number} by */

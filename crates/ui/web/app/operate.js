@@ -32,7 +32,7 @@ export function EndSession({ shown, close }) {
     const failed = (/** @type {any} */ error) => (error.code === "session_not_found" ? "There is no such session any more." : visible(error.message));
     act(withQuery(`v1/sessions/${number}`, { reason }), { method: "DELETE" }, () => `Session ${number} has ended.`, failed);
   };
-  const about = html`<p>Session <strong>${number}</strong>${session.name === undefined ? null : html` <strong><${Typed} text=${session.name} /></strong>`}
+  const about = html`<p>Session <strong>${number}</strong>${session.name === undefined ? null : html` <strong><${Typed} text=${session.name} /></strong>`}${" "}
       and all that it owns ends: its grants, its places in queues and its ephemeral nodes.</p>
     <p class="lost"><${Shape} of="⬣" /> Its client may go on writing. Only a fence stops that.</p>`;
   return html`<${Dialog} label="End a session" about=${about} close=${close}><form onSubmit=${go}>

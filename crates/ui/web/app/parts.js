@@ -134,10 +134,10 @@ export class Guard extends Component {
 /** A panel that survives its own errors. */
 export class Panel extends Guard {
   render() {
-    const { title, extra, children } = /** @type {any} */ (this.props);
+    const { title, extra, id, children } = /** @type {any} */ (this.props);
     const { error } = this.state;
     return html`<section class="panel">
-      <header><h2>${title}</h2>${error === null ? extra ?? null : null}</header>
+      <header><h2 id=${id} tabIndex=${id ? -1 : null}>${title}</h2>${error === null ? extra ?? null : null}</header>
       ${error === null ? children : html`<${Broken} error=${error} />`}
     </section>`;
   }
@@ -293,12 +293,26 @@ export function Spark({ values, marks = [] }) {
     ${bars.map(bar)}${marks.map(mark)}</svg>`;
 }
 
-/** Moves the focus to the heading of a new page. @param {{ children: any }} props */
+/** The id of what gets the focus on the next page. */
+let wanted = /** @type {string | null} */ (null);
+
+/** Has something else than its heading get the focus on the next page. @param {string} id */
+export function focusNext(id) {
+  wanted = id;
+}
+
+/** Begins a new page: at its top, with the focus in the heading. @param {{ children: any }} props */
 export function Heading({ children }) {
   const node = useRef(/** @type {HTMLElement | null} */ (null));
   // Before anybody sees the heading: a later change of the focus would take it from what a key has chosen since.
   useLayoutEffect(() => {
-    if (seen.value) node.current?.focus({ preventScroll: true });
+    const chosen = wanted === null ? null : document.getElementById(wanted);
+    wanted = null;
+    if (seen.value) {
+      scrollTo(0, 0);
+      if (chosen) chosen.focus();
+      else node.current?.focus({ preventScroll: true });
+    }
     seen.value = true;
   }, []);
   return html`<h1 tabIndex="-1" ref=${node}>${children}</h1>`;

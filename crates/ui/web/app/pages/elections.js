@@ -3,7 +3,7 @@
 import { html } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, ordinal, quoted, shortened, visible, waits } from "../format.js";
-import { copy, Curl, Facts, Guard, Heading, Line, Linked, OpenByName, Pages, Panel, SessionLink, Shape, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { copy, Curl, Facts, Guard, Heading, Line, Linked, OpenByName, OwnerLink, Pages, Panel, SessionLink, Shape, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link } from "../route.js";
 import { route } from "../state.js";
 
@@ -39,7 +39,7 @@ function Rows({ items }) {
 /** @param {{ leader: any }} props */
 function Leads({ leader }) {
   if (!leader) return html`<span class="muted"><${Shape} of="□" /> nobody leads</span>`;
-  return html`<span class="role leader"><${Shape} of="★" /></span> <${Typed} text=${leader.owner} most=${32} /> <span class="muted">#${leader.number}</span>`;
+  return html`<span class="role leader"><${Shape} of="★" /></span> <${OwnerLink} owner=${leader.owner} most=${32} /> <span class="muted">#${leader.number}</span>`;
 }
 
 /** @param {{ name: string }} props */
@@ -75,7 +75,7 @@ function Leader({ found }) {
     ["Grant", `#${leader.number}`], ["Session", html`<${SessionLink} number=${found.session} />`], ["Token", found.token],
     ["Value proclaimed at revision", count(found.value_since)], ["Value changed in this term", version === 0 ? "never" : `${count(version)} times`],
   ];
-  return html`<p class="note"><span class="role leader"><${Shape} of="★" /> leads</span> <strong><${Typed} text=${leader.owner} /></strong></p>
+  return html`<p class="note"><span class="role leader"><${Shape} of="★" /> leads</span> <strong><${OwnerLink} owner=${leader.owner} /></strong></p>
     <div class="line"><span class="value">${value === "" ? html`<span class="muted">The value is empty.</span>` : html`<${Linked} text=${value} most=${Infinity} />`}</span>
       <button type="button" onClick=${() => copy(value)} aria-label="Copy the value">Copy</button></div>
     <${Facts} rows=${rows} />`;
@@ -85,7 +85,7 @@ function Leader({ found }) {
 function Vacant({ base, name }) {
   const poll = usePoll(withQuery(`${base}/history`, { consistency: "local", limit: 1 }), 5000);
   const last = poll.body?.items.find((/** @type {any} */ held) => held.to);
-  return html`<p class="note"><${Shape} of="□" /> Nobody leads.${last ? html` <strong><${Typed} text=${last.owner} /></strong> led until <${Time} at=${last.to} /> (${visible(last.ended)}).` : null} To stand for election:</p>
+  return html`<p class="note"><${Shape} of="□" /> Nobody leads.${last ? html` <strong><${OwnerLink} owner=${last.owner} /></strong> led until <${Time} at=${last.to} /> (${visible(last.ended)}).` : null} To stand for election:</p>
     <${Line} label="Stand for election" text=${`fairhold elect ${quoted(name)} --value ADDRESS -- COMMAND`} />`;
 }
 
@@ -94,7 +94,7 @@ function Candidates({ queue, name, cursor }) {
   const rows = queue.items.filter((/** @type {any} */ item) => item.state === "queued");
   const columns = [
     { head: "Place", figure: true, cell: (/** @type {any} */ row) => ordinal(row.position) },
-    { head: "Candidate", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
+    { head: "Candidate", cell: (/** @type {any} */ row) => html`<${OwnerLink} owner=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
     { head: "Waits", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.queued_at} />` },
     { head: "Session", cell: (/** @type {any} */ row) => html`<${SessionLink} number=${row.session} />` },
   ];

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
 import { count, parseSpan, shortened, span, visible } from "../format.js";
-import { Curl, Heading, Line, LockLink, Panel, SessionLink, Shape, Table, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Heading, Line, LockLink, OwnerLink, Panel, SessionLink, Shape, Table, Typed, usePoll, Waiting } from "../parts.js";
 import { link, treeLink } from "../route.js";
 import { sum } from "../series.js";
 import { route } from "../state.js";
@@ -133,7 +133,7 @@ function Subject({ event }) {
 /** @param {{ event: any }} props */
 function Details({ event }) {
   const parts = [];
-  if (event.owner) parts.push(html`<${Typed} text=${event.owner} most=${48} />`);
+  if (event.owner) parts.push(html`<${OwnerLink} owner=${event.owner} most=${48} />`);
   if (event.lock !== undefined && event.session) parts.push(html`<${SessionLink} number=${event.session} />`);
   for (const [name, label] of [["token", "token"], ["version", "version"], ["role", "as"], ["replaces", "in place of node"], ["timing", "timing"], ["cluster_version", "cluster version"]]) {
     if (event[name] !== undefined) parts.push(`${label} ${event[name]}`);

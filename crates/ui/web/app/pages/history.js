@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
 import { count, fieldOf, fromField, parseSpan, parseTime, quoted, span, timeText } from "../format.js";
-import { Curl, Guard, Heading, Line, LockLink, Pages, Panel, Shape, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Guard, Heading, Line, LockLink, OwnerLink, Pages, Panel, Shape, Since, Table, Time, usePoll, Waiting } from "../parts.js";
 import { Cycle, refusals, refusedSince } from "../refused.js";
 import { link } from "../route.js";
 import { column, electionsWithin, NO_ROWS } from "../series.js";
@@ -96,7 +96,7 @@ function Found({ poll, at, given, cursor }) {
 function Rows({ items, rest, first }) {
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} tab="history" />` },
-    { head: "Holder", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
+    { head: "Holder", cell: (/** @type {any} */ row) => html`<${OwnerLink} owner=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
     { head: "From", cell: (/** @type {any} */ row) => html`<${Time} at=${row.from} />` },
     { head: "To", cell: (/** @type {any} */ row) => (row.to ? html`<${Time} at=${row.to} />` : "now") },
     { head: "Held", figure: true, cell: (/** @type {any} */ row) => (row.to ? span(parseSpan(row.held_for)) : html`<${Since} at=${row.from} />`) },
@@ -111,7 +111,7 @@ function Known({ body, at }) {
   const isOlder = body.oldest !== undefined && at < Date.parse(body.oldest);
   return html`${isOlder ? html`<p class="note queued"><${Shape} of="▲" /> This time is before the end of the oldest kept hold. Holds that ended earlier may be missing.</p>` : null}
     <p class="note">The cluster keeps the newest ${count(body.kept_per_lock)} ended holds of each lock and the newest 100,000 in total. Within these limits,
-      it keeps them for a week, unless its state is nearly full. ${body.oldest === undefined ? null : html`The oldest kept one ended <${Time} at=${body.oldest} />.`}
+      it keeps them for a week, unless its state is nearly full. ${body.oldest === undefined ? null : html`The oldest kept one ended <${Time} at=${body.oldest} />.`}${" "}
       If more than ${count(body.kept_per_lock)} holds of a lock have ended since this time, the older ones of that lock are missing.</p>`;
 }
 
@@ -123,14 +123,16 @@ function Around({ at, given }) {
     at: from, key: `term-${term}`, when: html`<${Time} at=${timeText(from)} /> to <${Time} at=${timeText(to)} />`,
     what: html`<span class="state queued"><${Shape} of="★" /> election</span> Term ${count(before)} became ${count(term)}.`,
   }));
-  const refused = refusals(given).map((/** @type {any} */ row, /** @type {number} */ index) => ({
+  const within = (/** @type {any} */ row) => Date.parse(row.at) >= begin && Date.parse(row.at) <= end;
+  const refused = refusals(given).filter(within).map((/** @type {any} */ row, /** @type {number} */ index) => ({
     at: Date.parse(row.at), key: `refused-${row.at}-${index}`, when: html`<${Time} at=${row.at} />`,
     what: html`<span class="state lost"><${Shape} of="✕" /> refused deadlock</span> <${Cycle} row=${row} />`,
-  })).filter((/** @type {any} */ row) => row.at >= begin && row.at <= end);
+  }));
   const rows = [...found, ...refused].sort((one, other) => one.at - other.at);
   const columns = [{ head: "When", cell: (/** @type {any} */ row) => row.when }, { head: "What", wide: true, cell: (/** @type {any} */ row) => row.what }];
-  return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.key} label="Around then"
-      empty="This node knows of no election and no refused deadlock in these ten minutes." />
+  const empty = refusals({}).some(within) ? "This node knows of no election in these ten minutes, and none of the refused deadlocks matches the filter."
+    : "This node knows of no election and no refused deadlock in these ten minutes.";
+  return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.key} label="Around then" empty=${empty} />
     <${AroundKnown} poll=${poll} begin=${begin} end=${end} />`;
 }
 

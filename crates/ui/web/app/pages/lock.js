@@ -3,7 +3,7 @@
 import { html, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { bucket, count, median, ordinal, parseSpan, quoted, shortened, span, visible, waits } from "../format.js";
-import { Curl, Facts, Guard, Heading, Line, LockLink, Meta, Pages, Panel, SessionLink, Shape, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Curl, Facts, Guard, Heading, Line, LockLink, Meta, OwnerLink, Pages, Panel, SessionLink, Shape, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, link, nodeCall } from "../route.js";
 import { dialog, mayAct, route, serverNow } from "../state.js";
 
@@ -13,12 +13,13 @@ const CONTENDERS = 20;
 const EVERY = 750;
 /** How many of the other locks of a grant a row of the queue names. */
 const OTHERS = 3;
-const TABS = [["queue", "Queue"], ["history", "History"], ["settings", "Settings"]];
+/** Each tab with its label, and with the command and the call that tell the same. */
+const TABS = [["queue", "Queue", "queue", "/queue"], ["history", "History", "history", "/history"], ["settings", "Settings", "show", ""]];
 
 /** @param {{ name: string }} props */
 export function Lock({ name }) {
   const wanted = route.value.query.get("tab") ?? "queue";
-  const tab = TABS.some(([known]) => known === wanted) ? wanted : "queue";
+  const [tab, , command, call] = TABS.find(([known]) => known === wanted) ?? TABS[0];
   const base = `v1/locks/${encodeURIComponent(name)}`;
   const poll = usePoll(withQuery(base, { consistency: "local", limit: ROWS }), EVERY);
   const history = usePoll(withQuery(`${base}/history`, { consistency: "local", limit: ROWS }), 3000);
@@ -36,8 +37,8 @@ export function Lock({ name }) {
     ${tab === "history" ? html`<${Guard} title="History"><${HistoryPanel} poll=${history} /></>` : null}
     ${tab === "settings" && lock ? html`<${Guard} title="Settings"><${Settings} lock=${lock} /></>` : null}
     <${Panel} title="The same without this page">
-      <${Line} label="fairhold" text=${`fairhold locks queue ${quoted(name)}`} />
-      <${Curl} path=${`${base}/queue`} /></>`;
+      <${Line} label="fairhold" text=${`fairhold locks ${command} ${quoted(name)}`} />
+      <${Curl} path=${`${base}${call}`} /></>`;
 }
 
 /** Only the contenders of an election have values. @param {string} name @param {boolean} held */
@@ -63,7 +64,7 @@ function Holders({ lock, usual, name }) {
       <${Line} label="Take it" text=${`fairhold lock ${quoted(name)} -- COMMAND`} /></>`;
   }
   return html`<${Panel} title=${title} extra=${act}><ul class="holders">${lock.holders.map((/** @type {any} */ holder) => html`<li key=${holder.number}>
-    <${State} state=${holder.state} /> <strong><${Typed} text=${holder.owner} /></strong>
+    <${State} state=${holder.state} /> <strong><${OwnerLink} owner=${holder.owner} /></strong>
     <span>for <strong><${Since} at=${holder.since} /></strong></span>
     <span class="muted">since <${Time} at=${holder.since} />${usual === null ? "" : `, usual ${span(usual)}`}, grant #${holder.number}, <${SessionLink} number=${holder.session}
       />${holder.token ? `, token ${holder.token}` : ""}, ${holder.mode}${holder.permits > 1 ? `, ${holder.permits} permits` : ""}</span>
@@ -86,8 +87,8 @@ function QueuePanel({ base, name }) {
   const wanted = (/** @type {any} */ row) => (String(row.number) === around ? html`<strong><${Shape} of="▸" /> #${row.number}</strong>` : html`<span class="muted">#${row.number}</span>`);
   const columns = [
     { head: "Place", figure: true, cell: (/** @type {any} */ row) => ordinal(row.position) },
-    { head: "Owner", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> ${wanted(row)}` },
-    { head: "Waits for", cell: (/** @type {any} */ row) => (row.waits_for ? html`<${Typed} text=${row.waits_for.owner} most=${32} /> <span class="muted">#${row.waits_for.number}</span>` : "—") },
+    { head: "Owner", cell: (/** @type {any} */ row) => html`<${OwnerLink} owner=${row.owner} most=${32} /> ${wanted(row)}` },
+    { head: "Waits for", cell: (/** @type {any} */ row) => (row.waits_for ? html`<${OwnerLink} owner=${row.waits_for.owner} most=${32} /> <span class="muted">#${row.waits_for.number}</span>` : "—") },
     { head: "Waits", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.queued_at} />` },
     { head: "Estimate", figure: true, cell: (/** @type {any} */ row) => estimate(row, usual_hold) },
     { head: "Mode", cell: (/** @type {any} */ row) => `${row.mode}${row.permits > 1 ? `, ${row.permits} permits` : ""}` },
@@ -144,7 +145,7 @@ function HistoryPanel({ poll }) {
   if (!poll.body) return html`<${Panel} title="History"><${Waiting} poll=${poll} /></>`;
   const rows = poll.body.items;
   const columns = [
-    { head: "Owner", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
+    { head: "Owner", cell: (/** @type {any} */ row) => html`<${OwnerLink} owner=${row.owner} most=${32} /> <span class="muted">#${row.number}</span>` },
     { head: "From", cell: (/** @type {any} */ row) => html`<${Time} at=${row.from} />` },
     { head: "To", cell: (/** @type {any} */ row) => (row.to ? html`<${Time} at=${row.to} />` : "now") },
     { head: "Held", figure: true, cell: (/** @type {any} */ row) => (row.to ? span(parseSpan(row.held_for)) : html`<${Since} at=${row.from} />`) },

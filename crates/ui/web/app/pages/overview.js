@@ -3,8 +3,8 @@
 import { html, signal, useEffect } from "../../vendor/preact.js";
 import { call, UNKNOWN_CALL, withQuery } from "../api.js";
 import { count, latency, parseSpan, shortened, span, visible } from "../format.js";
-import { Guard, Heading, Line, LockLink, Panel, Shape, Since, Spark, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
-import { Refusals, refusals, refusedSince } from "../refused.js";
+import { Guard, Heading, Line, LockLink, OwnerLink, Panel, Shape, Since, Spark, Table, Time, usePoll, Waiting } from "../parts.js";
+import { Refusals, refusals, refusedSince, repeated } from "../refused.js";
 import { link } from "../route.js";
 import { column, elections, joined, NO_ROWS, rate, sum } from "../series.js";
 import { failure, look, serverNow } from "../state.js";
@@ -23,7 +23,7 @@ export function Overview() {
   }
   return html`<${Heading}>Overview</>
     <${Guard} title="Figures"><${Figures} found=${found} /></>
-    <${Panel} title="Problems"><${Problems} problems=${found.problems} /></>
+    <${Panel} title="Problems" id="problems"><${Problems} problems=${found.problems} /></>
     <div class="columns">
       <${Panel} title="Waiting longest"><${WaitingLongest} rows=${found.waiting_longest} /></>
       <${Panel} title="Held longest"><${HeldLongest} rows=${found.held_longest} /></>
@@ -82,9 +82,9 @@ export function Problems({ problems }) {
 function WaitingLongest({ rows }) {
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} />` },
-    { head: "Owner", cell: (/** @type {any} */ row) => html`<${Typed} text=${row.owner} most=${32} />` },
+    { head: "Owner", cell: (/** @type {any} */ row) => html`<${OwnerLink} owner=${row.owner} most=${32} />` },
     { head: "Waits", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.since} />` },
-    { head: "For", cell: (/** @type {any} */ row) => (row.waits_for ? html`<${Typed} text=${row.waits_for.owner} most=${32} />` : "—") },
+    { head: "For", cell: (/** @type {any} */ row) => (row.waits_for ? html`<${OwnerLink} owner=${row.waits_for.owner} most=${32} />` : "—") },
     { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
   ];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.lock} label="Waiting longest"
@@ -95,7 +95,7 @@ function WaitingLongest({ rows }) {
 function HeldLongest({ rows }) {
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} />` },
-    { head: "Holder", cell: (/** @type {any} */ row) => html`<span class="state held"><${Shape} of="■" /></span> <${Typed} text=${row.owner} most=${32} />` },
+    { head: "Holder", cell: (/** @type {any} */ row) => html`<span class="state held"><${Shape} of="■" /></span> <${OwnerLink} owner=${row.owner} most=${32} />` },
     { head: "Held for", figure: true, cell: (/** @type {any} */ row) => html`<${Since} at=${row.since} />` },
     { head: "Usual", figure: true, cell: (/** @type {any} */ row) => span(parseSpan(row.usual)) },
     { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
@@ -121,7 +121,7 @@ function RefusedLately() {
   const since = refusedSince();
   if (since === null) return html`<p class="note">This node's program is older than this page: it does not report refused deadlocks.</p>`;
   const from = (serverNow() ?? 0) - HOUR;
-  const rows = refusals({}).filter((/** @type {any} */ row) => Date.parse(row.at) >= from);
+  const rows = repeated(refusals({}).filter((/** @type {any} */ row) => Date.parse(row.at) >= from));
   return html`<${Refusals} rows=${rows.slice(0, REFUSALS)} empty="No request was refused because of a deadlock." />
     ${rows.length > REFUSALS ? html`<p class="note"><a href=${link("waits")}>${count(rows.length - REFUSALS)} more</a></p>` : null}
     ${Date.parse(since) > from ? html`<p class="note">Complete since <${Time} at=${since} />.</p>` : null}`;

@@ -3,8 +3,8 @@
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, ordinal, parseSpan, span, waits } from "../format.js";
-import { Curl, Heading, LockLink, OwnerLink, Panel, Shape, Since, Typed, usePoll, Waiting } from "../parts.js";
-import { Refusals, refusals, RefusalsKnown } from "../refused.js";
+import { Curl, Heading, LockLink, OwnerLink, Panel, Shape, Since, usePoll, Waiting } from "../parts.js";
+import { Refusals, refusals, RefusalsKnown, repeated } from "../refused.js";
 import { link } from "../route.js";
 import { route } from "../state.js";
 
@@ -26,7 +26,7 @@ export function Waits() {
       ${tree?.left_out > 0 ? html`<p class="note">${count(tree.left_out)} further rows are left out: name an owner, a lock or a session.</p>` : null}
       ${tree && !tree.complete ? html`<p class="note queued"><${Shape} of="▲" /> More grants wait than the server examines: this is a part of the tree.</p>` : null}
     </>
-    <${Panel} title="Refused deadlocks"><${Refusals} rows=${refusals(given)} empty=${filtered ? "None that matches is known." : "None is known."} /><${RefusalsKnown} /></>
+    <${Panel} title="Refused deadlocks"><${Refusals} rows=${repeated(refusals(given))} empty=${refusals({}).length > 0 ? "None of the known ones matches the filter." : "None is known."} /><${RefusalsKnown} /></>
     <${Panel} title="The same without this page"><${Curl} path=${path} /></>`;
 }
 
