@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct CreateJoinToken {
     /// Whether the new node becomes a voter, once it has caught up, or stays a learner. With `replaces`, the default is the
     /// role of that member, and another one is refused.
-    #[cfg_attr(feature = "schema", schemars(extend("default" = "voter", "example" = "learner")))]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "voter", "example" = "voter")))]
     #[serde(default, skip_serializing_if = "is_default")]
     pub role: Option<MemberRole>,
     /// The member that the new node replaces: the two are exchanged in one step, so the number of voters stays the
