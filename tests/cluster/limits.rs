@@ -428,7 +428,8 @@ node ignores a `traceparent` of more than 256 bytes.
 
 The cluster keeps the newest 10,000 [administrative acts](guides/access.md#administrative-acts), and
 8 MiB of them at most, or a sixteenth of the state's budget if that is less. Each text of an act has
-at most 600 bytes, and a longer one is cut. An act counts 450 bytes and its texts.
+at most 600 bytes. A longer one is cut, and ends with the hash of the whole text. An act counts 450
+bytes and its texts.
 
 A node makes one [backup](guides/backup.md) at a time for clients. A reader may take 30 s for each
 block of it, of 512 KiB or of one larger value. [Scheduled backups](guides/backup.md#on-a-schedule)
