@@ -77,8 +77,8 @@ pub(crate) enum ConfigError {
     MemberAndJoin,
     /// The addresses of a node that joins, without a join token.
     #[error(
-        "--join-file is missing: pass --join-file FILE, set FAIRHOLD_JOIN_FILE, or add it to the --config file. {CREATE_JOIN_TOKEN}. \
-         To form a new cluster, pass --id and --member instead of --advertise"
+        "--join-file is missing: pass --join-file FILE, set FAIRHOLD_JOIN_FILE, or add it to the --config file. \
+         {CREATE_JOIN_TOKEN}. To form a new cluster, pass --id and --member instead of --advertise"
     )]
     JoinFileMissing,
     /// A token in the place of a file's name. The text does not have the token.
