@@ -354,8 +354,9 @@ mod tests {
 
     #[test]
     fn the_members_are_read_sooner_after_a_failure_an_unknown_leader_or_another_number_of_the_members() {
+        type Sign = fn(&Endpoints, &Endpoint);
         let a = Endpoint::parse("http://a:1").unwrap();
-        let signs: [(&str, bool, fn(&Endpoints, &Endpoint)); 5] = [
+        let signs: [(&str, bool, Sign); 5] = [
             ("a failure", true, |all, a| all.failed(a)),
             ("an unknown leader", true, |all, a| all.answered(a, Some("http://d:1"))),
             ("a known leader", false, |all, a| all.answered(a, Some("http://a:1"))),

@@ -132,7 +132,7 @@ impl Commands {
         let membership = state.membership();
         let removals = membership.removals().map(|(going, _)| going);
         let going = removals.chain(membership.removed().map(|(gone, _)| gone)).filter(|going| *going != node);
-        let stays = (self.made % 5 > 0).then_some(STAYS);
+        let stays = (!self.made.is_multiple_of(5)).then_some(STAYS);
         going.take(6).chain(stays).collect()
     }
 
