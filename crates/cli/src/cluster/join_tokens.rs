@@ -153,8 +153,8 @@ fn instructions(created: &CreatedJoinToken, path: Option<&Path>) -> Vec<String> 
         Some(_) => "copy the file to the new machine",
         None => "write the line above to a file on the new machine (umask 077)",
     };
-    let options = "HOST is the new machine. Pass the same --insecure, --peer-key-file, certificates and --admin-token-file as the \
-                   other nodes have";
+    let options = "HOST is the new machine. Pass the same --insecure, --peer-key-file, certificates and --admin-token-file as \
+                   the other nodes have";
     vec![
         format!("join token {}{separator}{place} {purpose}; {end}", created.number),
         format!("{copy}, and start the node there with an empty data directory:"),
