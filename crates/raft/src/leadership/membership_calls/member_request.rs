@@ -116,8 +116,11 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     }
 
     /// Hands the leadership over, because of what this node is to become. The next leader serves the request: the
-    /// caller tries it again there.
+    /// caller tries it again there. Rights may have been narrowed while the members were asked.
     pub(super) async fn hand_over(&self, sight: &Sight, why: &str) -> MembershipError {
+        if let Err(refused) = self.check_guard() {
+            return refused;
+        }
         let Some(to) = sight.view.successor() else {
             let mut voters = sight.view.voters.clone();
             voters.remove(&self.core.id);
