@@ -1,8 +1,9 @@
 //! The texts of an entry: short, and without tokens.
 //!
-//! An actor chooses most of these texts, so it must not be able to hide them. Only the word that may be a token is left
-//! out, and the hash of the whole text stands for what is missing: whoever has the text from elsewhere, such as a role or
-//! a lock's history, can compare. The hash does not help to find a token, because nobody can guess one.
+//! An actor chooses most of these texts, so it must not be able to hide them. An entry leaves out only the words that may
+//! be tokens, and the hash of the whole text stands for what is missing. A reader who finds the text elsewhere, such as in
+//! a role or in the history of a lock, can compare the hash. The hash does not help to find a token, because nobody can
+//! guess one.
 
 use fairhold_access::token::TOKEN_PREFIX;
 use fairhold_types::limits::AUDIT_TEXT_BYTES_MAX;
