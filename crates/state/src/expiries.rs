@@ -1,4 +1,4 @@
-//! Who lost sessions lately: the holds that expired, by owner, as far as the histories go back.
+//! The owners that lost sessions lately. The histories tell which holds expired, as far as they go back.
 
 use crate::{State, history::PastHolding, lock_table::LockRecord, lock_walk::records_from};
 use fairhold_types::{HoldingEnd, LockName, SessionNumber, time::WallMillis};
@@ -48,7 +48,7 @@ impl fmt::Debug for ExpiredWalk<'_> {
 }
 
 impl<'a> ExpiredWalk<'a> {
-    /// The same of only these locks: the holds of others count for nothing.
+    /// The same walk, limited to these locks: the holds of other locks count for nothing.
     #[must_use]
     pub fn only(self, visible: &'a (dyn Fn(&LockName) -> bool + Sync)) -> ExpiredWalk<'a> {
         ExpiredWalk { visible: Some(visible), ..self }

@@ -356,8 +356,8 @@ async fn page_of_grants(state: &State, query: &GrantQuery, visible: &Visible) ->
     At { value: listing.into_page(), revision: state.revision() }
 }
 
-/// Removes the other locks of a grant that the caller may not see, and the grant that it waits for in one of them. A grant
-/// of which only one lock is left looks like a grant of that lock alone.
+/// Removes the other locks of a grant that the caller may not see, and the grant that it waits for in one of them. If only
+/// one lock of a grant is left, the entry looks like that of a grant of one lock.
 async fn hide_locks(state: &State, name: &LockName, items: &mut [QueueItem], visible: &Visible) {
     let mut left = items.iter_mut();
     walk_in_turns(|count| {

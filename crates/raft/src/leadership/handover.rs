@@ -112,7 +112,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
         if !record_key::<RT>(queues, to, key, deadline).await? {
             return Ok(HandedOver::Before);
         }
-        // With its key in the log, the same request does nothing any more, however it is decided again.
+        // With its key in the log, the same request does nothing any more, even if a new decision permits it.
         check_guard(core, guard).map_err(|_| HandoverError::Unfinished { to })?;
     }
     tracing::info!(node = to, "transferring the leadership to node {to}, as requested");

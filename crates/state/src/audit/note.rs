@@ -70,8 +70,8 @@ pub enum NotedEnd {
 
 impl NoteAct {
     /// The key under which the state remembers the note of an act with this key, because the act uses that one itself. A
-    /// caller can compute it, and send a request with it before the act. But no request has this fingerprint, so the note
-    /// is not taken for one that exists.
+    /// caller can compute it, and send a request with it before the act. But no request has this fingerprint, so such a
+    /// request does not count as the note.
     pub(super) fn key_of(key: WriteKey) -> WriteKey {
         let mut hasher = Sha256::new();
         hasher.update(b"note of an act");

@@ -1,8 +1,9 @@
 //! The texts of an entry: short, and without tokens.
 //!
-//! An actor chooses most of these texts, so it must not be able to hide them. Only the word that may be a token is left
-//! out, and the hash of the whole text stands for what is missing: whoever has the text from elsewhere, such as a role or
-//! a lock's history, can compare. The hash does not help to find a token, because nobody can guess one.
+//! An actor chooses most of these texts, so it must not be able to hide them. An entry leaves out only the words that may
+//! be tokens, and the hash of the whole text stands for what is missing. A reader who finds the text elsewhere, such as in
+//! a role or in the history of a lock, can compare the hash. The hash does not help to find a token, because nobody can
+//! guess one.
 
 use fairhold_access::token::TOKEN_PREFIX;
 use fairhold_types::limits::AUDIT_TEXT_BYTES_MAX;
@@ -42,9 +43,7 @@ pub(super) fn fitting(text: String) -> String {
 /// it is cut: the work stays small, whatever the text is.
 fn without_tokens(text: &str) -> String {
     let (mut shown, mut rest) = (String::new(), text);
-    while shown.len() <= AUDIT_TEXT_BYTES_MAX
-        && let Some(start) = SECRET_STARTS.iter().filter_map(|start| rest.find(*start)).min()
-    {
+    while let Some(start) = secret_start(rest, AUDIT_TEXT_BYTES_MAX.saturating_sub(shown.len())) {
         let (before, word) = rest.split_at(start);
         shown.push_str(before);
         shown.push_str(LEFT_OUT);
@@ -52,6 +51,15 @@ fn without_tokens(text: &str) -> String {
     }
     shown.push_str(rest);
     shown
+}
+
+/// The position of the first word that may be a token, if it begins in the first `searched` bytes or just after them.
+fn secret_start(text: &str, searched: usize) -> Option<usize> {
+    let mut positions = text.char_indices().map(|(at, _)| at).take_while(|at| *at <= searched);
+    positions.find(|at| {
+        let rest = text.split_at(*at).1;
+        SECRET_STARTS.iter().any(|start| rest.starts_with(*start))
+    })
 }
 
 /// Whether no token has this character.
@@ -94,6 +102,16 @@ mod tests {
                 assert_eq!(fitted(&text), expected);
             }
         }
+    }
+
+    #[test]
+    fn what_is_cut_is_not_searched() {
+        for (before, found) in [(0, true), (AUDIT_TEXT_BYTES_MAX, true), (AUDIT_TEXT_BYTES_MAX + 1, false)] {
+            let text = format!("{}eyJx", "x".repeat(before));
+            assert_eq!(without_tokens(&text).contains(LEFT_OUT), found, "{before}");
+        }
+        let many = "eyJ ".repeat(20_000);
+        assert!(without_tokens(&many).matches(LEFT_OUT).count() <= AUDIT_TEXT_BYTES_MAX / LEFT_OUT.len() + 1);
     }
 
     /// A long first rule cannot hide the next one from a reader who has the role.

@@ -110,7 +110,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             return Err(in_progress(other));
         }
         // A leader that greets itself does not learn whether the others reach it. So another node leads and greets it.
-        // The only voter has to do without: nobody else decides.
+        // A leader that is the only voter greets itself: no other node can lead.
         if node == self.core.id && sight.view.voters.iter().any(|voter| *voter != node) {
             let sight = self.sight_of_the_answering(node).await;
             return Err(self.hand_over(&sight, "its own address for peers changes").await);
@@ -137,8 +137,8 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
 
     /// Greets a member at its new address, until it answers or the deadline is near: it may be starting. No other node
     /// may answer there, and no copy of the member while the member itself answers at its present address. With
-    /// `force`, nobody need answer. Returns whether the process that this leader reaches now answers. If not, the change
-    /// may lose the member, because it may be a copy that answers.
+    /// `force`, the new address may be silent. Returns whether the process at the new address is the one that this leader
+    /// reaches now. Otherwise the change may lose the member, because a copy may have answered.
     async fn reaches_known_process(
         &self,
         node: NodeId,
@@ -171,7 +171,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         }
     }
 
-    /// Who answers as a member at an address.
+    /// Greets a member at an address, once.
     async fn greet(&self, node: NodeId, member: &Member, address: &str) -> Greeted {
         let target = Target { id: node, address: address.to_owned(), incarnation: Some(member.incarnation) };
         let until = (RT::Instant::now() + GREETING_LIMIT * self.core.time_scale).min(self.deadline);
@@ -190,7 +190,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     }
 }
 
-/// Who answers a greeting.
+/// The node that answers a greeting.
 enum Greeted {
     /// The member, by the process with this boot number.
     Member {

@@ -9,7 +9,7 @@ use crate::{
     },
     core::{Core, Leadership, status::silent_for},
     leadership::{
-        membership_calls::ready::{allows_membership, leading},
+        membership_calls::ready::{allows_membership, leading, turn},
         reconciler::{
             plan::View,
             view::{Answered, Sight, look},
@@ -54,9 +54,9 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
 ) -> Result<Joined, JoinRefusal> {
     let leadership = leading(core, queues, deadline).await.ok_or(JoinRefusal::NoLeader)?;
     // The limits count what was admitted before, so the next decision waits until this one is applied.
-    let one_at_a_time = RT::timeout_at(deadline, core.admissions.lock()).await.map_err(|_| JoinRefusal::NoLeader)?;
+    let turn = turn(core, deadline).await.map_err(|_| JoinRefusal::NoLeader)?;
     let admitted = serve_alone(core, queues, leadership, request, deadline).await;
-    drop(one_at_a_time);
+    drop(turn);
     admitted
 }
 

@@ -13,7 +13,7 @@ use crate::{
     leadership::{
         membership_calls::{
             member_request::{Made, Request, in_progress, other_change, require_member},
-            ready::{check_version, leading},
+            ready::{check_version, leading, turn},
         },
         reconciler::{
             plan::{self, Health},
@@ -62,7 +62,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
 
 impl<RT: AsyncRuntime> Request<'_, RT> {
     async fn remove(&self, node: NodeId, by: String) -> Result<(), MembershipError> {
-        let turn = self.turn().await?;
+        let turn = turn(self.core, self.deadline).await?;
         self.request_removal(node, by).await?;
         drop(turn);
         self.core.reconcile.notify_one();

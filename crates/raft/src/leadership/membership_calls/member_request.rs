@@ -5,6 +5,7 @@ use crate::{
     core::{Core, Leadership},
     leadership::{
         handover,
+        membership_calls::ready::turn,
         reconciler::{
             plan::{Health, Phase},
             steps::{self, Changes, StepError},
@@ -17,7 +18,6 @@ use fairhold_state::command::{AccessGuard, ActOrigin, Command, NoteAct, NotedAct
 use fairhold_types::{NodeId, time::WallMillis};
 use openraft::AsyncRuntime;
 use std::time::Duration;
-use tokio::sync::MutexGuard;
 
 /// Pause before another attempt while other changes are in progress.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
@@ -51,20 +51,6 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         state.require_guard(self.guard).map_err(|_| MembershipError::AccessChanged { revision: state.revision() })
     }
 
-    /// Waits until no other request about members is being decided, and until this node's state has what they have
-    /// recorded. The next decision waits until the turn is dropped.
-    pub(super) async fn turn(&self) -> Result<MutexGuard<'_, ()>, MembershipError> {
-        let core = self.core;
-        let late = |_| in_progress("another request about members is not decided yet".to_owned());
-        let turn = RT::timeout_at(self.deadline, core.admissions.lock()).await.map_err(late)?;
-        // The command of a request that has no time left may still be in the log, and is not applied yet.
-        if let Some(last) = core.with_metrics(|metrics| metrics.last_log_index) {
-            let applied = RT::timeout_at(self.deadline, core.until_leader_changes(core.applied(last)));
-            applied.await.map_err(late)?.flatten().ok_or(MembershipError::NoLeader)?;
-        }
-        Ok(turn)
-    }
-
     pub(super) fn sight(&self) -> Sight {
         self.sight_with(Answered::Lately)
     }
@@ -93,7 +79,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             if self.core.leadership() != Some(self.leadership) {
                 return Err(MembershipError::NoLeader);
             }
-            let turn = match self.turn().await {
+            let turn = match turn(self.core, self.deadline).await {
                 Err(MembershipError::ChangeInProgress { .. }) if begun => {
                     return Err(MembershipError::Unfinished { what: what() });
                 }
@@ -130,8 +116,11 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     }
 
     /// Hands the leadership over, because of what this node is to become. The next leader serves the request: the
-    /// caller tries it again there.
+    /// caller tries it again there. Rights may have been narrowed while the members were asked.
     pub(super) async fn hand_over(&self, sight: &Sight, why: &str) -> MembershipError {
+        if let Err(refused) = self.check_guard() {
+            return refused;
+        }
         let Some(to) = sight.view.successor() else {
             let mut voters = sight.view.voters.clone();
             voters.remove(&self.core.id);

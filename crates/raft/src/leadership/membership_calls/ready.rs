@@ -1,9 +1,10 @@
 //! Whether this node may serve a call about members: it leads, its state is current, and the cluster's version is new
-//! enough.
+//! enough. It decides one such call at a time.
 
 use crate::{
     base::membership::MembershipError,
     core::{Core, Leadership},
+    leadership::membership_calls::member_request::in_progress,
     queues::Queues,
 };
 use fairhold_state::State;
@@ -13,6 +14,7 @@ use fairhold_types::{
     planted::{self, Bug},
 };
 use openraft::AsyncRuntime;
+use tokio::sync::MutexGuard;
 
 /// Checks whether the cluster's version allows the commands about members.
 pub(crate) fn check_version(state: &State) -> Result<(), MembershipError> {
@@ -36,4 +38,20 @@ pub(super) async fn leading<RT: AsyncRuntime>(core: &Core<RT>, queues: &Queues, 
     let caught_up = async { core.applied(queues.barriers.next(true).await.ok()?).await };
     RT::timeout_at(deadline, caught_up).await.ok().flatten()?;
     core.leadership().filter(|now| *now == leadership)
+}
+
+/// Waits until no other request about members is being decided, and until this node's state has what they have
+/// recorded. The next decision waits until the turn is dropped.
+pub(super) async fn turn<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    deadline: RT::Instant,
+) -> Result<MutexGuard<'_, ()>, MembershipError> {
+    let late = |_| in_progress("another request about members is not decided yet".to_owned());
+    let turn = RT::timeout_at(deadline, core.admissions.lock()).await.map_err(late)?;
+    // The command of a request that has no time left may still be in the log, and is not applied yet.
+    if let Some(last) = core.with_metrics(|metrics| metrics.last_log_index) {
+        let applied = RT::timeout_at(deadline, core.until_leader_changes(core.applied(last)));
+        applied.await.map_err(late)?.flatten().ok_or(MembershipError::NoLeader)?;
+    }
+    Ok(turn)
 }

@@ -230,7 +230,7 @@ pub(crate) fn next_step(view: &View) -> Option<Step> {
 
 /// The next step of a removal.
 pub(crate) fn removal(view: &View, node: NodeId) -> Verdict {
-    // The end of the removal drops the join, and with it all that tells of the member that the node has replaced.
+    // The end of the removal drops the join. Only the join names the member that the node has replaced.
     if let Some(PendingJoin { replaces: Some(old), is_replaced_recorded: false, .. }) = view.joins.get(&node)
         && !view.is_member(*old)
     {

@@ -1,4 +1,4 @@
-//! The addresses of members, and who checks them.
+//! The addresses of members, and the node that checks them.
 
 use super::*;
 
