@@ -78,6 +78,7 @@
 //!   silent or unable to serve. It reads the members again every minute, after failures, and within a second after the
 //!   answer to a renewal shows that they have changed. So it goes on while every node is replaced, if the last node that
 //!   it knew ends later than a third of the `ttl` and 2 s after the first new one has joined (or 62 s if that is less).
+//!   While access rights are enforced, only a client with the right `status` on `cluster` can read the members.
 //! - **Only the client's own cluster counts.** The client ignores the answer of a login page, a load balancer or
 //!   another cluster: it neither keeps a guard alive nor ends it, and fails no call. The own cluster is the first one
 //!   that answers, or the one that [`ClientBuilder::cluster_id`] names.

@@ -214,15 +214,24 @@ impl Transport {
     async fn discover(&self) {
         let call = Call::new(Method::GET, "/v1/cluster".to_owned());
         let reply = self.send(&call, RetryBudget::within(DISCOVER_TIMEOUT)).await;
-        match reply.and_then(|reply| reply.json::<dto::Cluster>()) {
-            // A node without a leader may know old members only.
-            Ok(cluster) if cluster.leader.is_none() => self.endpoints.not_discovered(),
-            Ok(cluster) => self.endpoints.discovered(&cluster.members.into_iter().map(|member| member.url).collect::<Vec<_>>()),
-            Err(error) => {
-                tracing::debug!(%error, "cannot read the members of the cluster");
-                self.endpoints.not_discovered();
-            }
+        let read = reply.and_then(|reply| reply.json::<dto::Cluster>());
+        if may_soon_tell_more(&read) {
+            self.endpoints.not_discovered();
         }
+        match read {
+            // A node without a leader may know old members only.
+            Ok(cluster) if cluster.leader.is_none() => {}
+            Ok(cluster) => self.endpoints.discovered(&cluster.members.into_iter().map(|member| member.url).collect::<Vec<_>>()),
+            Err(error) => tracing::debug!(%error, "cannot read the members of the cluster"),
+        }
+    }
+}
+
+/// Whether another read of the members may soon tell more. A caller that may not see the members is refused each time.
+fn may_soon_tell_more(read: &Result<dto::Cluster, Error>) -> bool {
+    match read {
+        Ok(cluster) => cluster.leader.is_none(),
+        Err(error) => error.is_retryable(),
     }
 }
 
@@ -278,5 +287,25 @@ impl LastError {
             None if self.is_none() => Error::Unavailable { last: "the first request got no answer".to_owned() },
             None => Error::Unavailable { last: self.last },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::Code;
+    use serde_json::json;
+
+    #[test]
+    fn a_refused_read_of_the_members_is_not_repeated_sooner() {
+        let read = |leader: Option<u64>| {
+            let cluster = json!({"id": 1, "role": "follower", "term": 7, "leader": leader, "version": "0.2.0", "revision": 9,
+                "grants": 0, "wakeups": 0, "members": []});
+            Ok(serde_json::from_value::<dto::Cluster>(cluster).unwrap())
+        };
+        assert!(may_soon_tell_more(&read(None)) && !may_soon_tell_more(&read(Some(4))));
+        assert!(may_soon_tell_more(&Err(Error::Unavailable { last: "no answer in time".to_owned() })));
+        let denied = Error::Refused { code: Some(Code::Denied), status: 403, detail: "denied".to_owned() };
+        assert!(!may_soon_tell_more(&Err(denied)), "each client would read six times as often, for ever");
     }
 }
