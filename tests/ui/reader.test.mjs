@@ -87,6 +87,24 @@ test("one sentence is said in five seconds: the newest", async () => {
   await close();
 });
 
+test("a reader without the overview hears that a part of the page is old, and that it is live again", async () => {
+  const isLock = (url) => url.pathname === "/v1/locks/deploy";
+  const refusal = (status) => ({ status, contentType: "application/problem+json", json: { title: "planted", code: "planted", detail: "a planted answer" } });
+  const { page, wrong, close } = await openIn(browser, cluster, "#/locks/deploy", {
+    prepare: (opened) => opened.route((url) => url.pathname === "/v1/overview", (route) => route.fulfill(refusal(403))),
+  });
+  await page.locator(".holders", { hasText: "ci-7" }).waitFor();
+  await page.evaluate(listen);
+  const said = (text) => until(text, async () => (await page.evaluate(() => globalThis.sentences)).at(-1)?.[0] === text);
+  await page.route(isLock, (route) => route.fulfill(refusal(500)));
+  await said("A part of this page is old.");
+  await page.unroute(isLock);
+  await said("Live again.");
+  assert.deepEqual(wrong.filter((text) => !text.startsWith("Failed to load resource")), []);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+  await close();
+});
+
 test("an open dialog says what happens, because nothing behind it is heard", async () => {
   const { page, wrong, close } = await openIn(browser, cluster, "#/cluster");
   await page.evaluate(listen);
