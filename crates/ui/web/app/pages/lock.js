@@ -164,8 +164,8 @@ export function Ended({ row }) {
   if (!row.to) return html`<${State} state="held" />`;
   const word = ENDED.get(row.ended) ?? row.ended;
   const lost = row.ended !== "released";
-  return html`<span class=${lost ? "state lost" : ""}>${lost ? html`<${Shape} of="✕" /> ` : null}${word}</span>${row.by ? html` <span class="muted">by ${shortened(row.by, 40)}</span>` : null}
-    ${row.reason ? html` <span>“${shortened(row.reason, 120)}”</span>` : null}`;
+  return html`${lost ? html`<span class="state lost"><${Shape} of="✕" /> ${word}</span>` : word}${row.by ? html` <span class="muted">by ${shortened(row.by, 40)}</span>` : null}
+    ${row.reason ? ` “${shortened(row.reason, 120)}”` : null}`;
 }
 
 /** The newest holds as bars. The table below says the same. @param {{ rows: any[] }} props */
