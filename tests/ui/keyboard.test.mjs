@@ -174,6 +174,21 @@ test("the problems in the strip lead to the heading of their list, also on the o
   await close();
 });
 
+test("a page that is shown again after an answer that it could not show takes no focus", async () => {
+  let isBad = true;
+  const { page, close } = await openIn(browser, cluster, "#/cluster", {
+    prepare: (opened) => change(opened, (body, path) => (isBad && path === "/v1/cluster/members" ? {} : body)),
+  });
+  await page.locator("main", { hasText: "The answer cannot be shown here" }).waitFor();
+  const link = page.locator("nav[aria-label=Pages] a", { hasText: "Locks" });
+  await link.focus();
+  isBad = false;
+  await page.locator("table[aria-label=Members]").waitFor();
+  assert.ok(await link.evaluate((node) => node === document.activeElement));
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+  await close();
+});
+
 test("a dialog keeps the focus, and gives it back", async () => {
   const { page, close } = await openIn(browser, cluster, "#/locks/deploy");
   const opener = page.getByRole("button", { name: "Read-only" });

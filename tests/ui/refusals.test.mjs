@@ -70,6 +70,25 @@ test("while the server refuses, a page says why, keeps what it showed, and waits
   }
 });
 
+test("a queue that is there before its holder stays when the holder comes", async () => {
+  let release;
+  const released = new Promise((resolve) => { release = resolve; });
+  const { page, wrong, close } = await open({ hash: "#/locks/deploy" }, {
+    prepare: (opened) => opened.route((url) => url.pathname === "/v1/locks/deploy", async (route) => {
+      await released;
+      await route.continue();
+    }),
+  });
+  const row = await page.locator("table[aria-label=Queue] tbody tr", { hasText: "ci-9" }).elementHandle();
+  assert.equal(await page.locator(".holders").count(), 0);
+  release();
+  await page.locator(".holders", { hasText: "ci-7" }).waitFor();
+  assert.ok(await row.evaluate((node) => node.isConnected));
+  assert.deepEqual(wrong, []);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+  await close();
+});
+
 test("events that the server no longer keeps are asked for from the start", async () => {
   const { page, close } = await open({ hash: "#/events" });
   await page.locator("table[aria-label=Events]").waitFor();

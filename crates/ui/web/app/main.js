@@ -219,7 +219,8 @@ effect(() => {
   const text = oldness.value;
   const timer = setTimeout(() => {
     if (text !== null) say(text);
-    else if (isToldOld && paused.peek() === null) say(`Live again at node ${look.peek().id}.`);
+    // Some readers may not see the overview.
+    else if (isToldOld && paused.peek() === null) say(look.peek() === null ? "Live again." : `Live again at node ${look.peek().id}.`);
     isToldOld = text !== null;
   }, OLD_FOR);
   return () => clearTimeout(timer);

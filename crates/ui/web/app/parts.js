@@ -1,10 +1,10 @@
 // The parts of which pages are made.
 
-import { html, signal, useLayoutEffect, useRef, useState, Component } from "../vendor/preact.js";
+import { html, useLayoutEffect, useRef, useState, Component } from "../vendor/preact.js";
 import { call, explained, mayAsk, UNKNOWN_CALL } from "./api.js";
 import { count, curl, shortened, span, time, visible, webLink } from "./format.js";
-import { link } from "./route.js";
-import { credential, noteDate, noteLate, now, paused, refused, say, settings, since, token, tokenWanted } from "./state.js";
+import { bare, link } from "./route.js";
+import { credential, noteDate, noteLate, now, paused, refused, route, say, settings, since, token, tokenWanted } from "./state.js";
 
 /** Text that somebody typed. The whole of it is in the tooltip. @param {{ text: string, most?: number }} props */
 export function Typed({ text, most = 64 }) {
@@ -301,6 +301,9 @@ export function focusNext(id) {
   wanted = id;
 }
 
+/** The view that has begun; null: none has yet. */
+let begun = /** @type {string | null} */ (null);
+
 /** Begins a new page: at its top, with the focus in the heading. @param {{ children: any }} props */
 export function Heading({ children }) {
   const node = useRef(/** @type {HTMLElement | null} */ (null));
@@ -308,14 +311,15 @@ export function Heading({ children }) {
   useLayoutEffect(() => {
     const chosen = wanted === null ? null : document.getElementById(wanted);
     wanted = null;
-    if (seen.value) {
+    const view = bare(route.peek());
+    // A heading that is there again, after an answer that could not be shown, begins nothing.
+    const isNew = begun !== null && begun !== view;
+    begun = view;
+    if (isNew) {
       scrollTo(0, 0);
       if (chosen) chosen.focus();
       else node.current?.focus({ preventScroll: true });
     }
-    seen.value = true;
   }, []);
   return html`<h1 tabIndex="-1" ref=${node}>${children}</h1>`;
 }
-
-const seen = signal(false);

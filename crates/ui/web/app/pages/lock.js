@@ -27,8 +27,9 @@ export function Lock({ name }) {
   const isElection = useIsElection(name, (lock?.holder_count ?? 0) > 0);
   const ended = (history.body?.items ?? []).filter((/** @type {any} */ held) => held.to).slice(0, 20);
   const usual = median(ended.map((/** @type {any} */ held) => parseSpan(held.held_for) ?? 0));
+  // With or without the lock, the holder is in a guard: if it became one, the page would take the queue's guard for it, and begin the queue again.
   return html`<${Heading}><span class="offscreen">Lock </span><${Typed} text=${name} /></>
-    ${lock ? html`<${Guard} title="Holder"><${Holders} lock=${lock} usual=${usual} name=${name} /></>` : html`<${Panel} title="Holder"><${Waiting} poll=${poll} /></>`}
+    <${Guard} title="Holder">${lock ? html`<${Holders} lock=${lock} usual=${usual} name=${name} />` : html`<${Panel} title="Holder"><${Waiting} poll=${poll} /></>`}</>
     <nav class="tabs" aria-label="Views of this lock">${TABS.map(([key, label]) => html`<a key=${key} href=${link("locks", name, { tab: key })}
       aria-current=${tab === key ? "page" : null}>${label}${key === "queue" && lock ? ` ${count(lock.queue_length)}` : ""}</a>`)}
       <a href=${link("waits", null, { lock: name })}>Who waits for whom</a>
@@ -163,8 +164,8 @@ export function Ended({ row }) {
   if (!row.to) return html`<${State} state="held" />`;
   const word = ENDED.get(row.ended) ?? row.ended;
   const lost = row.ended !== "released";
-  return html`<span class=${lost ? "state lost" : ""}>${lost ? html`<${Shape} of="✕" /> ` : null}${word}</span>${row.by ? html` <span class="muted">by ${shortened(row.by, 40)}</span>` : null}
-    ${row.reason ? html` <span>“${shortened(row.reason, 120)}”</span>` : null}`;
+  return html`${lost ? html`<span class="state lost"><${Shape} of="✕" /> ${word}</span>` : word}${row.by ? html` <span class="muted">by ${shortened(row.by, 40)}</span>` : null}
+    ${row.reason ? ` “${shortened(row.reason, 120)}”` : null}`;
 }
 
 /** The newest holds as bars. The table below says the same. @param {{ rows: any[] }} props */
