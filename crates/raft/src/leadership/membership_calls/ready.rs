@@ -4,7 +4,6 @@
 use crate::{
     base::membership::MembershipError,
     core::{Core, Leadership},
-    leadership::membership_calls::member_request::in_progress,
     queues::Queues,
 };
 use fairhold_state::State;
@@ -46,7 +45,7 @@ pub(super) async fn turn<RT: AsyncRuntime>(
     core: &Core<RT>,
     deadline: RT::Instant,
 ) -> Result<MutexGuard<'_, ()>, MembershipError> {
-    let late = |_| in_progress("another request about members is not decided yet".to_owned());
+    let late = |_| MembershipError::ChangeInProgress { what: "another request about members is not decided yet".to_owned() };
     let turn = RT::timeout_at(deadline, core.admissions.lock()).await.map_err(late)?;
     // The command of a request that has no time left may still be in the log, and is not applied yet.
     if let Some(last) = core.with_metrics(|metrics| metrics.last_log_index) {
