@@ -235,6 +235,7 @@ impl fmt::Display for Pattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::principal::Principal;
 
     fn pattern(text: &str) -> Pattern {
         Pattern::parse(text).unwrap()
@@ -325,8 +326,8 @@ mod tests {
     #[test]
     fn the_value_of_an_attribute_is_never_a_wildcard() {
         let of = |value: &str| {
-            let attributes = Attributes::from_pairs([("user", value)]);
-            pattern("home/{user}/**").resolve(&attributes)
+            let attributes = Attributes::of(&Principal::anonymous(), [("team".to_owned(), value.to_owned())]);
+            pattern("home/{team}/**").resolve(&attributes)
         };
         let star = of("*").unwrap();
         assert!(star.matches("home/*/x") && !star.matches("home/ann/x"));
@@ -334,6 +335,7 @@ mod tests {
         for bad in ["", ".", "..", "a/b", "a\0"] {
             assert_eq!(of(bad), None, "{bad:?}");
         }
-        assert_eq!(pattern("{group}").resolve(&Attributes::from_pairs([("user", "ann")])), None);
+        let ann = Attributes::of(&Principal::parse("user:ann").unwrap(), []);
+        assert_eq!(pattern("{group}").resolve(&ann), None);
     }
 }

@@ -7,7 +7,12 @@ use crate::{
 use fairhold_types::text::first_not_plain;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
-use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    str::FromStr,
+    sync::{Arc, LazyLock},
+};
 
 /// The principal of a request without credentials.
 pub(crate) const ANONYMOUS: &str = "anonymous";
@@ -55,7 +60,9 @@ impl Principal {
     /// The principal of a request without credentials.
     #[must_use]
     pub fn anonymous() -> Principal {
-        Principal(Arc::from(ANONYMOUS))
+        // Most requests have this principal while rights are not enforced.
+        static SHARED: LazyLock<Principal> = LazyLock::new(|| Principal(Arc::from(ANONYMOUS)));
+        SHARED.clone()
     }
 
     /// The administrator of last resort.
@@ -155,7 +162,12 @@ pub(crate) fn check(text: &str) -> Result<(), BadPrincipal> {
 
 /// What is known about a principal besides its name, for `{…}` in patterns: `user`, and what a provider adds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Attributes(BTreeMap<String, String>);
+pub struct Attributes {
+    /// The value of `user`, unless the principal is anonymous.
+    user: Option<Principal>,
+    /// What the provider adds.
+    further: BTreeMap<String, String>,
+}
 
 /// The attribute that every principal with a name has: its name.
 pub const USER_ATTRIBUTE: &str = "user";
@@ -164,23 +176,17 @@ impl Attributes {
     /// The attributes of a principal, with those of its provider. A provider cannot change `user`.
     #[must_use]
     pub fn of(principal: &Principal, further: impl IntoIterator<Item = (String, String)>) -> Attributes {
-        let mut all: BTreeMap<String, String> = further.into_iter().collect();
-        all.remove(USER_ATTRIBUTE);
-        if !principal.is_anonymous() {
-            all.insert(USER_ATTRIBUTE.to_owned(), principal.name().to_owned());
-        }
-        Attributes(all)
+        let further = further.into_iter().filter(|(name, _)| name != USER_ATTRIBUTE).collect();
+        Attributes { user: Some(principal.clone()).filter(|principal| !principal.is_anonymous()), further }
     }
 
     /// The value of an attribute.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn from_pairs<const N: usize>(pairs: [(&str, &str); N]) -> Attributes {
-        Attributes(pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        if name == USER_ATTRIBUTE {
+            return self.user.as_ref().map(Principal::name);
+        }
+        self.further.get(name).map(String::as_str)
     }
 }
 

@@ -75,7 +75,7 @@ impl BearerToken {
     /// What the cluster stores: the SHA-256 of the token's text.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
-        TokenHash(Sha256::digest(self.expose().as_bytes()).into())
+        TokenHash::of_text(&self.expose())
     }
 }
 
@@ -109,6 +109,12 @@ impl fmt::Display for AccessTokenNumber {
 pub struct TokenHash(pub [u8; 32]);
 
 impl TokenHash {
+    /// The hash of a text, whether it is a token or not.
+    #[must_use]
+    pub fn of_text(text: &str) -> TokenHash {
+        TokenHash(Sha256::digest(text.as_bytes()).into())
+    }
+
     /// 64 hexadecimal digits.
     #[must_use]
     pub fn to_hex(self) -> String {

@@ -77,7 +77,6 @@ impl CallerIdentity {
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub(super) identity: CallerIdentity,
-    pub(super) key: PrincipalKey,
     pub(super) credential: Credential,
     /// The file of its token, and how often its tokens had been replaced.
     file: Option<(FileTokens, u64)>,
@@ -95,9 +94,8 @@ impl Caller {
     /// A caller with this credential.
     #[must_use]
     pub fn new(principal: Principal, credential: Credential) -> Caller {
-        let key = principal.key();
         let identity = CallerIdentity::of(&principal);
-        Caller { identity, key, credential, file: None, needs: Vec::new(), trail: None, source: None, network: None }
+        Caller { identity, credential, file: None, needs: Vec::new(), trail: None, source: None, network: None }
     }
 
     /// The same, with what its provider says about it, for `{…}` in patterns.
@@ -143,6 +141,11 @@ impl Caller {
     pub(crate) fn act_origin(&self) -> ActOrigin {
         let (address, request) = self.source.as_deref().cloned().unwrap_or_default();
         ActOrigin { principal: self.principal().clone(), address, request }
+    }
+
+    /// What stands for its principal in a guard.
+    pub(super) fn key(&self) -> PrincipalKey {
+        self.principal().key()
     }
 
     /// Its principal.

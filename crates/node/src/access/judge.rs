@@ -282,7 +282,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             }
             decision.write_down(caller, &needs);
             decision.result?;
-            let guard = AccessGuard { access: access.revision(), principal: caller.key };
+            let guard = AccessGuard { access: access.revision(), principal: caller.key() };
             // The machine knows principals by their keys only, so it is told the tenant for which a session counts. The
             // queue needs the tenant of every command.
             let tenant = access.tenant_of(caller.principal());

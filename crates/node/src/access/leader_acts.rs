@@ -73,6 +73,6 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     fn guard_of(&self, caller: &Caller, access: &AccessData, needs: &[Need<'_>]) -> Result<AccessGuard, CallError> {
         self.decide(caller, access, needs)?;
-        Ok(AccessGuard { access: access.revision(), principal: caller.key })
+        Ok(AccessGuard { access: access.revision(), principal: caller.key() })
     }
 }
