@@ -3,7 +3,7 @@
 
 use crate::{
     audit::{Audit, request::AuditedRequest},
-    door::{self, Admitted, NotAdmitted},
+    door::{self, Admitted, CallRule, NotAdmitted},
     edge::admin::Admin,
     edge::answer,
     edge::authenticator::Authenticator,
@@ -97,7 +97,8 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
         Arc::clone(&peer.waits)
     });
     let method = request.method().clone();
-    let mut response = serve(context, (route.map(|route| route.template), start), request, next).await;
+    let known = route.map(|route| (route.template, route.rule(&method)));
+    let mut response = serve(context, (known, start), request, next).await;
     // hyper sets the length of other answers.
     if method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED {
         if let Some(length) = response.body().size_hint().exact() {
@@ -113,10 +114,11 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
 
 async fn serve<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
-    (route, start): (Option<&'static str>, RT::Instant),
+    (known, start): (Option<(&'static str, CallRule)>, RT::Instant),
     request: Request,
     next: impl FnOnce(Request, Node<RT>) -> BoxFuture<'static, Response>,
 ) -> Response {
+    let (route, rule) = known.unzip();
     let id = match context.request_ids.of(request.headers()) {
         Ok(id) => id,
         Err(problem) => return problem.into_response(),
@@ -129,7 +131,7 @@ async fn serve<RT: AsyncRuntime>(
     let mut request = request;
     let address = request.extensions().get::<HttpPeer>().map(|peer| Arc::clone(&peer.address));
     let mut audited = context.audit.begin(&mut request, route, observed.id(), address.as_ref(), fairhold_raft::wall_now);
-    let routed = route_request(context, route, &mut request, (observed.id(), audited.as_deref())).await;
+    let routed = route_request(context, rule, &mut request, (observed.id(), audited.as_deref())).await;
     if let Ok((_, node)) = &routed {
         observed.admitted(node);
     }
@@ -163,25 +165,25 @@ async fn serve<RT: AsyncRuntime>(
 /// request is not served here.
 async fn route_request<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
-    route: Option<&'static str>,
+    rule: Option<CallRule>,
     request: &mut Request,
     (id, audited): (&HeaderValue, Option<&AuditedRequest>),
 ) -> Result<(Option<Response>, Node<RT>), Problem> {
     check_cluster(request, context.cluster.value())?;
     audited.map_or(Ok(()), AuditedRequest::check_log)?;
-    let node = admit_at_last(context, route, request, (id, audited.map(AuditedRequest::trail))).await?;
-    Ok((redirect(&node, route, request)?, node))
+    let node = admit_at_last(context, rule, request, (id, audited.map(AuditedRequest::trail))).await?;
+    Ok((redirect(&node, rule.is_some(), request)?, node))
 }
 
 /// Admits a request by access data that is new enough, and counts it against the rate of its tenant, or refuses it.
 async fn admit_at_last<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
-    route: Option<&str>,
+    rule: Option<CallRule>,
     request: &mut Request,
     (id, trail): (&HeaderValue, Option<Arc<AccessTrail>>),
 ) -> Result<Node<RT>, Problem> {
-    let mut admitted = admit(context, route, request, (id, trail.clone()));
-    let mut is_due = door::is_counted(route, request.method());
+    let mut admitted = admit(context, rule, request, (id, trail.clone()));
+    let mut is_due = rule.is_none_or(CallRule::is_counted);
     let may_be_outdated = match &admitted {
         // A node that joins applies the history of its cluster, which begins before rights were enforced.
         Ok(admitted) => {
@@ -198,7 +200,7 @@ async fn admit_at_last<RT: AsyncRuntime>(
         }
         // A refusal is final for its caller, so a node that cannot tell says that, and another node decides.
         context.node.catch_up_with_access().await.map_err(of_read)?;
-        admitted = admit(context, route, request, (id, trail));
+        admitted = admit(context, rule, request, (id, trail));
     }
     let Admitted { node, is_decided } = admitted.map_err(|refused| refused.problem)?;
     if is_due {
@@ -223,14 +225,14 @@ fn is_uninformed<RT: AsyncRuntime>(context: &MiddlewareContext<RT>, request: &Re
 /// for.
 fn admit<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
-    route: Option<&str>,
+    rule: Option<CallRule>,
     request: &mut Request,
     (id, trail): (&HeaderValue, Option<Arc<AccessTrail>>),
 ) -> Result<Admitted<RT>, NotAdmitted<RT>> {
     let Some(authenticator) = &context.authenticator else {
         return Ok(Admitted { node: context.node.clone(), is_decided: false });
     };
-    let admitted = door::admit(&context.node, authenticator, route, request, (id, trail))?;
+    let admitted = door::admit(&context.node, authenticator, rule, request, (id, trail))?;
     if admitted.is_decided
         && let Some(peer) = request.extensions_mut().get_mut::<HttpPeer>()
     {
@@ -257,8 +259,8 @@ fn needs_cluster(request: &Request) -> bool {
 }
 
 /// `Fairhold-Route: redirect`: the same resource at the leader, if another node is known to lead.
-fn redirect<RT: AsyncRuntime>(node: &Node<RT>, route: Option<&str>, request: &Request) -> Result<Option<Response>, Problem> {
-    if !wants_redirect(request)? || is_served_here(route, request) || node.is_leader() {
+fn redirect<RT: AsyncRuntime>(node: &Node<RT>, is_known: bool, request: &Request) -> Result<Option<Response>, Problem> {
+    if !wants_redirect(request)? || is_served_here(is_known, request) || node.is_leader() {
         return Ok(None);
     }
     let Some(leader) = node.leader_url() else { return Ok(None) };
@@ -268,9 +270,9 @@ fn redirect<RT: AsyncRuntime>(node: &Node<RT>, route: Option<&str>, request: &Re
 }
 
 /// Requests that need no other node: unknown paths, and reads of this node's own state.
-fn is_served_here(route: Option<&str>, request: &Request) -> bool {
+fn is_served_here(is_known: bool, request: &Request) -> bool {
     let mut query = request.uri().query().unwrap_or_default().split('&');
-    route.is_none() || query.any(|parameter| parameter == "consistency=local")
+    !is_known || query.any(|parameter| parameter == "consistency=local")
 }
 
 fn wants_redirect(request: &Request) -> Result<bool, Problem> {
