@@ -24,7 +24,10 @@ use axum::{
 };
 use fairhold_node::{Node, access::AccessTrail};
 use fairhold_types::Code;
-use futures_util::future::BoxFuture;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use hyper::body::Body as _;
 use openraft_rt::{AsyncRuntime, Instant};
@@ -82,11 +85,12 @@ impl RequestIds {
     }
 }
 
-/// Wraps every call, and measures it.
+/// Wraps every call, and measures it. The request stays where it is until its call takes it: each of these futures that owned
+/// it would need room for it.
 pub(crate) async fn wrap<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&Route<Node<RT>>>,
-    mut request: Request,
+    request: &mut Request,
     next: impl FnOnce(Request, Node<RT>) -> BoxFuture<'static, Response>,
 ) -> Response {
     let start = RT::Instant::now();
@@ -115,7 +119,7 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
 async fn serve<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     (known, start): (Option<(&'static str, CallRule)>, RT::Instant),
-    request: Request,
+    request: &mut Request,
     next: impl FnOnce(Request, Node<RT>) -> BoxFuture<'static, Response>,
 ) -> Response {
     let (route, rule) = known.unzip();
@@ -127,19 +131,22 @@ async fn serve<RT: AsyncRuntime>(
     let span = tracing::debug_span!("request", id = ?id, method = %request.method(), route);
     // The listener for the status has no authenticator, and traces nothing.
     let traced_by = context.authenticator.as_ref().map(|_| &context.node);
-    let mut observed = Observation::begin(context.metrics.slow_requests(), traced_by, &request, (id, route), start);
-    let mut request = request;
+    let mut observed = Observation::begin(context.metrics.slow_requests(), traced_by, request, (id, route), start);
     let address = request.extensions().get::<HttpPeer>().map(|peer| Arc::clone(&peer.address));
-    let mut audited = context.audit.begin(&mut request, route, observed.id(), address.as_ref(), fairhold_raft::wall_now);
-    let routed = route_request(context, rule, &mut request, (observed.id(), audited.as_deref())).await;
-    if let Ok((_, node)) = &routed {
-        observed.admitted(node);
-    }
-    let response = match (routed, &mut audited) {
-        (Ok((None, node)), None) => next(request, node).instrument(span).await,
-        (Ok((None, node)), Some(audited)) => Box::pin(audited.answered::<RT>(next(request, node))).instrument(span).await,
-        (Ok((Some(redirect), _)), _) => redirect,
-        (Err(problem), _) => problem.into_response(),
+    let mut audited = context.audit.begin(request, route, observed.id(), address.as_ref(), fairhold_raft::wall_now);
+    let call = match route_request(context, rule, request, (observed.id(), audited.as_deref())).await {
+        Ok((redirect, node)) => {
+            observed.admitted(&node);
+            match redirect {
+                None => next(std::mem::take(request), node),
+                Some(redirect) => ready(redirect).boxed(),
+            }
+        }
+        Err(problem) => ready(problem.into_response()).boxed(),
+    };
+    let response = match &mut audited {
+        None => call.instrument(span).await,
+        Some(audited) => Box::pin(audited.answered::<RT>(call)).instrument(span).await,
     };
     let mut response = match audited {
         Some(audited) => audited.answer(response),
@@ -199,7 +206,8 @@ async fn admit_at_last<RT: AsyncRuntime>(
             is_due = false;
         }
         // A refusal is final for its caller, so a node that cannot tell says that, and another node decides.
-        context.node.catch_up_with_access().await.map_err(of_read)?;
+        // In a box, so that the other requests need no room for it.
+        Box::pin(context.node.catch_up_with_access()).await.map_err(of_read)?;
         admitted = admit(context, rule, request, (id, trail));
     }
     let Admitted { node, is_decided } = admitted.map_err(|refused| refused.problem)?;
