@@ -37,6 +37,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 use tracing::Instrument;
 
@@ -102,7 +103,7 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
     });
     let method = request.method().clone();
     let known = route.map(|route| (route.template, route.rule(&method)));
-    let mut response = serve(context, (known, start), request, next).await;
+    let (mut response, took) = serve(context, (known, start), request, next).await;
     // hyper sets the length of other answers.
     if method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED {
         if let Some(length) = response.body().size_hint().exact() {
@@ -112,20 +113,21 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
     }
     let waited = waits.is_some_and(|waits| waits.load(Ordering::Relaxed)) || is_stream(&response);
     let metrics = route.map_or(&context.no_route, |route| &route.metrics);
-    in_flight.answer(metrics, &method, response.status(), waited, start.elapsed());
+    in_flight.answer(metrics, &method, response.status(), waited, took);
     response
 }
 
+/// Answers a request that began at `start`. Returns how long that took, too.
 async fn serve<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     (known, start): (Option<(&'static str, CallRule)>, RT::Instant),
     request: &mut Request,
     next: impl FnOnce(Request, Node<RT>) -> BoxFuture<'static, Response>,
-) -> Response {
+) -> (Response, Duration) {
     let (route, rule) = known.unzip();
     let id = match context.request_ids.of(request.headers()) {
         Ok(id) => id,
-        Err(problem) => return problem.into_response(),
+        Err(problem) => return (problem.into_response(), start.elapsed()),
     };
     // The path may contain a secret, so only its pattern is logged.
     let span = tracing::debug_span!("request", id = ?id, method = %request.method(), route);
@@ -155,7 +157,7 @@ async fn serve<RT: AsyncRuntime>(
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
         tracing::error!(request = ?observed.id(), "a request failed because of a defect in the server");
     }
-    let id = observed.answered(&response);
+    let (id, took) = observed.answered(&response);
     let headers = response.headers_mut();
     headers.entry(headers::REVISION).or_insert_with(|| HeaderValue::from(context.node.revision().0));
     headers.insert(headers::REQUEST_ID, id);
@@ -165,7 +167,7 @@ async fn serve<RT: AsyncRuntime>(
     if let Some(Ok(leader)) = context.node.with_leader_url(HeaderValue::from_str) {
         headers.insert(headers::LEADER, leader);
     }
-    response
+    (response, took)
 }
 
 /// Whatever decides on a request before its call runs. Returns the node's handle for its caller, and a redirect if the
