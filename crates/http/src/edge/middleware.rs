@@ -134,8 +134,7 @@ async fn serve<RT: AsyncRuntime>(
     // The listener for the status has no authenticator, and traces nothing.
     let traced_by = context.authenticator.as_ref().map(|_| &context.node);
     let mut observed = Observation::begin(context.metrics.slow_requests(), traced_by, request, (id, route), start);
-    let address = request.extensions().get::<HttpPeer>().map(|peer| Arc::clone(&peer.address));
-    let mut audited = context.audit.begin(request, route, observed.id(), address.as_ref(), fairhold_raft::wall_now);
+    let mut audited = context.audit.begin(request, route, observed.id(), fairhold_raft::wall_now);
     let call = match route_request(context, rule, request, (observed.id(), audited.as_deref())).await {
         Ok((redirect, node)) => {
             observed.admitted(&node);
