@@ -4,7 +4,6 @@
 use crate::{
     audit::{Audit, request::AuditedRequest},
     door::{self, Admitted, CallRule, NotAdmitted},
-    edge::admin::Admin,
     edge::answer,
     edge::authenticator::Authenticator,
     edge::cluster_header::ClusterHeader,
@@ -50,7 +49,7 @@ pub(crate) struct MiddlewareContext<RT: AsyncRuntime> {
     metrics: HttpMetrics,
     /// The metrics of requests that match no route.
     no_route: Arc<RouteMetrics>,
-    authenticator: Option<Authenticator>,
+    authenticator: Option<Arc<Authenticator>>,
     audit: Audit,
 }
 
@@ -65,6 +64,7 @@ impl<RT: AsyncRuntime> MiddlewareContext<RT> {
         let prefix = format!("{}-{:x}-", node.cluster().id, node.wall_now().0);
         let request_ids = RequestIds { prefix, taken: AtomicU64::new(0) };
         let (cluster, no_route) = (ClusterHeader::of(&node), metrics.route(None));
+        let authenticator = authenticator.map(Arc::new);
         MiddlewareContext { node, cluster, request_ids, metrics, no_route, authenticator, audit }
     }
 }
@@ -98,6 +98,7 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
     let in_flight = context.metrics.begin();
     let waits = request.extensions_mut().get_mut::<HttpPeer>().map(|peer| {
         peer.authenticator.clone_from(&context.authenticator);
+        peer.is_decided = false;
         peer.waits.store(false, Ordering::Relaxed);
         Arc::clone(&peer.waits)
     });
@@ -227,7 +228,7 @@ fn is_uninformed<RT: AsyncRuntime>(context: &MiddlewareContext<RT>, request: &Re
     let has_certificate = || request.extensions().get::<HttpPeer>().is_some_and(|peer| peer.user().is_some());
     let shows_credential = request.headers().contains_key(header::AUTHORIZATION) || has_certificate();
     let is_of_file = |of: &Authenticator| of.admin.check(request.headers()).is_ok();
-    shows_credential && !context.node.has_heard_of_rights() && !context.authenticator.as_ref().is_none_or(is_of_file)
+    shows_credential && !context.node.has_heard_of_rights() && !context.authenticator.as_deref().is_none_or(is_of_file)
 }
 
 /// Admits a request by the access data of this node. If its rights were decided, the token of administrators is not asked
@@ -245,7 +246,7 @@ fn admit<RT: AsyncRuntime>(
     if admitted.is_decided
         && let Some(peer) = request.extensions_mut().get_mut::<HttpPeer>()
     {
-        peer.authenticator = Some(Authenticator { admin: Admin::open(), ..authenticator.clone() });
+        peer.is_decided = true;
     }
     Ok(admitted)
 }
