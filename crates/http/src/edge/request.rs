@@ -109,6 +109,9 @@ pub(crate) struct ReceivedBody {
     _share: Option<Share>,
 }
 
+/// A request and its body, or its refusal.
+pub(crate) type WithBody = Result<(Received, ReceivedBody), Problem>;
+
 impl Received {
     /// Accepts a request and ignores its body.
     pub(crate) fn without_body(request: Request) -> Result<Received, Problem> {
@@ -118,16 +121,16 @@ impl Received {
     }
 
     /// Accepts a request with its parameters in the query, in a JSON body, or in both.
-    pub(crate) async fn with_params<RT: AsyncRuntime>(request: Request) -> Result<(Received, ReceivedBody), Problem> {
-        Received::with_json::<RT>(request, PARAMS_BYTES_MAX).await
+    pub(crate) fn with_params<RT: AsyncRuntime>(request: Request) -> impl Future<Output = WithBody> {
+        Received::with_json::<RT>(request, PARAMS_BYTES_MAX)
     }
 
     /// Accepts a request with a long list in a JSON body.
-    pub(crate) async fn with_list<RT: AsyncRuntime>(request: Request) -> Result<(Received, ReceivedBody), Problem> {
-        Received::with_json::<RT>(request, BODY_BYTES_MAX).await
+    pub(crate) fn with_list<RT: AsyncRuntime>(request: Request) -> impl Future<Output = WithBody> {
+        Received::with_json::<RT>(request, BODY_BYTES_MAX)
     }
 
-    async fn with_json<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> Result<(Received, ReceivedBody), Problem> {
+    async fn with_json<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> WithBody {
         let (received, body) = Received::with_body::<RT>(request, bytes_max).await?;
         if !body.bytes.is_empty() {
             check_is_json(&received.parts.headers)?;
@@ -136,10 +139,7 @@ impl Received {
     }
 
     /// Accepts a request with any body.
-    pub(crate) async fn with_body<RT: AsyncRuntime>(
-        request: Request,
-        bytes_max: usize,
-    ) -> Result<(Received, ReceivedBody), Problem> {
+    pub(crate) async fn with_body<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> WithBody {
         let (parts, body) = request.into_parts();
         let timeout = headers::timeout(&parts.headers)?;
         let mut memory = parts.extensions.get::<HttpPeer>().and_then(|peer| peer.memory.as_ref()?.body());
