@@ -157,4 +157,12 @@ mod tests {
         let allowed = |path| routes.find(path).and_then(Route::allowed).unwrap();
         assert_eq!((allowed("/a/x"), allowed("/a/x/b")), ("POST,GET,HEAD".parse().unwrap(), "DELETE".parse().unwrap()));
     }
+
+    #[test]
+    fn the_door_knows_each_method_also_one_without_a_call() {
+        let routes = Routes::<()>::new(HttpMetrics::default()).route("/v1/grants/{id}", get(call).delete(call));
+        let route = routes.find("/v1/grants/1").unwrap();
+        let is_counted = |method| route.rule(&method).is_counted();
+        assert_eq!([Method::GET, Method::HEAD, Method::DELETE, Method::POST].map(is_counted), [true, true, false, true]);
+    }
 }

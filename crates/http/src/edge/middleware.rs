@@ -86,8 +86,8 @@ impl RequestIds {
     }
 }
 
-/// Wraps every call, and measures it. The request stays where it is until its call takes it: each of these futures that owned
-/// it would need room for it.
+/// Wraps every call, and measures it. The request stays where it is until its call takes it: each of these futures that
+/// owned it would need room for it.
 pub(crate) async fn wrap<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&Route<Node<RT>>>,
