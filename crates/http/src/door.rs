@@ -47,31 +47,56 @@ impl<RT: AsyncRuntime> From<Problem> for NotAdmitted<RT> {
     }
 }
 
-/// Admits a request for this route with this id, or refuses it. The trail gets the caller and the decisions.
+/// What the door knows of a call by its route and method.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallRule {
+    /// What it needs.
+    of_route: RouteRule,
+    may_be_act: bool,
+    is_counted: bool,
+}
+
+impl CallRule {
+    /// Looks up a call. The routes do that once for each of their calls, so that a request need not.
+    pub(crate) fn of(route: &str, method: &Method) -> CallRule {
+        CallRule {
+            of_route: rule_of(route, method),
+            may_be_act: table::may_be_act(route, method),
+            is_counted: is_counted(route, method),
+        }
+    }
+
+    /// Whether a request counts against the rate of its tenant, admitted or denied.
+    pub(crate) fn is_counted(self) -> bool {
+        self.is_counted
+    }
+}
+
+/// Admits a request with this rule and this id, or refuses it. A request that matches no route has no rule. The trail gets
+/// the caller and the decisions.
 pub(crate) fn admit<RT: AsyncRuntime>(
     node: &Node<RT>,
     authenticator: &Authenticator,
-    route: Option<&str>,
+    rule: Option<CallRule>,
     request: &Request,
     (id, trail): (&HeaderValue, Option<Arc<AccessTrail>>),
 ) -> Result<Admitted<RT>, NotAdmitted<RT>> {
     let access = node.access();
-    let may_be_act = route.is_some_and(|route| table::may_be_act(route, request.method()));
     let attributed = |caller: Caller| {
-        let caller = from_network(caller, request);
-        if may_be_act { from_source(caller, request, id) } else { caller }
+        let peer = request.extensions().get::<HttpPeer>();
+        let caller = from_network(caller, peer);
+        if rule.is_some_and(|rule| rule.may_be_act) { from_source(caller, peer, id) } else { caller }
     };
     if !access.is_on() {
         let caller = identity::unenforced(authenticator, request, &access, node.wall_now()).with_trail(trail);
         let caller = attributed(caller);
         return Ok(Admitted { node: node.for_caller(caller), is_decided: false });
     }
-    let rule = route.map(|route| rule_of(route, request.method()));
-    if rule.is_some_and(|rule| rule.is_open(request)) {
+    if rule.is_some_and(|rule| rule.of_route.is_open(request)) {
         return Ok(Admitted { node: node.clone(), is_decided: true });
     }
     let caller = identity::identify(authenticator, request, &access, node.wall_now())?.with_trail(trail);
-    let needs = rule.map_or_else(|| Ok(Vec::new()), |rule| rule.needs(request))?;
+    let needs = rule.map_or_else(|| Ok(Vec::new()), |rule| rule.of_route.needs(request))?;
     let node = node.for_caller(attributed(caller.needing(needs)));
     match node.check_caller().map_err(of_read) {
         Ok(()) => Ok(Admitted { node, is_decided: true }),
@@ -83,22 +108,22 @@ pub(crate) fn admit<RT: AsyncRuntime>(
 }
 
 /// The caller of a request, with the network of its address: a caller without a credential has no other identity.
-fn from_network(caller: Caller, request: &Request) -> Caller {
-    match request.extensions().get::<HttpPeer>() {
+fn from_network(caller: Caller, peer: Option<&HttpPeer>) -> Caller {
+    match peer {
         Some(peer) => caller.with_network(peer.network),
         None => caller,
     }
 }
 
 /// The caller of a request with this id, with its address: the audit of administrative acts has both.
-fn from_source(caller: Caller, request: &Request, id: &HeaderValue) -> Caller {
-    let address = request.extensions().get::<HttpPeer>().map_or("", |peer| &*peer.address);
+fn from_source(caller: Caller, peer: Option<&HttpPeer>, id: &HeaderValue) -> Caller {
+    let address = peer.map_or("", |peer| &*peer.address);
     caller.with_source(address, id.to_str().unwrap_or_default())
 }
 
-/// Whether a request counts against the rate of its tenant, admitted or denied. What renews or ends something never does,
-/// and a batch counts as its calls.
-pub(crate) fn is_counted(route: Option<&str>, method: &Method) -> bool {
+/// Whether the requests of a call count against the rates of their tenants. What renews or ends something never does, and a
+/// batch counts as its calls.
+fn is_counted(route: &str, method: &Method) -> bool {
     const UNCOUNTED: &[(&str, &str)] = &[
         ("/v1/grants/{id}/renew", "POST"),
         ("/v1/grants/{id}", "DELETE"),
@@ -107,7 +132,7 @@ pub(crate) fn is_counted(route: Option<&str>, method: &Method) -> bool {
         ("/v1/sessions/{id}", "DELETE"),
         ("/v1/batch", "POST"),
     ];
-    route.is_none_or(|route| !UNCOUNTED.contains(&(route, method.as_str())))
+    !UNCOUNTED.contains(&(route, method.as_str()))
 }
 
 /// Whether newer access data may lift this refusal: this node may not have heard of a right, of the token that the caller

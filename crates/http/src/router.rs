@@ -69,7 +69,7 @@ fn service<RT: AsyncRuntime>(
     no_such_path: fn(&Uri) -> Problem,
 ) -> ApiService {
     let api = Arc::new((context, routes));
-    ApiService::new(move |request| {
+    ApiService::new(move |mut request| {
         let api = Arc::clone(&api);
         let answer = async move {
             let (context, routes) = &*api;
@@ -79,7 +79,7 @@ fn service<RT: AsyncRuntime>(
                 Some((route, None)) => ready(no_such_method(route)).boxed(),
                 None => ready(no_such_path(request.uri()).into_response()).boxed(),
             };
-            middleware::wrap(context, route, request, next).await
+            middleware::wrap(context, route, &mut request, next).await
         };
         answer.boxed()
     })

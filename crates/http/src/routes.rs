@@ -2,7 +2,10 @@
 //!
 //! The calls are axum's handlers. axum's own router would clone each layer and box its future for every request.
 
-use crate::edge::metrics::{HttpMetrics, RouteMetrics};
+use crate::{
+    door::CallRule,
+    edge::metrics::{HttpMetrics, RouteMetrics},
+};
 use axum::{extract::Request, handler::Handler, response::Response};
 use futures_util::future::BoxFuture;
 use http::{HeaderValue, Method};
@@ -19,7 +22,15 @@ pub(crate) struct Route<S> {
     /// The path, with a placeholder for each variable part: `/v1/locks/{name}`.
     pub(crate) template: &'static str,
     pub(crate) metrics: Arc<RouteMetrics>,
-    methods: Methods<S>,
+    calls: Vec<RoutedCall<S>>,
+}
+
+/// A method of a path.
+struct RoutedCall<S> {
+    method: Method,
+    call: Call<S>,
+    /// What the door knows of it. It is looked up once, because every request needs it.
+    rule: CallRule,
 }
 
 /// All paths with their methods.
@@ -72,8 +83,17 @@ impl<S: 'static> Methods<S> {
 impl<S> Route<S> {
     /// The call of a method. HEAD has that of GET.
     pub(crate) fn call(&self, method: &Method) -> Option<&Call<S>> {
+        self.routed(method).map(|routed| &routed.call)
+    }
+
+    /// What the door knows of the call of a method.
+    pub(crate) fn rule(&self, method: &Method) -> CallRule {
+        self.routed(method).map_or_else(|| CallRule::of(self.template, method), |routed| routed.rule)
+    }
+
+    fn routed(&self, method: &Method) -> Option<&RoutedCall<S>> {
         let method = if *method == Method::HEAD { &Method::GET } else { method };
-        self.methods.0.iter().find_map(|(of, call)| (of == method).then_some(call))
+        self.calls.iter().find(|routed| routed.method == *method)
     }
 
     /// The value of the header `Allow`.
@@ -84,7 +104,7 @@ impl<S> Route<S> {
 
     /// Its methods.
     pub(crate) fn methods(&self) -> impl Iterator<Item = &Method> {
-        self.methods.0.iter().map(|(method, _)| method)
+        self.calls.iter().map(|routed| &routed.method)
     }
 }
 
@@ -97,7 +117,9 @@ impl<S> Routes<S> {
     pub(crate) fn route(mut self, template: &'static str, methods: Methods<S>) -> Self {
         let added = self.paths.insert(template, self.list.len());
         assert!(added.is_ok(), "the path {template}: {added:?}");
-        self.list.push(Route { template, metrics: self.metrics.route(Some(template)), methods });
+        let calls =
+            methods.0.into_iter().map(|(method, call)| RoutedCall { rule: CallRule::of(template, &method), method, call });
+        self.list.push(Route { template, metrics: self.metrics.route(Some(template)), calls: calls.collect() });
         self
     }
 
@@ -134,5 +156,13 @@ mod tests {
         );
         let allowed = |path| routes.find(path).and_then(Route::allowed).unwrap();
         assert_eq!((allowed("/a/x"), allowed("/a/x/b")), ("POST,GET,HEAD".parse().unwrap(), "DELETE".parse().unwrap()));
+    }
+
+    #[test]
+    fn the_door_knows_each_method_also_one_without_a_call() {
+        let routes = Routes::<()>::new(HttpMetrics::default()).route("/v1/grants/{id}", get(call).delete(call));
+        let route = routes.find("/v1/grants/1").unwrap();
+        let is_counted = |method| route.rule(&method).is_counted();
+        assert_eq!([Method::GET, Method::HEAD, Method::DELETE, Method::POST].map(is_counted), [true, true, false, true]);
     }
 }

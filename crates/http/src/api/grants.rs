@@ -30,6 +30,8 @@ pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let lock = lock_name(&received.segment()?)?;
     let (id, id_given) = received.key_or_new(&node)?;
     let (call, response_mode) = single_lock_call(&received, body, lock, id, id_given)?;
+    // The call may wait for minutes, and needs no more of the request.
+    drop(received);
     acquire_and_answer(response_mode, node, call).await
 }
 
@@ -41,7 +43,8 @@ pub(crate) async fn acquire_and_answer<RT: AsyncRuntime>(
 ) -> Result<Response, Problem> {
     match response_mode {
         ResponseMode::Answer => answer_once(&node, call).await,
-        ResponseMode::Stream => hold::answer(node, call).await,
+        // In a box, so that the other requests need no room for it.
+        ResponseMode::Stream => Box::pin(hold::answer(node, call)).await,
     }
 }
 
@@ -97,6 +100,7 @@ pub(crate) async fn acquire_many<RT: AsyncRuntime>(State(node): State<Node<RT>>,
     wants.iter().try_for_each(|want| refuse_reserved(&want.name))?;
     let wants = wants.into_iter().map(|want| Want { lock: want.name, mode: want.mode }).collect();
     let (call, response_mode) = acquire_call(&received, options, wants, id, id_given)?;
+    drop(received);
     acquire_and_answer(response_mode, node, call).await
 }
 
@@ -239,7 +243,9 @@ pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
 pub(crate) async fn release<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let params: call::Release = received.query()?;
-    let revision = node.release(received.grant()?, params.session, received.timeout).await.map_err(of_change)?;
+    let (grant, timeout) = (received.grant()?, received.timeout);
+    drop(received);
+    let revision = node.release(grant, params.session, timeout).await.map_err(of_change)?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 

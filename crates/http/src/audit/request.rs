@@ -13,7 +13,7 @@ use super::{
     scope::AuditScope,
     unavailable,
 };
-use crate::edge::{headers, metrics::known_method, problem::Problem, stream::is_stream};
+use crate::edge::{headers, metrics::known_method, problem::Problem, request::HttpPeer, stream::is_stream};
 use axum::{
     body::Body,
     response::{IntoResponse, Response},
@@ -82,12 +82,12 @@ impl Audit {
         request: &mut Request<Body>,
         route: Option<&'static str>,
         id: &HeaderValue,
-        address: Option<&Arc<str>>,
         now: fn() -> WallMillis,
     ) -> Option<Box<AuditedRequest>> {
         let log = self.log()?;
         let path = request.uri().path();
         let kind = CallKind::of(route, request.method(), path);
+        let address = request.extensions().get::<HttpPeer>().map(|peer| Arc::clone(&peer.address));
         let name_in_path = route.and_then(|route| names::in_path(route, path));
         let method = known_method(request.method()).unwrap_or(OTHER_METHOD);
         if kind == CallKind::Batch && log.scope() >= AuditScope::Writes {
@@ -98,7 +98,7 @@ impl Audit {
             trail: Arc::default(),
             now,
             id: id.clone(),
-            address: address.cloned(),
+            address,
             method,
             route,
             kind,

@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use openraft_rt_tokio::TokioRuntime;
 use serde_json::{Value, json};
+use std::net::IpAddr;
 
 const NOW: WallMillis = WallMillis(1_763_700_840_120);
 const ACQUIRE: (&str, &str, &str) = ("POST", "/v1/locks/{name}", "/v1/locks/orders%2F42?wait=30s&owner=ci");
@@ -21,9 +22,10 @@ const RELEASE: (&str, &str, &str) = ("DELETE", "/v1/grants/{id}", "/v1/grants/01
 const HEALTH: (&str, &str, &str) = ("GET", "/livez", "/livez");
 
 fn begin(audit: &Audit, (method, route, uri): (&str, &'static str, &str)) -> Box<AuditedRequest> {
-    let mut request = Request::builder().method(method).uri(uri).body(Body::empty()).unwrap();
+    let peer = HttpPeer::at(IpAddr::from([10, 0, 0, 7]));
+    let mut request = Request::builder().method(method).uri(uri).extension(peer).body(Body::empty()).unwrap();
     let id = HeaderValue::from_static("1-abc-f");
-    audit.begin(&mut request, Some(route), &id, Some(&Arc::from("10.0.0.7")), || NOW).unwrap()
+    audit.begin(&mut request, Some(route), &id, || NOW).unwrap()
 }
 
 /// The caller of the request is known, and rights are enforced.
@@ -218,7 +220,7 @@ fn hostile_input_makes_no_other_line_and_shows_no_secret() {
             .body(Body::empty())
             .unwrap();
         let id = HeaderValue::from_static("mine-fht_secret");
-        let audited = audit.begin(&mut request, Some("/v1/locks/{name}"), &id, None, || NOW).unwrap();
+        let audited = audit.begin(&mut request, Some("/v1/locks/{name}"), &id, || NOW).unwrap();
         audited.answer(done());
     }
     let lines = audit.log().unwrap().take(Duration::ZERO).lines;

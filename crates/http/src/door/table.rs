@@ -128,7 +128,7 @@ pub(super) const CALLS: &[(&str, &str, RouteRule)] = &[
     ("/metrics", "GET", RouteRule::Open),
 ];
 
-/// Whether the call of this route may be an administrative act. It looks at few bytes, because every request asks.
+/// Whether the call of this route may be an administrative act.
 pub(super) fn may_be_act(route: &str, method: &Method) -> bool {
     let of_cluster = || route.starts_with("/v1/access/") || route.starts_with("/v1/cluster/");
     match *method {

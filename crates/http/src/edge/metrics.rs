@@ -90,12 +90,12 @@ impl RouteMetrics {
 }
 
 /// A request in progress. If it is dropped before its answer, the client has disconnected.
-pub(crate) struct RequestInFlight {
-    metrics: HttpMetrics,
+pub(crate) struct RequestInFlight<'m> {
+    metrics: &'m HttpMetrics,
     answered: bool,
 }
 
-impl RequestInFlight {
+impl RequestInFlight<'_> {
     /// Counts the answer.
     pub(crate) fn answer(mut self, route: &RouteMetrics, method: &Method, status: StatusCode, waited: bool, took: Duration) {
         self.answered = true;
@@ -106,7 +106,7 @@ impl RequestInFlight {
     }
 }
 
-impl Drop for RequestInFlight {
+impl Drop for RequestInFlight<'_> {
     fn drop(&mut self) {
         self.metrics.0.in_flight.dec();
         if !self.answered {
@@ -122,9 +122,9 @@ impl HttpMetrics {
     }
 
     /// Counts the start of a request.
-    pub(crate) fn begin(&self) -> RequestInFlight {
+    pub(crate) fn begin(&self) -> RequestInFlight<'_> {
         self.0.in_flight.inc();
-        RequestInFlight { metrics: self.clone(), answered: false }
+        RequestInFlight { metrics: self, answered: false }
     }
 
     pub(crate) fn connection_opened(&self) {

@@ -3,8 +3,7 @@
 
 use crate::{
     audit::{Audit, request::AuditedRequest},
-    door::{self, Admitted, NotAdmitted},
-    edge::admin::Admin,
+    door::{self, Admitted, CallRule, NotAdmitted},
     edge::answer,
     edge::authenticator::Authenticator,
     edge::cluster_header::ClusterHeader,
@@ -24,7 +23,10 @@ use axum::{
 };
 use fairhold_node::{Node, access::AccessTrail};
 use fairhold_types::Code;
-use futures_util::future::BoxFuture;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use hyper::body::Body as _;
 use openraft_rt::{AsyncRuntime, Instant};
@@ -34,6 +36,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 use tracing::Instrument;
 
@@ -46,7 +49,7 @@ pub(crate) struct MiddlewareContext<RT: AsyncRuntime> {
     metrics: HttpMetrics,
     /// The metrics of requests that match no route.
     no_route: Arc<RouteMetrics>,
-    authenticator: Option<Authenticator>,
+    authenticator: Option<Arc<Authenticator>>,
     audit: Audit,
 }
 
@@ -61,6 +64,7 @@ impl<RT: AsyncRuntime> MiddlewareContext<RT> {
         let prefix = format!("{}-{:x}-", node.cluster().id, node.wall_now().0);
         let request_ids = RequestIds { prefix, taken: AtomicU64::new(0) };
         let (cluster, no_route) = (ClusterHeader::of(&node), metrics.route(None));
+        let authenticator = authenticator.map(Arc::new);
         MiddlewareContext { node, cluster, request_ids, metrics, no_route, authenticator, audit }
     }
 }
@@ -82,22 +86,25 @@ impl RequestIds {
     }
 }
 
-/// Wraps every call, and measures it.
+/// Wraps every call, and measures it. The request stays where it is until its call takes it: each of these futures that
+/// owned it would need room for it.
 pub(crate) async fn wrap<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
     route: Option<&Route<Node<RT>>>,
-    mut request: Request,
+    request: &mut Request,
     next: impl FnOnce(Request, Node<RT>) -> BoxFuture<'static, Response>,
 ) -> Response {
     let start = RT::Instant::now();
     let in_flight = context.metrics.begin();
     let waits = request.extensions_mut().get_mut::<HttpPeer>().map(|peer| {
         peer.authenticator.clone_from(&context.authenticator);
+        peer.is_decided = false;
         peer.waits.store(false, Ordering::Relaxed);
         Arc::clone(&peer.waits)
     });
     let method = request.method().clone();
-    let mut response = serve(context, (route.map(|route| route.template), start), request, next).await;
+    let known = route.map(|route| (route.template, route.rule(&method)));
+    let (mut response, took) = serve(context, (known, start), request, next).await;
     // hyper sets the length of other answers.
     if method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED {
         if let Some(length) = response.body().size_hint().exact() {
@@ -107,37 +114,41 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
     }
     let waited = waits.is_some_and(|waits| waits.load(Ordering::Relaxed)) || is_stream(&response);
     let metrics = route.map_or(&context.no_route, |route| &route.metrics);
-    in_flight.answer(metrics, &method, response.status(), waited, start.elapsed());
+    in_flight.answer(metrics, &method, response.status(), waited, took);
     response
 }
 
+/// Answers a request that began at `start`. Returns how long that took, too.
 async fn serve<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
-    (route, start): (Option<&'static str>, RT::Instant),
-    request: Request,
+    (known, start): (Option<(&'static str, CallRule)>, RT::Instant),
+    request: &mut Request,
     next: impl FnOnce(Request, Node<RT>) -> BoxFuture<'static, Response>,
-) -> Response {
+) -> (Response, Duration) {
+    let (route, rule) = known.unzip();
     let id = match context.request_ids.of(request.headers()) {
         Ok(id) => id,
-        Err(problem) => return problem.into_response(),
+        Err(problem) => return (problem.into_response(), start.elapsed()),
     };
     // The path may contain a secret, so only its pattern is logged.
     let span = tracing::debug_span!("request", id = ?id, method = %request.method(), route);
     // The listener for the status has no authenticator, and traces nothing.
     let traced_by = context.authenticator.as_ref().map(|_| &context.node);
-    let mut observed = Observation::begin(context.metrics.slow_requests(), traced_by, &request, (id, route), start);
-    let mut request = request;
-    let address = request.extensions().get::<HttpPeer>().map(|peer| Arc::clone(&peer.address));
-    let mut audited = context.audit.begin(&mut request, route, observed.id(), address.as_ref(), fairhold_raft::wall_now);
-    let routed = route_request(context, route, &mut request, (observed.id(), audited.as_deref())).await;
-    if let Ok((_, node)) = &routed {
-        observed.admitted(node);
-    }
-    let response = match (routed, &mut audited) {
-        (Ok((None, node)), None) => next(request, node).instrument(span).await,
-        (Ok((None, node)), Some(audited)) => Box::pin(audited.answered::<RT>(next(request, node))).instrument(span).await,
-        (Ok((Some(redirect), _)), _) => redirect,
-        (Err(problem), _) => problem.into_response(),
+    let mut observed = Observation::begin(context.metrics.slow_requests(), traced_by, request, (id, route), start);
+    let mut audited = context.audit.begin(request, route, observed.id(), fairhold_raft::wall_now);
+    let call = match route_request(context, rule, request, (observed.id(), audited.as_deref())).await {
+        Ok((redirect, node)) => {
+            observed.admitted(&node);
+            match redirect {
+                None => next(std::mem::take(request), node),
+                Some(redirect) => ready(redirect).boxed(),
+            }
+        }
+        Err(problem) => ready(problem.into_response()).boxed(),
+    };
+    let response = match &mut audited {
+        None => call.instrument(span).await,
+        Some(audited) => Box::pin(audited.answered::<RT>(call)).instrument(span).await,
     };
     let mut response = match audited {
         Some(audited) => audited.answer(response),
@@ -146,7 +157,7 @@ async fn serve<RT: AsyncRuntime>(
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
         tracing::error!(request = ?observed.id(), "a request failed because of a defect in the server");
     }
-    let id = observed.answered(&response);
+    let (id, took) = observed.answered(&response);
     let headers = response.headers_mut();
     headers.entry(headers::REVISION).or_insert_with(|| HeaderValue::from(context.node.revision().0));
     headers.insert(headers::REQUEST_ID, id);
@@ -156,32 +167,32 @@ async fn serve<RT: AsyncRuntime>(
     if let Some(Ok(leader)) = context.node.with_leader_url(HeaderValue::from_str) {
         headers.insert(headers::LEADER, leader);
     }
-    response
+    (response, took)
 }
 
 /// Whatever decides on a request before its call runs. Returns the node's handle for its caller, and a redirect if the
 /// request is not served here.
 async fn route_request<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
-    route: Option<&'static str>,
+    rule: Option<CallRule>,
     request: &mut Request,
     (id, audited): (&HeaderValue, Option<&AuditedRequest>),
 ) -> Result<(Option<Response>, Node<RT>), Problem> {
     check_cluster(request, context.cluster.value())?;
     audited.map_or(Ok(()), AuditedRequest::check_log)?;
-    let node = admit_at_last(context, route, request, (id, audited.map(AuditedRequest::trail))).await?;
-    Ok((redirect(&node, route, request)?, node))
+    let node = admit_at_last(context, rule, request, (id, audited.map(AuditedRequest::trail))).await?;
+    Ok((redirect(&node, rule.is_some(), request)?, node))
 }
 
 /// Admits a request by access data that is new enough, and counts it against the rate of its tenant, or refuses it.
 async fn admit_at_last<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
-    route: Option<&str>,
+    rule: Option<CallRule>,
     request: &mut Request,
     (id, trail): (&HeaderValue, Option<Arc<AccessTrail>>),
 ) -> Result<Node<RT>, Problem> {
-    let mut admitted = admit(context, route, request, (id, trail.clone()));
-    let mut is_due = door::is_counted(route, request.method());
+    let mut admitted = admit(context, rule, request, (id, trail.clone()));
+    let mut is_due = rule.is_none_or(CallRule::is_counted);
     let may_be_outdated = match &admitted {
         // A node that joins applies the history of its cluster, which begins before rights were enforced.
         Ok(admitted) => {
@@ -197,8 +208,9 @@ async fn admit_at_last<RT: AsyncRuntime>(
             is_due = false;
         }
         // A refusal is final for its caller, so a node that cannot tell says that, and another node decides.
-        context.node.catch_up_with_access().await.map_err(of_read)?;
-        admitted = admit(context, route, request, (id, trail));
+        // In a box, so that the other requests need no room for it.
+        Box::pin(context.node.catch_up_with_access()).await.map_err(of_read)?;
+        admitted = admit(context, rule, request, (id, trail));
     }
     let Admitted { node, is_decided } = admitted.map_err(|refused| refused.problem)?;
     if is_due {
@@ -216,25 +228,25 @@ fn is_uninformed<RT: AsyncRuntime>(context: &MiddlewareContext<RT>, request: &Re
     let has_certificate = || request.extensions().get::<HttpPeer>().is_some_and(|peer| peer.user().is_some());
     let shows_credential = request.headers().contains_key(header::AUTHORIZATION) || has_certificate();
     let is_of_file = |of: &Authenticator| of.admin.check(request.headers()).is_ok();
-    shows_credential && !context.node.has_heard_of_rights() && !context.authenticator.as_ref().is_none_or(is_of_file)
+    shows_credential && !context.node.has_heard_of_rights() && !context.authenticator.as_deref().is_none_or(is_of_file)
 }
 
 /// Admits a request by the access data of this node. If its rights were decided, the token of administrators is not asked
 /// for.
 fn admit<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
-    route: Option<&str>,
+    rule: Option<CallRule>,
     request: &mut Request,
     (id, trail): (&HeaderValue, Option<Arc<AccessTrail>>),
 ) -> Result<Admitted<RT>, NotAdmitted<RT>> {
     let Some(authenticator) = &context.authenticator else {
         return Ok(Admitted { node: context.node.clone(), is_decided: false });
     };
-    let admitted = door::admit(&context.node, authenticator, route, request, (id, trail))?;
+    let admitted = door::admit(&context.node, authenticator, rule, request, (id, trail))?;
     if admitted.is_decided
         && let Some(peer) = request.extensions_mut().get_mut::<HttpPeer>()
     {
-        peer.authenticator = Some(Authenticator { admin: Admin::open(), ..authenticator.clone() });
+        peer.is_decided = true;
     }
     Ok(admitted)
 }
@@ -257,8 +269,8 @@ fn needs_cluster(request: &Request) -> bool {
 }
 
 /// `Fairhold-Route: redirect`: the same resource at the leader, if another node is known to lead.
-fn redirect<RT: AsyncRuntime>(node: &Node<RT>, route: Option<&str>, request: &Request) -> Result<Option<Response>, Problem> {
-    if !wants_redirect(request)? || is_served_here(route, request) || node.is_leader() {
+fn redirect<RT: AsyncRuntime>(node: &Node<RT>, is_known: bool, request: &Request) -> Result<Option<Response>, Problem> {
+    if !wants_redirect(request)? || is_served_here(is_known, request) || node.is_leader() {
         return Ok(None);
     }
     let Some(leader) = node.leader_url() else { return Ok(None) };
@@ -268,9 +280,9 @@ fn redirect<RT: AsyncRuntime>(node: &Node<RT>, route: Option<&str>, request: &Re
 }
 
 /// Requests that need no other node: unknown paths, and reads of this node's own state.
-fn is_served_here(route: Option<&str>, request: &Request) -> bool {
+fn is_served_here(is_known: bool, request: &Request) -> bool {
     let mut query = request.uri().query().unwrap_or_default().split('&');
-    route.is_none() || query.any(|parameter| parameter == "consistency=local")
+    !is_known || query.any(|parameter| parameter == "consistency=local")
 }
 
 fn wants_redirect(request: &Request) -> Result<bool, Problem> {

@@ -31,12 +31,18 @@ pub(crate) struct Observation<'c, RT: AsyncRuntime> {
     /// None if no call has it.
     method: Option<&'static str>,
     route: Option<&'static str>,
-    span: Option<RequestSpan>,
-    /// What the path names, if the trace may have names.
-    name: Option<String>,
+    /// If it is traced. In a box, so that the other requests need no room for it.
+    traced: Option<Box<TracedRequest>>,
     /// The handle of the node for the caller, once it is known.
     node: Option<Node<RT>>,
     is_ended: bool,
+}
+
+/// A request that is traced.
+struct TracedRequest {
+    span: RequestSpan,
+    /// What the path names, if the trace may have names.
+    name: Option<String>,
 }
 
 impl<'c, RT: AsyncRuntime> Observation<'c, RT> {
@@ -50,19 +56,13 @@ impl<'c, RT: AsyncRuntime> Observation<'c, RT> {
     ) -> Self {
         let traced_by = traced_by.filter(|_| route.is_some_and(|route| route.starts_with(TRACED)));
         let span = traced_by.and_then(|node| RequestSpan::begin(node.tracer(), || headers::trace_parent(request.headers())));
-        let named = span.as_ref().filter(|span| span.shows_names()).and(route);
-        let name = named.and_then(|route| in_path(route, request.uri().path())).filter(|name| !shows_token(name));
-        Observation {
-            slow,
-            started_at,
-            id,
-            method: known_method(request.method()),
-            route,
-            span,
-            name,
-            node: None,
-            is_ended: false,
-        }
+        let traced = span.map(|span| {
+            let named = route.filter(|_| span.shows_names());
+            let name = named.and_then(|route| in_path(route, request.uri().path())).filter(|name| !shows_token(name));
+            Box::new(TracedRequest { span, name })
+        });
+        let method = known_method(request.method());
+        Observation { slow, started_at, id, method, route, traced, node: None, is_ended: false }
     }
 
     /// The id of the request.
@@ -72,35 +72,37 @@ impl<'c, RT: AsyncRuntime> Observation<'c, RT> {
 
     /// The caller is known. What the node does for it belongs to this request. A stranger cannot have its requests traced.
     pub(crate) fn admitted(&mut self, node: &Node<RT>) {
-        let is_stranger = node.caller().is_none_or(|caller| *caller.credential() == Credential::Nothing);
-        self.span = self.span.take().filter(|span| !is_stranger || !span.is_only_requested());
-        if let (Some(span), Some(work)) = (&self.span, node.work()) {
-            work.trace(span.clone());
+        let is_stranger = || node.caller().is_none_or(|caller| *caller.credential() == Credential::Nothing);
+        self.traced = self.traced.take().filter(|traced| !traced.span.is_only_requested() || !is_stranger());
+        if let (Some(traced), Some(work)) = (&self.traced, node.work()) {
+            work.trace(traced.span.clone());
         }
         self.node = Some(node.clone());
     }
 
-    /// The answer is known. Returns the id of the request.
-    pub(crate) fn answered(mut self, response: &Response) -> HeaderValue {
-        self.end(Some(response.status()));
-        std::mem::replace(&mut self.id, HeaderValue::from_static(""))
+    /// The answer is known. Returns the id of the request, and how long it took.
+    pub(crate) fn answered(mut self, response: &Response) -> (HeaderValue, Duration) {
+        let took = self.end(Some(response.status()));
+        (std::mem::replace(&mut self.id, HeaderValue::from_static("")), took)
     }
 
-    fn end(&mut self, status: Option<StatusCode>) {
+    /// Returns how long it took.
+    fn end(&mut self, status: Option<StatusCode>) -> Duration {
         self.is_ended = true;
-        self.log_if_slow(status);
-        if let Some(span) = self.span.take().filter(|span| self.node.is_some() || !span.is_only_requested()) {
-            self.end_span(span, status);
+        let took = self.started_at.elapsed();
+        self.log_if_slow(status, took);
+        if let Some(traced) = self.traced.take().filter(|traced| self.node.is_some() || !traced.span.is_only_requested()) {
+            self.end_span(*traced, status);
         }
+        took
     }
 
-    fn log_if_slow(&self, status: Option<StatusCode>) {
+    fn log_if_slow(&self, status: Option<StatusCode>, total: Duration) {
         let work = self.node.as_ref().and_then(Node::work);
         // Its wait has no end yet, so nobody knows how long it was.
         if status.is_none() && work.is_some_and(|work| work.is_waiting()) {
             return;
         }
-        let total = self.started_at.elapsed();
         let time = |stage| work.map_or(Duration::ZERO, |work| work.time(stage));
         let judged = self.slow.judge(total.saturating_sub(time(Stage::Wait)), fairhold_raft::wall_now);
         let Some(SlowRequest::Logged) = judged else { return };
@@ -123,7 +125,7 @@ impl<'c, RT: AsyncRuntime> Observation<'c, RT> {
         );
     }
 
-    fn end_span(&self, span: RequestSpan, status: Option<StatusCode>) {
+    fn end_span(&self, TracedRequest { span, name: named }: TracedRequest, status: Option<StatusCode>) {
         let text = |text: &str| Attribute::Text(text.to_owned());
         let method = self.method.unwrap_or(OTHER_METHOD);
         let mut attributes = vec![("http.request.method", text(method))];
@@ -131,7 +133,7 @@ impl<'c, RT: AsyncRuntime> Observation<'c, RT> {
         attributes.extend(self.shown_id().map(|id| ("fairhold.request_id", text(id))));
         if span.shows_names() {
             attributes.extend(self.caller().map(|caller| ("fairhold.principal", text(caller.principal().as_str()))));
-            attributes.extend(self.name.as_deref().map(|name| ("fairhold.name", text(name))));
+            attributes.extend(named.as_deref().map(|name| ("fairhold.name", text(name))));
         }
         attributes.extend(status.map(|status| ("http.response.status_code", Attribute::Number(status.as_u16().into()))));
         let name = [method, self.route.unwrap_or_default()].join(" ");

@@ -74,7 +74,7 @@ impl ConnectionCalls {
     pub(super) fn begin(&self) {
         self.started.fetch_add(1, Ordering::Relaxed);
         self.answering.store(true, Ordering::Relaxed);
-        self.take_unconfirmed();
+        *self.undelivered.lock() = None;
     }
 
     /// The answer is ready. Keeps its clean-up until its delivery is certain.

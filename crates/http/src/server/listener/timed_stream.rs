@@ -167,9 +167,12 @@ impl AsyncRead for TimedStream {
         let busy = timed.is_busy();
         let before = buffer.filled().len();
         let read = timed.transport.poll_read(cx, buffer);
-        timed.framing.follow(&mut buffer.filled_mut()[before..]);
         let arrived = buffer.filled().len() - before;
-        timed.context.metrics.received(arrived);
+        // hyper also looks for more while a request runs, and nearly always finds nothing.
+        if arrived > 0 {
+            timed.framing.follow(&mut buffer.filled_mut()[before..]);
+            timed.context.metrics.received(arrived);
+        }
         if let Poll::Ready(Err(error)) = &read {
             timed.calls.note_broken(error);
         }
