@@ -17,7 +17,7 @@ use fairhold_state::{
     command::{Command, Event, Rejection},
 };
 use fairhold_types::{GrantNumber, Revision};
-use openraft_rt::AsyncRuntime;
+use openraft_rt::{AsyncRuntime, Instant};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::oneshot;
@@ -137,8 +137,9 @@ impl<RT: AsyncRuntime> Hub<RT> {
 
 impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
     fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
+        let now = RT::Instant::now();
         self.follow_access(state);
-        self.metrics.observe(events);
+        self.metrics.observe(events, now);
         self.dispatcher.push(Changes::of(state, revision, events));
         for event in events {
             match event {
@@ -169,7 +170,7 @@ impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
                 | Event::ChildrenChanged { .. } => {}
             }
         }
-        self.clock.observe(state, events);
+        self.clock.observe(state, events, now);
     }
 
     fn refused(&self, command: &Command, rejection: &Rejection) {
