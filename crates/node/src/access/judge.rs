@@ -255,8 +255,10 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// Proposes a command once the caller's rights cover it. If they were narrowed before it was applied, it is decided
     /// again.
-    pub(crate) async fn propose_decided(&self, command: Command, deadline: RT::Instant) -> Result<Answer, CallError> {
-        let mut command = if command.is_act() { self.attributed(command, deadline).await } else { command };
+    pub(crate) async fn propose_decided(&self, mut command: Command, deadline: RT::Instant) -> Result<Answer, CallError> {
+        if command.is_act() {
+            command = self.attributed(command, deadline).await;
+        }
         if command.needs_depend_on_state() && self.is_enforced() {
             self.learn_needs_of(&command, deadline).await?;
         }
