@@ -124,8 +124,8 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// The caller and the access data, if rights are enforced for this handle.
     pub(super) fn enforcing(&self) -> Option<(&Caller, Arc<AccessData>)> {
         let caller = self.caller()?;
-        let access = self.access();
-        access.is_on().then_some((caller, access))
+        let access = self.0.hub.enforced_access()?;
+        Some((caller, access))
     }
 
     /// The rights of a caller with a valid credential, if they cover these needs.
