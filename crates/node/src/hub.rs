@@ -17,9 +17,15 @@ use fairhold_state::{
     command::{Command, Event, Rejection},
 };
 use fairhold_types::{GrantNumber, Revision};
-use openraft_rt::AsyncRuntime;
+use openraft_rt::{AsyncRuntime, Instant};
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 use tokio::sync::oneshot;
 
 /// Passes each applied event on: to the waiters, the watchers, the metrics, and the leader's clock.
@@ -31,6 +37,8 @@ pub(crate) struct Hub<RT: AsyncRuntime> {
     pub(crate) dispatcher: Arc<WatchDispatcher>,
     /// The applied access data. It is set before the events of its revision are passed on.
     access: RwLock<Arc<AccessData>>,
+    /// Whether it enforces rights. It is set after the data itself.
+    enforces_rights: AtomicBool,
 }
 
 #[derive(Default)]
@@ -70,6 +78,7 @@ impl<RT: AsyncRuntime> Hub<RT> {
             refused: RefusedWaits::default(),
             dispatcher,
             access: RwLock::default(),
+            enforces_rights: AtomicBool::new(false),
         }
     }
 
@@ -95,12 +104,19 @@ impl<RT: AsyncRuntime> Hub<RT> {
         Arc::clone(&self.access.read())
     }
 
+    /// The applied access data, if rights are enforced. While they are not, no request waits for a lock here.
+    pub(crate) fn enforced_access(&self) -> Option<Arc<AccessData>> {
+        let enforces = self.enforces_rights.load(Ordering::Acquire);
+        enforces.then(|| self.access()).filter(|access| access.is_on())
+    }
+
     /// Keeps the access data of a state if it has changed. Then each request that waits is decided again.
     fn follow_access(&self, state: &State) {
         if state.access().revision() == self.access.read().revision() {
             return;
         }
         *self.access.write() = state.shared_access();
+        self.enforces_rights.store(state.access().is_on(), Ordering::Release);
         self.wake_all();
         self.dispatcher.wake_all();
     }
@@ -137,8 +153,9 @@ impl<RT: AsyncRuntime> Hub<RT> {
 
 impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
     fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
+        let now = RT::Instant::now();
         self.follow_access(state);
-        self.metrics.observe(events);
+        self.metrics.observe(events, now);
         self.dispatcher.push(Changes::of(state, revision, events));
         for event in events {
             match event {
@@ -169,7 +186,7 @@ impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
                 | Event::ChildrenChanged { .. } => {}
             }
         }
-        self.clock.observe(state, events);
+        self.clock.observe(state, events, now);
     }
 
     fn refused(&self, command: &Command, rejection: &Rejection) {

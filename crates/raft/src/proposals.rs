@@ -37,8 +37,8 @@ struct ProposalStages<'r, RT: AsyncRuntime> {
 }
 
 impl<'r, RT: AsyncRuntime> ProposalStages<'r, RT> {
-    fn begin(work: Option<&'r RequestWork>) -> Self {
-        ProposalStages { work, since: RT::Instant::now(), span: None, submitted: None, has_outcome: false }
+    fn begin(work: Option<&'r RequestWork>, now: RT::Instant) -> Self {
+        ProposalStages { work, since: now, span: None, submitted: None, has_outcome: false }
     }
 
     /// The span of the next attempt's work at another node, if the request is traced.
@@ -53,11 +53,10 @@ impl<'r, RT: AsyncRuntime> ProposalStages<'r, RT> {
         self.submitted.insert(submitted).answered::<RT>(deadline).await
     }
 
-    /// The attempt has ended with these times. If another attempt follows, the time until then is a part of its queue.
-    fn end_attempt(&mut self, times: ProposalTimes) {
+    /// The attempt has ended now, with these times. If another attempt follows, the time until then is a part of its queue.
+    fn end_attempt(&mut self, times: ProposalTimes, now: RT::Instant) {
         self.submitted = None;
         if let Some(work) = self.work {
-            let now = RT::Instant::now();
             let stages = times.stages(now.saturating_duration_since(self.since), self.span);
             stages.for_each(|stage| work.record(stage));
             self.since = now;
@@ -69,7 +68,7 @@ impl<RT: AsyncRuntime> Drop for ProposalStages<'_, RT> {
     fn drop(&mut self) {
         if !self.has_outcome {
             let times = self.submitted.as_ref().map(SubmittedCommand::times).unwrap_or_default();
-            self.end_attempt(times);
+            self.end_attempt(times, RT::Instant::now());
         }
     }
 }
@@ -79,28 +78,29 @@ impl<RT: AsyncRuntime> Replica<RT> {
     ///
     /// It is retried within the deadline while it was definitely not proposed, and never after that.
     pub async fn propose(&self, command: Command, deadline: RT::Instant) -> Result<Answer, ProposeError> {
-        self.propose_for(Proposer::default(), command, deadline).await
+        self.propose_for(Proposer::default(), &command, deadline).await
     }
 
     /// The same for a request.
     pub async fn propose_for(
         &self,
         Proposer { tenant, work }: Proposer<'_>,
-        command: Command,
+        command: &Command,
         deadline: RT::Instant,
     ) -> Result<Answer, ProposeError> {
         if let Err(rejection) = command.validate() {
             return Ok(self.core.shared.rejected(rejection));
         }
         let started_at = RT::Instant::now();
-        let mut stages = ProposalStages::<RT>::begin(work);
+        let mut stages = ProposalStages::<RT>::begin(work, started_at);
         loop {
             let trace = stages.next_span();
             let answered = match self.queues.proposals.submit_traced(Lane::Own(tenant), command.clone(), false, trace) {
                 Ok(submitted) => stages.answered(submitted, deadline).await,
                 Err(reason) => Answered::from(Err(reason.into())),
             };
-            stages.end_attempt(answered.times);
+            let ended_at = RT::Instant::now();
+            stages.end_attempt(answered.times, ended_at);
             let outcome = answered.outcome;
             let metrics = &self.core.shared.metrics;
             metrics.record(&outcome);
@@ -109,10 +109,10 @@ impl<RT: AsyncRuntime> Replica<RT> {
                     if self.core.pause(deadline).await {
                         continue;
                     }
-                    stages.end_attempt(ProposalTimes::default());
+                    stages.end_attempt(ProposalTimes::default(), RT::Instant::now());
                 }
                 Err(_) => {}
-                Ok(_) => metrics.histograms.proposal.observe(started_at.elapsed()),
+                Ok(_) => metrics.histograms.proposal.observe(ended_at.saturating_duration_since(started_at)),
             }
             stages.has_outcome = true;
             return outcome;
@@ -142,7 +142,7 @@ mod tests {
     async fn stages_after_leaving(handed_over: Option<HandOver>) -> [Duration; 3] {
         let (queue, mut batcher) = queue::new(1_000_000);
         let work = RequestWork::default();
-        let mut stages = ProposalStages::<TokioRuntime>::begin(Some(&work));
+        let mut stages = ProposalStages::<TokioRuntime>::begin(Some(&work), TokioInstant::now());
         stages.since = TokioInstant::now() - LONG;
         let submitted = queue.submit(Command::Forget { through: Revision(1) }, false).unwrap();
         let answered = stages.answered(submitted, TokioInstant::now() + LONG).now_or_never();
@@ -172,10 +172,11 @@ mod tests {
     #[test]
     fn the_wait_for_a_leader_is_a_part_of_the_queue() {
         let work = RequestWork::default();
-        let mut stages = ProposalStages::<TokioRuntime>::begin(Some(&work));
-        stages.end_attempt(ProposalTimes::default());
+        let mut stages = ProposalStages::<TokioRuntime>::begin(Some(&work), TokioInstant::now());
+        stages.end_attempt(ProposalTimes::default(), TokioInstant::now());
         stages.since = TokioInstant::now() - LONG;
-        stages.end_attempt(ProposalTimes { worked: Some(WORKED), applied: Duration::ZERO, is_forwarded: false });
+        let times = ProposalTimes { worked: Some(WORKED), applied: Duration::ZERO, is_forwarded: false };
+        stages.end_attempt(times, TokioInstant::now());
         assert!(work.time(Stage::Queue) >= LONG - WORKED);
         stages.since = TokioInstant::now() - LONG;
         stages.has_outcome = true;

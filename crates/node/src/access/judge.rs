@@ -124,8 +124,8 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// The caller and the access data, if rights are enforced for this handle.
     pub(super) fn enforcing(&self) -> Option<(&Caller, Arc<AccessData>)> {
         let caller = self.caller()?;
-        let access = self.access();
-        access.is_on().then_some((caller, access))
+        let access = self.0.hub.enforced_access()?;
+        Some((caller, access))
     }
 
     /// The rights of a caller with a valid credential, if they cover these needs.
@@ -255,9 +255,11 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// Proposes a command once the caller's rights cover it. If they were narrowed before it was applied, it is decided
     /// again.
-    pub(crate) async fn propose_decided(&self, command: Command, deadline: RT::Instant) -> Result<Answer, CallError> {
-        let command = if command.is_act() { self.attributed(command, deadline).await } else { command };
-        if self.is_enforced() {
+    pub(crate) async fn propose_decided(&self, mut command: Command, deadline: RT::Instant) -> Result<Answer, CallError> {
+        if command.is_act() {
+            command = self.attributed(command, deadline).await;
+        }
+        if command.needs_depend_on_state() && self.is_enforced() {
             self.learn_needs_of(&command, deadline).await?;
         }
         let is_changed = |answer: &Answer| matches!(answer.result, Err(Rejection::AccessChanged));
@@ -265,7 +267,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         for _ in 0..DECISIONS_MAX {
             let Some((caller, access)) = self.enforcing().filter(|_| command.needs_guard()) else {
                 self.note_command(&command);
-                let answer = self.0.replica.propose_for(self.proposer(None), command, deadline).await?;
+                let answer = self.0.replica.propose_for(self.proposer(None), &command, deadline).await?;
                 self.count_quota_refusal(&answer);
                 // Rights are enforced since.
                 let is_stale = self.caller().is_some() && is_changed(&answer);
@@ -281,19 +283,22 @@ impl<RT: AsyncRuntime> Node<RT> {
                 continue;
             }
             decision.write_down(caller, &needs);
+            drop(needs);
             decision.result?;
             let guard = AccessGuard { access: access.revision(), principal: caller.key() };
             // The machine knows principals by their keys only, so it is told the tenant for which a session counts. The
             // queue needs the tenant of every command.
             let tenant = access.tenant_of(caller.principal());
-            let guarded = command.clone().guarded(guard).for_tenant(tenant.filter(|_| command.opens_session()));
+            let of_session = tenant.filter(|_| command.opens_session());
+            command = command.guarded(guard).for_tenant(of_session);
             let proposer = self.proposer(tenant.map(|tenant| tenant.0));
-            let answer = self.0.replica.propose_for(proposer, guarded, deadline).await?;
+            let answer = self.0.replica.propose_for(proposer, &command, deadline).await?;
             self.count_quota_refusal(&answer);
             if !is_changed(&answer) {
                 return self.without_hidden(answer);
             }
             self.0.replica.wait_for_revision(answer.revision, deadline).await?;
+            command = command.without_guard();
         }
         Err(AccessRefusal::Stale.into())
     }
@@ -316,11 +321,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(answer)
     }
 
-    /// Waits until this node knows what the needs of a command depend on.
+    /// Waits until this node knows the state on which the needs of a command depend.
     async fn learn_needs_of(&self, command: &Command, deadline: RT::Instant) -> Result<(), CallError> {
-        if command.needs_depend_on_state() {
-            self.0.replica.read_barrier(deadline).await?;
-        }
+        self.0.replica.read_barrier(deadline).await?;
         let Command::Upgrade { grant, .. } = command else { return Ok(()) };
         // Nothing is proposed for a grant without known locks: an acquire that is under way could create it first, and the
         // upgrade would need no right.
@@ -331,9 +334,12 @@ impl<RT: AsyncRuntime> Node<RT> {
         })
     }
 
-    fn needs_of(&self, command: &Command) -> Vec<Need<'static>> {
-        let needs = |state: &State| state.needs_of(command).into_iter().map(Need::into_owned).collect();
-        self.0.replica.read(needs)
+    fn needs_of<'c>(&self, command: &'c Command) -> Vec<Need<'c>> {
+        // The most frequent command does not wait for the state, which is locked while commands are applied.
+        if let Command::Acquire(acquire) = command {
+            return acquire.needs();
+        }
+        self.0.replica.read(|state| state.needs_of(command))
     }
 }
 

@@ -94,6 +94,30 @@ impl QuotaCounters {
     }
 }
 
+/// The grants that one kind of event in a command names. The first is often the only one, and takes no memory.
+#[derive(Debug, Default)]
+struct NamedGrants {
+    first: Option<GrantNumber>,
+    others: BTreeSet<GrantNumber>,
+}
+
+impl NamedGrants {
+    /// Adds a grant. Returns whether it is new.
+    fn insert(&mut self, grant: GrantNumber) -> bool {
+        match self.first {
+            Some(first) => first != grant && self.others.insert(grant),
+            None => {
+                self.first = Some(grant);
+                true
+            }
+        }
+    }
+
+    fn contains(&self, grant: GrantNumber) -> bool {
+        self.first == Some(grant) || self.others.contains(&grant)
+    }
+}
+
 impl<I> Default for NodeMetrics<I> {
     fn default() -> Self {
         NodeMetrics {
@@ -117,32 +141,31 @@ impl<I> Default for NodeMetrics<I> {
 }
 
 impl<I: Instant> NodeMetrics<I> {
-    /// Counts the events of a command.
+    /// Counts the events of a command that is applied now.
     ///
     /// A grant of several locks has an event for each of them, and counts once. An upgrade does not count as another
     /// grant.
-    pub(crate) fn observe(&self, events: &[Event]) {
-        let mut queued = BTreeSet::new();
-        let mut granted = BTreeSet::new();
-        let mut ended = BTreeSet::new();
-        let mut cooled = BTreeSet::new();
+    pub(crate) fn observe(&self, events: &[Event], now: I) {
+        let mut queued = NamedGrants::default();
+        let mut granted = NamedGrants::default();
+        let mut ended = NamedGrants::default();
+        let mut cooled = NamedGrants::default();
         for event in events {
             match event {
                 Event::SessionOpened { .. } => self.sessions.opened.inc(),
                 Event::SessionExpired { .. } => self.sessions.expired.inc(),
                 Event::SessionClosed { .. } => self.sessions.closed.inc(),
                 Event::Queued { grant, .. } if queued.insert(*grant) => {
-                    self.record_phase(*grant, Phase::Waits(I::now()));
+                    self.phases().insert(*grant, Phase::Waits(now));
                     self.queued.inc()
                 }
                 Event::Attached { .. } => self.attached.inc(),
-                Event::Granted { grant, .. } if granted.insert(*grant) && !self.is_held(*grant) => {
-                    self.handed_over.inc_by(u64::from(!queued.contains(grant)));
-                    self.record_phase(*grant, Phase::Holds(I::now()));
+                Event::Granted { grant, .. } if granted.insert(*grant) && self.record_hold(*grant, now) => {
+                    self.handed_over.inc_by(u64::from(!queued.contains(*grant)));
                     self.granted.inc()
                 }
                 Event::Ended { grant, reason, .. } if ended.insert(*grant) => {
-                    self.record_end(*grant);
+                    self.record_end(*grant, now);
                     self.ended.of(*reason).inc()
                 }
                 Event::Cooled { grant, .. } if cooled.insert(*grant) => self.cooled.inc(),
@@ -176,22 +199,26 @@ impl<I: Instant> NodeMetrics<I> {
         self.phases().clear();
     }
 
-    fn record_phase(&self, grant: GrantNumber, phase: Phase<I>) {
-        let before = self.phases().insert(grant, phase);
-        if let (Some(Phase::Waits(since)), Phase::Holds(now)) = (before, phase) {
-            self.waited.observe(now.saturating_duration_since(since));
+    /// The grant holds from now on. Returns `false` if it is known to hold already: then an upgrade granted it again.
+    fn record_hold(&self, grant: GrantNumber, now: I) -> bool {
+        let mut phases = self.phases();
+        match phases.insert(grant, Phase::Holds(now)) {
+            Some(before @ Phase::Holds(_)) => {
+                phases.insert(grant, before);
+                false
+            }
+            Some(Phase::Waits(since)) => {
+                self.waited.observe(now.saturating_duration_since(since));
+                true
+            }
+            None => true,
         }
     }
 
-    /// Whether the grant is known to hold already: then an upgrade granted it again.
-    fn is_held(&self, grant: GrantNumber) -> bool {
-        matches!(self.phases().get(&grant), Some(Phase::Holds(_)))
-    }
-
-    fn record_end(&self, grant: GrantNumber) {
+    fn record_end(&self, grant: GrantNumber, now: I) {
         let before = self.phases().remove(&grant);
         if let Some(Phase::Holds(since)) = before {
-            self.held.observe(since.elapsed());
+            self.held.observe(now.saturating_duration_since(since));
         }
     }
 

@@ -30,7 +30,10 @@ use crate::{
     clock::wall_now,
     node::Node,
 };
-use fairhold_raft::error::{NotProposed, ProposeError};
+use fairhold_raft::{
+    Proposer,
+    error::{NotProposed, ProposeError},
+};
 use fairhold_state::command::{Answer, Command};
 use fairhold_types::GrantId;
 use openraft_rt::{AsyncRuntime, Instant};
@@ -126,7 +129,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Proposes an idempotent command until it is answered or the deadline has passed.
     pub(crate) async fn propose_until_answered(&self, command: Command, deadline: RT::Instant) -> Result<Answer, ProposeError> {
         loop {
-            match self.0.replica.propose(command.clone(), deadline).await {
+            match self.0.replica.propose_for(Proposer::default(), &command, deadline).await {
                 Err(error) if error != NotProposed::ShuttingDown.into() && RT::Instant::now() < deadline => {
                     RT::sleep(REPEAT_PAUSE).await;
                 }

@@ -91,7 +91,7 @@ impl<RT: AsyncRuntime> PendingAcquire<RT> {
             None => false,
         };
         if !delivered {
-            self.give_up(own).await;
+            Box::pin(self.give_up(own)).await;
         }
     }
 
@@ -167,13 +167,14 @@ impl<RT: AsyncRuntime> PendingAcquire<RT> {
         deadline: RT::Instant,
         answer: &mut oneshot::Sender<Delivery>,
     ) -> Option<GrantAnswer> {
+        // Each request allocates its future, which has no room for what is boxed here: most requests are granted at once.
         let result = match committed.token {
             // The leader's answer is enough: this node may not have applied it yet.
             Some(token) if committed.attempt == 1 => {
                 Ok(At { value: Acquired::Held(self.view_of_new(committed, token)), revision: committed.revision })
             }
-            Some(_) => self.answer_held(committed, committed.revision, None, deadline).await,
-            None => self.wait(committed, started_at, deadline, answer).await?,
+            Some(_) => Box::pin(self.answer_held(committed, committed.revision, None, deadline)).await,
+            None => Box::pin(self.wait(committed, started_at, deadline, answer)).await?,
         };
         Some(result.map_err(as_unknown))
     }

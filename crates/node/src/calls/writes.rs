@@ -47,7 +47,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             self.check_ttl(timeout_ms)?;
             let key = write_key(key, &("renew", &grant, timeout_ms))?;
             let command = Command::SetGrantTimeout { grant, timeout_ms, key, at: wall_now() };
-            self.0.replica.propose_for(self.proposer(None), command, deadline).await?.result?;
+            self.0.replica.propose_for(self.proposer(None), &command, deadline).await?.result?;
         }
         let renewed = self.0.keepalives.renew::<RT>(Renewal::Grant(grant), deadline).await;
         // After the timeout was set, a failed renewal does not mean that nothing happened.
@@ -150,7 +150,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         };
         let large_session = self.0.replica.read(large_session);
         let close = Command::CloseSession { session, at: wall_now() };
-        let answer = self.0.replica.propose_for(self.proposer(None), close, deadline).await?;
+        let answer = self.0.replica.propose_for(self.proposer(None), &close, deadline).await?;
         answer.result?;
         Ok(match large_session {
             Some(number) => self.wait_until_settled(answer.revision, deadline, |state| !state.is_ending(number)).await,

@@ -172,9 +172,19 @@ impl<'a> Subject<'a> {
 }
 
 impl Change {
-    /// The change that watches report for an event, if any. `state` is the state right after it.
-    pub(crate) fn of(state: &State, event: &Event) -> Option<Change> {
-        let contender = |lock: &LockName, number: GrantNumber| ChangedContender::of(state.contender(number), lock, number);
+    /// The change that watches report for an event, if any. `state` is the state right after the command, and `previous` the
+    /// change before it in the same command.
+    fn of(state: &State, event: &Event, previous: Option<&Change>) -> Option<Change> {
+        let contender = |lock: &LockName, number: GrantNumber| {
+            // Most grants are queued and granted by the same command.
+            if let Some(Change::Queued(queued)) = previous
+                && queued.number == number
+                && queued.lock == *lock
+            {
+                return queued.clone();
+            }
+            ChangedContender::of(state.contender(number), lock, number)
+        };
         Some(match event {
             Event::NodeCreated { path } => Change::NodeCreated(path.clone()),
             Event::NodeChanged { path, version } => Change::NodeChanged { path: path.clone(), version: *version },
@@ -340,7 +350,13 @@ pub(crate) struct Changes {
 
 impl Changes {
     pub(crate) fn of(state: &State, revision: Revision, events: &[Event]) -> Changes {
-        Changes { revision, list: events.iter().filter_map(|event| Change::of(state, event)).collect() }
+        // Most commands have a change for each event: then the list has its exact size at once.
+        let mut list = Vec::with_capacity(events.len());
+        for event in events {
+            let change = Change::of(state, event, list.last());
+            list.extend(change);
+        }
+        Changes { revision, list: list.into_boxed_slice() }
     }
 
     /// Their approximate size in memory.

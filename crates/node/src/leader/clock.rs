@@ -61,16 +61,15 @@ impl<RT: AsyncRuntime> LeaderClock<RT> {
         LeaderClock { phase: Mutex::new(ClockPhase::Off), pending: Notify::new() }
     }
 
-    /// Follows the applied events. The state is locked during the call, so no event falls between loading the state and
-    /// following it.
-    pub(crate) fn observe(&self, state: &State, events: &[Event]) {
+    /// Follows the events that are applied now. The state is locked during the call, so no event falls between loading the
+    /// state and following it.
+    pub(crate) fn observe(&self, state: &State, events: &[Event], now: RT::Instant) {
         match &mut *self.phase() {
             ClockPhase::Off => {}
             ClockPhase::Loading(happened) => {
-                happened.extend(events.iter().map(|event| (event.clone(), RT::Instant::now())));
+                happened.extend(events.iter().map(|event| (event.clone(), now)));
             }
             ClockPhase::Running(timers) => {
-                let now = RT::Instant::now();
                 events.iter().for_each(|event| timers.observe(state, event, now));
                 if state.has_pending() {
                     self.pending.notify_one();

@@ -60,6 +60,18 @@ impl Command {
         }
     }
 
+    /// The same, as a value.
+    #[must_use]
+    pub fn without_guard(self) -> Command {
+        if let Command::Guarded(guarded) = self {
+            guarded.command_of()
+        } else if let Command::ForTenant(of) = self {
+            of.command_of()
+        } else {
+            self
+        }
+    }
+
     /// The command with another one within its guard. A command without a guard stays as it is.
     pub(crate) fn map_guarded(self, change: impl FnOnce(Command) -> Command) -> Command {
         if let Command::Guarded(guarded) = self {

@@ -55,9 +55,11 @@ impl State {
 
     /// Forgets the opener of a session that has ended, and its tenant.
     pub(crate) fn forget_opener(&mut self, session: SessionNumber) {
-        if let Some(principal) = self.access.opener(session) {
-            let access = Arc::make_mut(&mut self.access);
-            access.openers.remove(&session);
+        if self.access.openers.is_empty() {
+            return;
+        }
+        let access = Arc::make_mut(&mut self.access);
+        if let Some(Opener(principal)) = access.openers.remove(&session) {
             access.index.opened_by.remove(&(principal, session));
             access.remove_session_of_tenant(session);
         }
