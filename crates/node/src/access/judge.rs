@@ -190,7 +190,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         if self.proof_due_in().is_none_or(|due| !due.is_zero()) {
             return Ok(());
         }
-        self.catch_up_with_access().await
+        // In a box: the other requests need no room for it.
+        Box::pin(self.catch_up_with_access()).await
     }
 
     /// Refuses the caller if its credential is not valid, by access data of the last seconds.
@@ -257,10 +258,11 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// again.
     pub(crate) async fn propose_decided(&self, mut command: Command, deadline: RT::Instant) -> Result<Answer, CallError> {
         if command.is_act() {
-            command = self.attributed(command, deadline).await;
+            command = Box::pin(self.attributed(command, deadline)).await;
         }
+        // What is rare is in a box: the other commands need no room for it while they wait.
         if command.needs_depend_on_state() && self.is_enforced() {
-            self.learn_needs_of(&command, deadline).await?;
+            Box::pin(self.learn_needs_of(&command, deadline)).await?;
         }
         let is_changed = |answer: &Answer| matches!(answer.result, Err(Rejection::AccessChanged));
         let mut is_up_to_date = false;
@@ -278,7 +280,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             // This node may not have heard of the right yet. If it cannot find out, it says that: a refusal is final for its
             // caller. The audit log has only the last decision.
             if decision.result.is_err() && !is_up_to_date {
-                self.catch_up_with_access().await?;
+                Box::pin(self.catch_up_with_access()).await?;
                 is_up_to_date = true;
                 continue;
             }
@@ -297,7 +299,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             if !is_changed(&answer) {
                 return self.without_hidden(answer);
             }
-            self.0.replica.wait_for_revision(answer.revision, deadline).await?;
+            Box::pin(self.0.replica.wait_for_revision(answer.revision, deadline)).await?;
             command = command.without_guard();
         }
         Err(AccessRefusal::Stale.into())
