@@ -1,11 +1,15 @@
 //! Serves commands that another node forwards to the leader.
 
 use crate::{
-    base::wire::TracedCommand,
+    base::{error::NotProposed, wire::TracedCommand},
     core::Core,
-    propose::{lanes::Lane, queue::ProposalQueue, times::ProposalOutcome},
+    propose::{
+        lanes::Lane,
+        queue::{ProposalQueue, SubmittedCommand},
+        times::ProposalOutcome,
+    },
 };
-use fairhold_state::command::{Command, Rejection};
+use fairhold_state::command::{Answer, Command, Rejection};
 use fairhold_types::{
     NodeId,
     planted::{self, Bug},
@@ -41,32 +45,53 @@ pub(super) async fn serve<RT: AsyncRuntime>(
 ) -> Vec<ProposalOutcome> {
     let submitted_at = RT::Instant::now();
     let deadline = submitted_at + within;
-    // An inner `Err` is why the queue refused the command, an inner `Ok` the answer to a rejected one.
     let submit = |command: Command| match refusal(from, &command) {
         Some(rejection) => Err(Ok(core.shared.rejected(rejection))),
         None => proposals.submit_in(Lane::Of(from), command, true).map_err(Err),
     };
-    let submitted: Vec<_> = commands.into_iter().map(submit).collect();
+    let submitted: Vec<Submitted> = commands.into_iter().map(submit).collect();
     let contexts = contexts(submitted.len(), &traced);
-    join_all(submitted.into_iter().zip(contexts).map(|(submitted, context)| async move {
-        match submitted {
-            Ok(mut submitted) => {
-                let answered = submitted.answered::<RT>(deadline).await;
-                if let Some(context) = context {
-                    let stages = answered.times.stages(submitted_at.elapsed(), None);
-                    stages.for_each(|stage| core.tracer.finish_stage(context, stage));
-                }
-                core.shared.metrics.record(&answered.outcome);
-                answered.outcome
+    let waiting = submitted.into_iter().zip(contexts);
+    let times = (submitted_at, deadline);
+    if !traced.is_empty() {
+        // The span of a command ends with its own answer.
+        return join_all(waiting.map(|(submitted, context)| outcome_of(core, submitted, context, times))).await;
+    }
+    // The outcomes go back together. Waiting for one command after the other takes fewer wake-ups and timers than
+    // waiting for all of them at once.
+    let mut outcomes = Vec::with_capacity(waiting.len());
+    for (submitted, context) in waiting {
+        outcomes.push(outcome_of(core, submitted, context, times).await);
+    }
+    outcomes
+}
+
+/// A submitted command, or what its caller gets at once: the answer to a rejected one, or why the queue refused it.
+type Submitted = Result<SubmittedCommand, Result<Answer, NotProposed>>;
+
+/// Waits for the outcome of a command.
+async fn outcome_of<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    submitted: Submitted,
+    context: Option<TraceContext>,
+    (submitted_at, deadline): (RT::Instant, RT::Instant),
+) -> ProposalOutcome {
+    match submitted {
+        Ok(mut submitted) => {
+            let answered = submitted.answered::<RT>(deadline).await;
+            if let Some(context) = context {
+                let stages = answered.times.stages(submitted_at.elapsed(), None);
+                stages.for_each(|stage| core.tracer.finish_stage(context, stage));
             }
-            Err(Ok(answer)) => Ok(answer),
-            Err(Err(reason)) => {
-                core.shared.metrics.refused(reason).inc();
-                Err(reason.into())
-            }
+            core.shared.metrics.record(&answered.outcome);
+            answered.outcome
         }
-    }))
-    .await
+        Err(Ok(answer)) => Ok(answer),
+        Err(Err(reason)) => {
+            core.shared.metrics.refused(reason).inc();
+            Err(reason.into())
+        }
+    }
 }
 
 /// The span of each of this many commands. Another node says which are traced, so an index may be wrong.
