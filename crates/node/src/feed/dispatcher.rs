@@ -148,6 +148,11 @@ impl WatchDispatcher {
         let mut wake = Vec::new();
         let mut guard = self.table();
         let table = &mut *guard;
+        if table.watchers.is_empty() {
+            // A watcher that registers later starts at the end of the ring.
+            (table.dispatched, table.revision) = self.ring.newest();
+            return (false, wake);
+        }
         let Ok(new) = self.ring.from(table.dispatched, BATCH) else {
             // The lost changes may concern any watcher: the ring dropped them before they were dispatched, or a
             // snapshot replaced them.

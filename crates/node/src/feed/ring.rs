@@ -83,6 +83,12 @@ impl Ring {
         self.read().end()
     }
 
+    /// The position after the last event, and the last revision known here.
+    pub(crate) fn newest(&self) -> (Position, Revision) {
+        let kept = self.read();
+        (kept.end(), kept.newest)
+    }
+
     /// The last revision known here, if no event is at this position or later.
     pub(crate) fn newest_before(&self, position: Position) -> Option<Revision> {
         let kept = self.read();
