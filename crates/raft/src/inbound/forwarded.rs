@@ -57,8 +57,8 @@ pub(super) async fn serve<RT: AsyncRuntime>(
         // The span of a command ends with its own answer.
         return join_all(waiting.map(|(submitted, context)| outcome_of(core, submitted, context, times))).await;
     }
-    // The outcomes go back together. Waiting for one command after the other takes fewer wake-ups and timers than waiting for
-    // all of them at once.
+    // The outcomes go back together. Waiting for one command after the other takes fewer wake-ups and timers than
+    // waiting for all of them at once.
     let mut outcomes = Vec::with_capacity(waiting.len());
     for (submitted, context) in waiting {
         outcomes.push(outcome_of(core, submitted, context, times).await);
