@@ -324,7 +324,7 @@ mod tests {
         let session = SessionNumber(7);
         let started = Instant::now();
         let copy = clock.start_recording(&state);
-        clock.observe(&state, &[Event::SessionOpened { session, timeout_ms: 2_000 }]);
+        clock.observe(&state, &[Event::SessionOpened { session, timeout_ms: 2_000 }], Instant::now());
         assert_eq!(
             (clock.touch(leadership, session), clock.cannot_confirm(leadership, session)),
             (None, true),
