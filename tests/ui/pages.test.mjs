@@ -215,6 +215,35 @@ test("a long queue opens at its front, at its end, and around a waiter", async (
   await close();
 });
 
+test("the page of a lock has a sentence for a chat, also about one waiter", async () => {
+  const name = "chat/a b";
+  const session = await cluster.session("chat");
+  const address = `${cluster.urls[0]}/ui/#/locks/chat%2Fa%20b`;
+  const { page, wrong, close } = await open("#/locks/chat%2Fa%20b");
+  const text = () => page.locator("code[aria-label='as a sentence']").innerText();
+  await shown(page, "Nobody holds lock “chat/a b”. Nobody waits. Seen", "code");
+  const { id } = await cluster.acquire(session, name, "ci-7");
+  for (const owner of ["ci-8", "ci-9"]) await cluster.acquire(session, name, owner);
+  const { json: { items } } = await cluster.call("/v1/locks/chat%2Fa%20b/queue");
+  const [holder, next, last] = items;
+  const utc = "\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d";
+  const held = `Lock “chat/a b” has been held by ci-7 \\(grant #${holder.number}, token ${holder.token}\\) since ${utc}:\\d\\d UTC \\(less than 1 min\\)\\. 2 wait\\.`;
+  const first = new RegExp(`^${held} First in line: ci-8 \\(grant #${next.number}\\), since ${utc}:\\d\\d UTC \\(less than 1 min\\)\\. Seen ${utc} UTC: ${address}$`);
+  await until("the sentence has the holder and the first waiter", async () => first.test(await text()));
+  await page.locator("table[aria-label=Queue]").getByRole("link", { name: `#${last.number}` }).click();
+  await page.waitForURL(`${address}?around=${last.number}`);
+  const chosen = new RegExp(`^ci-9 \\(grant #${last.number}\\) has waited for lock “chat/a b” since .*, at place 3, behind .* ${held} Seen ${utc} UTC: ${address.replace("?", "\\?")}\\?around=${last.number}$`);
+  await until("the sentence has the chosen waiter", async () => chosen.test(await text()));
+  assert.equal((await text()).includes(id), false, "the secret id is in no sentence");
+  await page.keyboard.press("p");
+  await until("the sentence says that it is old", async () => /Last seen .*, and may have changed since: http/.test(await text()));
+  await page.locator(".tabs a", { hasText: "History" }).click();
+  await until("without a queue, the sentence has no waiter", async () => /2 wait\. Last seen/.test(await text()));
+  await inspect(page, 1280, "a lock");
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
 test("a waiter for several locks shows them", async () => {
   const session = await cluster.session("several");
   await cluster.acquire(session, "several/a", "first");
