@@ -5,6 +5,7 @@ import { test } from "node:test";
 import * as api from "../../crates/ui/web/app/api.js";
 import { remedy } from "../../crates/ui/web/app/follow.js";
 import * as format from "../../crates/ui/web/app/format.js";
+import * as recent from "../../crates/ui/web/app/recent.js";
 import * as route from "../../crates/ui/web/app/route.js";
 import * as series from "../../crates/ui/web/app/series.js";
 import * as value from "../../crates/ui/web/app/value.js";
@@ -49,6 +50,18 @@ test("an election is in the row at whose end the term is another one", () => {
   assert.deepEqual(series.electionsWithin(rows, 170000, 230000), found.slice(0, 1));
   assert.deepEqual(series.electionsWithin(rows, 181000, 239000), []);
   assert.deepEqual(series.electionsWithin(series.NO_ROWS, 0, 400000), []);
+});
+
+test("an event has the time at which the page saw it, or nothing", () => {
+  const [first, second] = recent.keyed([{ revision: 9 }, { revision: 9 }]);
+  assert.deepEqual([first.key, second.key], ["9-0", "9-1"]);
+  assert.equal(recent.seenText(first, true), "—", "it is from before the page");
+  const now = Date.parse("2026-11-22T03:12:09.400Z");
+  const texts = (at, before) => recent.seen([first], at, before).map((item) => recent.seenText(item, true));
+  assert.deepEqual(texts(now, now - 1000), ["2026-11-22 03:12:09 UTC"]);
+  assert.deepEqual(texts(now, now - 60000), ["before 2026-11-22 03:12:09 UTC"]);
+  assert.deepEqual(texts(now, null), ["before 2026-11-22 03:12:09 UTC"]);
+  assert.deepEqual(texts(null, null), ["—"], "the server's time is unknown");
 });
 
 test("a rate is per second, also if the server was late or its clock stepped back", () => {

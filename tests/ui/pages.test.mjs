@@ -433,6 +433,9 @@ test("events come in as they happen, once each, and stop while the page is pause
   const { id: grant } = await cluster.acquire(id, "events/b", "second");
   await until("the new events are on top", async () => (await types(page)).join() === "granted,queued,granted,queued");
   assert.match(await rows(page).first().innerText(), /events\/b.*second/s);
+  const seen = await rows(page).locator("[data-head='Seen at']").allInnerTexts();
+  seen.slice(0, 2).forEach((text) => assert.match(text, /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC/));
+  assert.deepEqual(seen.slice(2), ["—", "—"], "they are from before the page was opened");
   await page.keyboard.press("p");
   await shown(page, "Paused", ".banner");
   await cluster.call(`/v1/grants/${grant}`, { method: "DELETE" });
@@ -492,6 +495,8 @@ test("the page says that events are left out, as long as it shows the rows besid
   more = [{ items: [event(401)], skipped: 0, revision: 401 }];
   await until("nothing is missing beside the rows", async () => (await page.locator(".note", { hasText: "left out" }).count()) === 0);
   assert.equal(await page.locator("table[aria-label=Events] tbody tr").count(), 100);
+  const elements = await page.evaluate(() => document.querySelectorAll("*").length);
+  assert.ok(elements <= 1500, `${elements} elements`);
   await close();
 });
 
