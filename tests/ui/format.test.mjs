@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as api from "../../crates/ui/web/app/api.js";
+import * as around from "../../crates/ui/web/app/around.js";
 import { remedy } from "../../crates/ui/web/app/follow.js";
 import * as format from "../../crates/ui/web/app/format.js";
 import * as recent from "../../crates/ui/web/app/recent.js";
@@ -50,6 +51,22 @@ test("an election is in the row at whose end the term is another one", () => {
   assert.deepEqual(series.electionsWithin(rows, 170000, 230000), found.slice(0, 1));
   assert.deepEqual(series.electionsWithin(rows, 181000, 239000), []);
   assert.deepEqual(series.electionsWithin(series.NO_ROWS, 0, 400000), []);
+});
+
+test("what happened around a time is what began and ended in it, what is notable and near first", () => {
+  const hold = (number, from, to, ended) => ({
+    lock: "deploy", number, from: new Date(from).toISOString(), from_revision: number, to: to && new Date(to).toISOString(), to_revision: to && number + 1, ended,
+  });
+  const holds = [hold(13, 5000), hold(12, 4000, 5000, "broken"), hold(11, 1000, 4000, "released"), hold(10, 500, 9000, "released")];
+  const rows = around.happened(holds, 1000, 9000);
+  const shown = (most, at = 4500) => {
+    const found = around.nearest(rows, at, most);
+    return [found.rows.map((row) => `${row.at} ${row.kind} #${row.hold.number}`), found.leftOut];
+  };
+  const all = ["1000 granted #11", "4000 released #11", "4000 granted #12", "5000 broken #12", "5000 granted #13"];
+  assert.deepEqual(shown(40), [all, 0], "the end of a window is not in it");
+  assert.deepEqual(shown(2, 1000), [["1000 granted #11", "5000 broken #12"], 3]);
+  assert.deepEqual(around.nearest([], 0, 40), { rows: [], leftOut: 0 });
 });
 
 test("an event has the time at which the page saw it, or nothing", () => {

@@ -539,12 +539,19 @@ test("the history shows who held what at a time", async () => {
   await cluster.acquire(id, "past/b", "<b>still</b>");
   await cluster.call(`/v1/grants/${first.id}`, { method: "DELETE" });
   const { json } = await cluster.call("/v1/locks/past%2Fb/history");
+  await cluster.acquire(id, "past/c", "taken");
+  assert.equal((await cluster.call("/v1/locks/past%2Fc/holders?reason=it%20hangs", { method: "DELETE", headers: { authorization: `Bearer ${ADMINISTRATOR}` } })).status, 204);
   const [{ from }] = json.items;
   const { page, wrong, close } = await open(`#/history?at=${from}&prefix=past/`);
   const rows = page.locator("table[aria-label='Held then'] tbody tr");
   await rows.filter({ hasText: "past/b" }).waitFor();
   assert.match(await rows.filter({ hasText: "past/b" }).innerText(), /<b>still<\/b>.*now.*■ held/s);
   await shown(page, "1,000 ended holds of each lock");
+  const around = page.locator("table[aria-label='Around then'] tbody tr");
+  await until("the ten minutes show what began and ended, in the order of time", async () => {
+    const found = (await around.locator("td").allInnerTexts()).map((text) => text.replace(/\s+/g, " "));
+    return /^■ granted past\/a before #\d+\n■ granted past\/b <b>still<\/b> #\d+\nreleased past\/a before #\d+ after .*\n■ granted past\/c taken #\d+\n✕ broken past\/c taken #\d+ after .*: “it hangs”$/.test(found.join("\n"));
+  });
   assert.equal(await page.locator("code[aria-label=fairhold]").innerText(), `fairhold locks history --at ${from.replace(".000Z", "Z")} --prefix=past/`);
   await page.getByRole("link", { name: "5 min earlier" }).click();
   await shown(page, "No matching lock was held then.");

@@ -1,0 +1,34 @@
+// What happened around a time, from the holds of that time. Everything here is a pure function.
+
+/** How a hold ends that its holder did not end itself. */
+const LOST = ["expired", "broken", "withdrawn"];
+
+/** @typedef {{ at: number, revision: number, key: string, kind: string, isNotable: boolean, hold: any }} Happened */
+
+/** What began and ended in a time, of the holds that overlap it.
+ * @param {any[]} holds @param {number} begin @param {number} end in milliseconds since 1970 @returns {Happened[]} */
+export function happened(holds, begin, end) {
+  const rows = holds.flatMap((hold) => {
+    const key = `${hold.lock} ${hold.number}-${hold.from_revision}`;
+    const began = { at: Date.parse(hold.from), revision: hold.from_revision, key: `from ${key}`, kind: "granted", isNotable: false, hold };
+    if (!hold.to) return [began];
+    return [began, { at: Date.parse(hold.to), revision: hold.to_revision, key: `to ${key}`, kind: hold.ended, isNotable: LOST.includes(hold.ended), hold }];
+  });
+  return rows.filter(({ at }) => at >= begin && at < end);
+}
+
+/** The rows to show, in the order of time: what is notable, then what is nearest to the time.
+ * @template {{ at: number, revision?: number, isNotable: boolean }} Row
+ * @param {Row[]} rows @param {number} at @param {number} most */
+export function nearest(rows, at, most) {
+  const far = (/** @type {Row} */ row) => Math.abs(row.at - at);
+  const chosen = [...rows].sort((one, other) => Number(other.isNotable) - Number(one.isNotable) || far(one) - far(other)).slice(0, most);
+  // In a hand-over, the end and the next grant have the same time and revision: the end comes first.
+  chosen.sort((one, other) => one.at - other.at || (one.revision ?? 0) - (other.revision ?? 0) || rank(one) - rank(other));
+  return { rows: chosen, leftOut: rows.length - chosen.length };
+}
+
+/** @param {any} row */
+function rank(row) {
+  return row.kind === "granted" ? 1 : 0;
+}
