@@ -60,7 +60,7 @@ function Chat({ poll, queue, usual, name }) {
   // Not the query before the hash: nobody knows what is in it.
   const address = addressOf(location.origin + location.pathname, name, isChosen ? waiter.number : null);
   return html`<p class="note muted">As a sentence, to paste into a chat:</p>
-    <${Line} label="as a sentence" text=${sentence({ name, lock: poll.body, usual, waiter, isChosen, seen: poll.headers?.get("date") ?? null, isOld, address })} />`;
+    <${Line} label="as a sentence" wraps text=${sentence({ name, lock: poll.body, usual, waiter, isChosen, seen: poll.headers?.get("date") ?? null, isOld, address })} />`;
 }
 
 /** Only the contenders of an election have values. @param {string} name @param {boolean} held */
