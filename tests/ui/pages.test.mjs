@@ -228,15 +228,15 @@ test("the page of a lock has a sentence for a chat, also about one waiter", asyn
   const [holder, next, last] = items;
   const utc = "\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d";
   const held = `Lock “chat/a b” has been held by ci-7 \\(grant #${holder.number}, token ${holder.token}\\) since ${utc}:\\d\\d UTC \\(less than 1 min\\)\\. 2 wait\\.`;
-  const first = new RegExp(`^${held} First in line: ci-8 \\(grant #${next.number}\\), since ${utc}:\\d\\d UTC \\(less than 1 min\\)\\. Seen ${utc} UTC: ${address}$`);
+  const first = new RegExp(`^${held} First in line: ci-8 \\(grant #${next.number}\\) since ${utc}:\\d\\d UTC \\(less than 1 min\\)\\. Seen ${utc} UTC\\. ${address}$`);
   await until("the sentence has the holder and the first waiter", async () => first.test(await text()));
   await page.locator("table[aria-label=Queue]").getByRole("link", { name: `#${last.number}` }).click();
   await page.waitForURL(`${address}?around=${last.number}`);
-  const chosen = new RegExp(`^ci-9 \\(grant #${last.number}\\) has waited for lock “chat/a b” since .*, at place 3, behind .* ${held} Seen ${utc} UTC: ${address.replace("?", "\\?")}\\?around=${last.number}$`);
+  const chosen = new RegExp(`^ci-9 \\(grant #${last.number}\\) has waited for lock “chat/a b” since .*, at place 3, behind .* ${held} Seen ${utc} UTC\\. ${address.replace("?", "\\?")}\\?around=${last.number}$`);
   await until("the sentence has the chosen waiter", async () => chosen.test(await text()));
   assert.equal((await text()).includes(id), false, "the secret id is in no sentence");
   await page.keyboard.press("p");
-  await until("the sentence says that it is old", async () => /Last seen .*, and may have changed since: http/.test(await text()));
+  await until("the sentence says that it is old", async () => /Last seen .* UTC\. It may have changed since\. http/.test(await text()));
   await page.locator(".tabs a", { hasText: "History" }).click();
   await until("without a queue, the sentence has no waiter", async () => /2 wait\. Last seen/.test(await text()));
   await inspect(page, 1280, "a lock");
@@ -637,6 +637,10 @@ test("a refused deadlock is on the overview, among the waits and in the history"
   const { page, wrong, close } = await open("#/waits?owner=nobody");
   await shown(page, "None of the known ones matches the filter.");
   await shown(page, "It keeps the newest 64, in memory only.");
+  // An earlier test has handed the leadership over: no filter leaves that election out.
+  await page.route((url) => url.pathname === "/v1/overview/series" && url.search.includes("1m"), (route) => route.fulfill({
+    json: { step: "1m", names: ["at", "term"], rows: [], continues: false, next: "1m-0000000000000007-0" },
+  }));
   await page.goto(`${cluster.urls[0]}/ui/#/history?at=${at}&prefix=dead/`);
   const around = page.locator("table[aria-label='Around then'] tbody tr");
   assert.match(await around.filter({ hasText: "refused deadlock" }).innerText(), chain);
@@ -645,6 +649,7 @@ test("a refused deadlock is on the overview, among the waits and in the history"
   await page.getByRole("button", { name: "Show", exact: true }).click();
   await shown(page, "none of the refused deadlocks matches the filter.");
   assert.deepEqual(wrong, []);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
   await close();
 });
 

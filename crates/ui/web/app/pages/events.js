@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
 import { count, parseSpan, shortened, span, visible } from "../format.js";
 import { Curl, Heading, Line, LockLink, OwnerLink, Panel, SessionLink, Shape, Table, Typed, usePoll, Waiting } from "../parts.js";
-import { keyed, leftOut, seen, seenText } from "../recent.js";
+import { keyed, leftOut, seen, seenText } from "../happened.js";
 import { link, treeLink } from "../route.js";
 import { route, serverNow, settings } from "../state.js";
 
@@ -33,8 +33,8 @@ export function Events() {
       ${poll.error?.status === 400 ? html`<p class="note lost">${visible(poll.error.message)}</p>` : null}
       ${missed === 0 ? null : html`<p class="note queued"><${Shape} of="▲" /> ${missed === null ? "Some events are" : missed === 1 ? "1 event is" : `${count(missed)} events are`} left out: more happened at once than this page shows.</p>`}
       ${shown ? html`<${Rows} items=${shown.items} filtered=${filtered} />` : html`<${Waiting} poll=${poll} />`}
-      ${shown ? html`<p class="note muted">This node keeps the events since revision ${count(shown.oldest)}. Events have no time of their own:
-        this page shows when it saw them, by the server's clock. It looks once a second, and shows no time for events from before it was opened.</p>` : null}
+      ${shown ? html`<p class="note muted">This node keeps the events since revision ${count(shown.oldest)}. Events have no time:
+        “seen at” is when this page got them, by the server's clock. Those from before the page have none.</p>` : null}
     </>
     <${Panel} title="The same without this page"><${Curl} path=${path} /></>`;
 }

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
-import { happened, nearest } from "../around.js";
+import { happened, nearest } from "../happened.js";
 import { count, fieldOf, fromField, parseSpan, parseTime, quoted, shortened, span, timeText } from "../format.js";
 import { Curl, Guard, Heading, Line, LockLink, OwnerLink, Pages, Panel, Shape, Since, Table, Time, usePoll, Waiting } from "../parts.js";
 import { Cycle, refusals, refusedSince } from "../refused.js";
@@ -138,21 +138,20 @@ function Around({ at, given }) {
   }));
   const { rows, leftOut } = nearest([...ofHolds, ...found, ...refused], at, HAPPENED);
   const columns = [{ head: "When", cell: (/** @type {any} */ row) => row.when }, { head: "What", wide: true, cell: (/** @type {any} */ row) => row.what }];
-  const empty = refusals({}).some(within) ? "No matching hold began or ended in these ten minutes. This node knows of no election in them, and none of the refused deadlocks matches the filter."
-    : "No matching hold began or ended in these ten minutes. This node knows of no election and no refused deadlock in them.";
-  if (!holds.body && rows.length === 0) return html`<${Waiting} poll=${holds} />`;
-  const last = holds.body?.next_cursor ? holds.body.items.at(-1)?.lock : undefined;
-  return html`${holds.body ? null : html`<${Waiting} poll=${holds} />`}
-    ${holds.body?.next_cursor ? html`<p class="note queued"><${Shape} of="▲" /> These ten minutes have more holds than this page asks for${last === undefined ? "" : html`: those of the locks after <span class="typed">${shortened(last)}</span> are missing`}. Filter by owner, or by the beginning of the name.</p>` : null}
-    ${leftOut === 0 ? null : html`<p class="note">${count(leftOut)} more happened further from this time. Holds that were lost are shown first.</p>`}
+  const empty = refusals({}).some(within) ? "No matching hold began or ended then. This node knows of no election in these ten minutes, and none of the refused deadlocks matches the filter."
+    : "No matching hold began or ended then. This node knows of no election and no refused deadlock in these ten minutes.";
+  if (!holds.body) return html`<${Waiting} poll=${holds} />`;
+  const last = holds.body.items.at(-1)?.lock;
+  return html`${holds.body.next_cursor ? html`<p class="note queued"><${Shape} of="▲" /> There are more holds in these ten minutes${last === undefined ? "" : html`: those of the locks after <span class="typed">${shortened(last)}</span> are missing here`}. Filter by owner or name.</p>` : null}
+    ${leftOut === 0 ? null : html`<p class="note">${count(leftOut)} more, further from this time, are left out.</p>`}
     <${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.key} label="Around then" empty=${empty} />
     <${AroundKnown} poll=${poll} begin=${begin} end=${end} />`;
 }
 
-/** The beginning or the end of a hold. @param {{ row: import("../around.js").Happened }} props */
+/** The beginning or the end of a hold. @param {{ row: import("../happened.js").Happened }} props */
 function Hold({ row: { kind, isNotable, hold } }) {
-  const sign = isNotable ? "✕" : kind === "granted" ? "■" : null;
-  return html`<span class=${`state ${isNotable ? "lost" : kind === "granted" ? "held" : ""}`}>${sign === null ? null : html`<${Shape} of=${sign} /> `}${kind}</span>${" "}
+  const [sign, colour] = isNotable ? ["✕ ", "lost"] : kind === "granted" ? ["■ ", "held"] : ["", ""];
+  return html`<span class=${`state ${colour}`}><${Shape} of=${sign} />${kind}</span>${" "}
     <${LockLink} name=${hold.lock} tab="history" /> <${OwnerLink} owner=${hold.owner} most=${32} /> <span class="muted">#${hold.number}</span>${kind === "granted" ? null
       : html` after ${span(parseSpan(hold.held_for))}${hold.by ? `, by ${shortened(hold.by, 40)}` : ""}${hold.reason ? `: “${shortened(hold.reason, 120)}”` : ""}`}`;
 }

@@ -2,10 +2,9 @@
 
 import { html, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
-import { bucket, count, median, ordinal, parseSpan, quoted, shortened, span, visible, waits } from "../format.js";
+import { addressOf, bucket, count, median, ordinal, parseSpan, quoted, sentence, shortened, span, visible, waiterOf, waits } from "../format.js";
 import { Curl, Facts, Guard, Heading, Line, LockLink, Meta, OwnerLink, Pages, Panel, SessionLink, Shape, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, link, nodeCall } from "../route.js";
-import { addressOf, sentence, waiterOf } from "../sentence.js";
 import { dialog, late, mayAct, paused, route, serverNow, stale } from "../state.js";
 
 const ROWS = 100;

@@ -110,7 +110,7 @@ function Hot({ rows }) {
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} tab="history" />` },
     { head: "Grants a minute", figure: true, cell: (/** @type {any} */ row) => count(row.grants_per_minute) },
-    { head: "Hand-overs a minute", figure: true, cell: (/** @type {any} */ row) => count(row.hand_overs_per_minute) },
+    { head: "Hand-overs", figure: true, cell: (/** @type {any} */ row) => count(row.hand_overs_per_minute) },
     { head: "Wait p50", figure: true, cell: (/** @type {any} */ row) => (row.hand_overs_per_minute > 0 ? span(parseSpan(row.wait_p50)) : "—") },
     { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
   ];
