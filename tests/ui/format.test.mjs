@@ -5,6 +5,7 @@ import { test } from "node:test";
 import * as api from "../../crates/ui/web/app/api.js";
 import { remedy } from "../../crates/ui/web/app/follow.js";
 import * as format from "../../crates/ui/web/app/format.js";
+import * as happened from "../../crates/ui/web/app/happened.js";
 import * as route from "../../crates/ui/web/app/route.js";
 import * as series from "../../crates/ui/web/app/series.js";
 import * as value from "../../crates/ui/web/app/value.js";
@@ -49,6 +50,34 @@ test("an election is in the row at whose end the term is another one", () => {
   assert.deepEqual(series.electionsWithin(rows, 170000, 230000), found.slice(0, 1));
   assert.deepEqual(series.electionsWithin(rows, 181000, 239000), []);
   assert.deepEqual(series.electionsWithin(series.NO_ROWS, 0, 400000), []);
+});
+
+test("what happened around a time is what began and ended in it, what is notable and near first", () => {
+  const hold = (number, from, to, ended) => ({
+    lock: "deploy", number, from: new Date(from).toISOString(), from_revision: number, to: to && new Date(to).toISOString(), to_revision: to && number + 1, ended,
+  });
+  const holds = [hold(13, 5000), hold(12, 4000, 5000, "broken"), hold(11, 1000, 4000, "released"), hold(10, 500, 9000, "released")];
+  const rows = happened.happened(holds, 1000, 9000);
+  const shown = (most, at = 4500) => {
+    const found = happened.nearest(rows, at, most);
+    return [found.rows.map((row) => `${row.at} ${row.kind} #${row.hold.number}`), found.leftOut];
+  };
+  const all = ["1000 granted #11", "4000 released #11", "4000 granted #12", "5000 broken #12", "5000 granted #13"];
+  assert.deepEqual(shown(40), [all, 0], "the end of a window is not in it");
+  assert.deepEqual(shown(2, 1000), [["1000 granted #11", "5000 broken #12"], 3]);
+  assert.deepEqual(happened.nearest([], 0, 40), { rows: [], leftOut: 0 });
+});
+
+test("an event has the time at which the page saw it, or nothing", () => {
+  const [first, second] = happened.keyed([{ revision: 9 }, { revision: 9 }]);
+  assert.deepEqual([first.key, second.key], ["9-0", "9-1"]);
+  assert.equal(happened.seenText(first, true), "—", "it is from before the page");
+  const now = Date.parse("2026-11-22T03:12:09.400Z");
+  const texts = (at, before) => happened.seen([first], at, before).map((item) => happened.seenText(item, true));
+  assert.deepEqual(texts(now, now - 1000), ["2026-11-22 03:12:09 UTC"]);
+  assert.deepEqual(texts(now, now - 60000), ["before 2026-11-22 03:12:09 UTC"]);
+  assert.deepEqual(texts(now, null), ["before 2026-11-22 03:12:09 UTC"]);
+  assert.deepEqual(texts(null, null), ["—"], "the server's time is unknown");
 });
 
 test("a rate is per second, also if the server was late or its clock stepped back", () => {

@@ -215,6 +215,35 @@ test("a long queue opens at its front, at its end, and around a waiter", async (
   await close();
 });
 
+test("the page of a lock has a sentence for a chat, also about one waiter", async () => {
+  const name = "chat/a b";
+  const session = await cluster.session("chat");
+  const address = `${cluster.urls[0]}/ui/#/locks/chat%2Fa%20b`;
+  const { page, wrong, close } = await open("#/locks/chat%2Fa%20b");
+  const text = () => page.locator("code[aria-label='as a sentence']").innerText();
+  await shown(page, "Nobody holds lock “chat/a b”. Nobody waits. Seen", "code");
+  const { id } = await cluster.acquire(session, name, "ci-7");
+  for (const owner of ["ci-8", "ci-9"]) await cluster.acquire(session, name, owner);
+  const { json: { items } } = await cluster.call("/v1/locks/chat%2Fa%20b/queue");
+  const [holder, next, last] = items;
+  const utc = "\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d";
+  const held = `Lock “chat/a b” has been held by ci-7 \\(grant #${holder.number}, token ${holder.token}\\) since ${utc}:\\d\\d UTC \\(less than 1 min\\)\\. 2 wait\\.`;
+  const first = new RegExp(`^${held} First in line: ci-8 \\(grant #${next.number}\\) since ${utc}:\\d\\d UTC \\(less than 1 min\\)\\. Seen ${utc} UTC\\. ${address}$`);
+  await until("the sentence has the holder and the first waiter", async () => first.test(await text()));
+  await page.locator("table[aria-label=Queue]").getByRole("link", { name: `#${last.number}` }).click();
+  await page.waitForURL(`${address}?around=${last.number}`);
+  const chosen = new RegExp(`^ci-9 \\(grant #${last.number}\\) has waited for lock “chat/a b” since .*, at place 3, behind .* ${held} Seen ${utc} UTC\\. ${address.replace("?", "\\?")}\\?around=${last.number}$`);
+  await until("the sentence has the chosen waiter", async () => chosen.test(await text()));
+  assert.equal((await text()).includes(id), false, "the secret id is in no sentence");
+  await page.keyboard.press("p");
+  await until("the sentence says that it is old", async () => /Last seen .* UTC\. It may have changed since\. http/.test(await text()));
+  await page.locator(".tabs a", { hasText: "History" }).click();
+  await until("without a queue, the sentence has no waiter", async () => /2 wait\. Last seen/.test(await text()));
+  await inspect(page, 1280, "a lock");
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
 test("a waiter for several locks shows them", async () => {
   const session = await cluster.session("several");
   await cluster.acquire(session, "several/a", "first");
@@ -404,6 +433,9 @@ test("events come in as they happen, once each, and stop while the page is pause
   const { id: grant } = await cluster.acquire(id, "events/b", "second");
   await until("the new events are on top", async () => (await types(page)).join() === "granted,queued,granted,queued");
   assert.match(await rows(page).first().innerText(), /events\/b.*second/s);
+  const seen = await rows(page).locator("[data-head='Seen at']").allInnerTexts();
+  seen.slice(0, 2).forEach((text) => assert.match(text, /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC/));
+  assert.deepEqual(seen.slice(2), ["—", "—"], "they are from before the page was opened");
   await page.keyboard.press("p");
   await shown(page, "Paused", ".banner");
   await cluster.call(`/v1/grants/${grant}`, { method: "DELETE" });
@@ -463,6 +495,8 @@ test("the page says that events are left out, as long as it shows the rows besid
   more = [{ items: [event(401)], skipped: 0, revision: 401 }];
   await until("nothing is missing beside the rows", async () => (await page.locator(".note", { hasText: "left out" }).count()) === 0);
   assert.equal(await page.locator("table[aria-label=Events] tbody tr").count(), 100);
+  const elements = await page.evaluate(() => document.querySelectorAll("*").length);
+  assert.ok(elements <= 1500, `${elements} elements`);
   await close();
 });
 
@@ -505,12 +539,19 @@ test("the history shows who held what at a time", async () => {
   await cluster.acquire(id, "past/b", "<b>still</b>");
   await cluster.call(`/v1/grants/${first.id}`, { method: "DELETE" });
   const { json } = await cluster.call("/v1/locks/past%2Fb/history");
+  await cluster.acquire(id, "past/c", "taken");
+  assert.equal((await cluster.call("/v1/locks/past%2Fc/holders?reason=it%20hangs", { method: "DELETE", headers: { authorization: `Bearer ${ADMINISTRATOR}` } })).status, 204);
   const [{ from }] = json.items;
   const { page, wrong, close } = await open(`#/history?at=${from}&prefix=past/`);
   const rows = page.locator("table[aria-label='Held then'] tbody tr");
   await rows.filter({ hasText: "past/b" }).waitFor();
   assert.match(await rows.filter({ hasText: "past/b" }).innerText(), /<b>still<\/b>.*now.*■ held/s);
   await shown(page, "1,000 ended holds of each lock");
+  const around = page.locator("table[aria-label='Around then'] tbody tr");
+  await until("the ten minutes show what began and ended, in the order of time", async () => {
+    const found = (await around.locator("td").allInnerTexts()).map((text) => text.replace(/\s+/g, " "));
+    return /^■ granted past\/a before #\d+\n■ granted past\/b <b>still<\/b> #\d+\nreleased past\/a before #\d+ after .*\n■ granted past\/c taken #\d+\n✕ broken past\/c taken #\d+ after .*: “it hangs”$/.test(found.join("\n"));
+  });
   assert.equal(await page.locator("code[aria-label=fairhold]").innerText(), `fairhold locks history --at ${from.replace(".000Z", "Z")} --prefix=past/`);
   await page.getByRole("link", { name: "5 min earlier" }).click();
   await shown(page, "No matching lock was held then.");
@@ -596,6 +637,10 @@ test("a refused deadlock is on the overview, among the waits and in the history"
   const { page, wrong, close } = await open("#/waits?owner=nobody");
   await shown(page, "None of the known ones matches the filter.");
   await shown(page, "It keeps the newest 64, in memory only.");
+  // An earlier test has handed the leadership over: no filter leaves that election out.
+  await page.route((url) => url.pathname === "/v1/overview/series" && url.search.includes("1m"), (route) => route.fulfill({
+    json: { step: "1m", names: ["at", "term"], rows: [], continues: false, next: "1m-0000000000000007-0" },
+  }));
   await page.goto(`${cluster.urls[0]}/ui/#/history?at=${at}&prefix=dead/`);
   const around = page.locator("table[aria-label='Around then'] tbody tr");
   assert.match(await around.filter({ hasText: "refused deadlock" }).innerText(), chain);
@@ -604,6 +649,7 @@ test("a refused deadlock is on the overview, among the waits and in the history"
   await page.getByRole("button", { name: "Show", exact: true }).click();
   await shown(page, "none of the refused deadlocks matches the filter.");
   assert.deepEqual(wrong, []);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
   await close();
 });
 
@@ -641,15 +687,21 @@ test("the history has the elections around a time, and says where the node's kno
   await close();
 });
 
-test("the overview lists the locks that change hands", async () => {
+test("the overview lists the locks that are granted most often", async () => {
   const [one, other] = [await cluster.session("hot-1"), await cluster.session("hot-2")];
   const holder = await cluster.acquire(one, "hot", "hot-1");
   const next = await cluster.acquire(other, "hot", "hot-2");
   await cluster.acquire(one, "hot", "hot-3");
   for (const { id } of [holder, next]) await cluster.call(`/v1/grants/${id}`, { method: "DELETE" });
+  for (let time = 0; time < 3; time += 1) {
+    const { id } = await cluster.acquire(one, "hot-alone", "cron");
+    await cluster.call(`/v1/grants/${id}`, { method: "DELETE" });
+  }
   const { page, wrong, close } = await open("#/");
-  const row = page.locator("table[aria-label='Hot locks'] tbody tr", { hasText: "hot" });
-  assert.match(await row.innerText(), /hot\s+1\s/);
+  const row = (name) => page.locator("table[aria-label='Hot locks'] tbody tr").filter({ has: page.getByRole("link", { name, exact: true }) });
+  await until("both locks have their figures", async () => {
+    return /hot\s+2\s+1\s/.test(await row("hot").innerText()) && /hot-alone\s+3\s+0\s+—\s/.test(await row("hot-alone").innerText());
+  });
   assert.deepEqual(wrong, []);
   await close();
 });

@@ -1,5 +1,5 @@
-//! What stands out among the locks in use: the longest waits, the longest holds, the locks that change hands most
-//! often, and locks that deserve a look.
+//! What stands out among the locks: the longest waits, the longest holds, the locks that are granted most often, and
+//! locks that deserve a look.
 
 mod hot;
 
@@ -11,6 +11,10 @@ use std::{cmp::Reverse, collections::BTreeSet, fmt};
 
 /// How many entries each list has.
 pub const BUSY_LISTED_MAX: usize = 10;
+
+/// How many locks without a holder or a waiter a walk visits at most. If there are more, it visits none of them: they
+/// would cost more than the locks in use.
+const IDLE_VISITED_MAX: usize = 20_000;
 
 /// A contender that has held or waited for long.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,12 +50,12 @@ pub struct BusyLocks {
     pub blocking: Vec<BusyEntry>,
     /// The longest waiter of each lock, the fullest queue first, of the queues with a limit.
     pub full: Vec<BusyEntry>,
-    /// The locks that changed hands most often in the last minute, the most frequent first.
+    /// The locks that were granted most often in the last minute, the most frequent first.
     pub hot: Vec<HotLock>,
 }
 
-/// Looks at all locks in use. It visits a given number of locks at a time, so that the caller can let other tasks run in
-/// between.
+/// Looks at all locks in use, and at those that were in use lately. It visits a given number of locks at a time, so that
+/// the caller can let other tasks run in between.
 pub struct BusyWalk<'a> {
     state: &'a State,
     /// Which names it may show; `None`: all.
@@ -123,17 +127,17 @@ impl<'a> BusyWalk<'a> {
         let found = self.hot.0.iter().filter_map(|(_, lock, _)| self.last_minute.hot_lock(self.state, lock));
         let mut hot: Vec<HotLock> = found.collect();
         // They were chosen by an estimate.
-        hot.sort_by_key(|hot| Reverse(hot.hand_overs_per_minute));
+        hot.sort_by_key(|hot| Reverse((hot.grants_per_minute, hot.hand_overs_per_minute)));
         hot
     }
 
     fn consider(&mut self, lock: &'a LockName) {
         let Some(record) = self.records.get(lock) else { return };
-        let Some(queue) = record.queue() else { return };
         if let Some(rate) = self.last_minute.estimate(record) {
             // No grant: the entry is about the lock.
             self.hot.add(u64::MAX - rate, lock, GrantNumber(0));
         }
+        let Some(queue) = record.queue() else { return };
         let oldest = queue.by_age.get_min().copied();
         if let Some(oldest) = oldest {
             // Numbers grow with the time of queueing.
@@ -166,13 +170,16 @@ impl<'a> BusyWalk<'a> {
 }
 
 impl State {
-    /// A walk over all locks with holders or waiters. `now` ends the minute of the locks that change hands most often.
+    /// A walk over all locks with holders or waiters. Unless there are too many, it visits the others too: a lock that is
+    /// granted often may be idle for a moment. `now` ends the minute of the locks that are granted most often.
     #[must_use]
     pub fn busy_walk(&self, now: WallMillis) -> BusyWalk<'_> {
+        let (used, busy) = (&self.index.locks, &self.index.busy);
+        let names = if used.len().saturating_sub(busy.len()) > IDLE_VISITED_MAX { busy } else { used };
         BusyWalk {
             state: self,
             visible: None,
-            names: Box::new(self.index.busy.iter()),
+            names: Box::new(names.iter()),
             records: LockWalk::new(&self.tree.locks),
             waiting: Longest::default(),
             holding: Longest::default(),

@@ -210,6 +210,7 @@ fn long_hold(entry: &BusyEntry, now: WallMillis) -> dto::LongHold {
 fn hot_lock(hot: &HotLock) -> dto::HotLockRow {
     dto::HotLockRow {
         lock: hot.lock.clone(),
+        grants_per_minute: hot.grants_per_minute,
         hand_overs_per_minute: hot.hand_overs_per_minute,
         wait_p50: duration::format(Duration::from_millis(hot.wait_p50_ms)),
         queue_length: hot.waiting as u64,

@@ -51,7 +51,9 @@ fn overview(api: &mut Describer) -> Operation<'_> {
             "lock": "deploy", "number": 88, "session": 41, "owner": "ci-7", "since": "2026-01-01T08:58:00.000Z",
             "held_for": "10951s", "usual": "40s", "queue_length": 12,
         }],
-        "hot": [{ "lock": "orders/42", "hand_overs_per_minute": 340, "wait_p50": "80ms", "queue_length": 18 }],
+        "hot": [{
+            "lock": "orders/42", "grants_per_minute": 352, "hand_overs_per_minute": 340, "wait_p50": "80ms", "queue_length": 18,
+        }],
         "refused": [{ "at": "2026-01-01T11:59:58.000Z", "cycle": [
             { "session": 52, "owner": "ci-9", "lock": "stock" }, { "session": 41, "owner": "ci-7", "lock": "deploy" },
         ] }],

@@ -1,4 +1,4 @@
-//! Locks that change hands often: their holds of the last minute, by the histories. Times are those of the commands.
+//! Locks that are granted often: their holds of the last minute, by the histories. Times are those of the commands.
 
 use crate::{State, history::PastHolding, lock_table::LockRecord};
 use fairhold_types::{
@@ -12,14 +12,16 @@ const MINUTE_MS: u64 = 60_000;
 /// The shortest time over which a rate is taken: the clocks of two nodes may differ.
 const RATED_MS_MIN: u64 = 1_000;
 
-/// A lock that changes hands often.
+/// A lock that is granted often.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HotLock {
     /// The lock.
     pub lock: LockName,
-    /// How many holds that began after a wait ended, per minute.
+    /// How many grants that held it ended, per minute.
+    pub grants_per_minute: u64,
+    /// How many of them had to wait.
     pub hand_overs_per_minute: u64,
-    /// The median of the waits before these holds, in milliseconds.
+    /// The median of their waits, in milliseconds; 0 if none had to wait.
     pub wait_p50_ms: u64,
     /// How many wait for the lock.
     pub waiting: usize,
@@ -41,24 +43,29 @@ impl LastMinute {
         LastMinute { now: now.0, from: now.0.saturating_sub(MINUTE_MS).max(kept_since) }
     }
 
-    /// About how many hand-overs a minute a lock has, to rank it: its ended holds, times the share of its grants that
-    /// had to wait. The cost does not depend on the length of the history.
+    /// About how many grants a minute a lock has, to rank it: its ended holds, of which a grant that changes its mode has
+    /// several. The cost does not depend on the length of the history.
     pub(super) fn estimate(self, record: &LockRecord) -> Option<u64> {
-        let statistics = record.statistics.as_ref().filter(|statistics| statistics.hand_overs > 0)?;
         let (from, first) = self.part(record)?;
-        let ended = self.per_minute(record.history.len() - first, from);
-        ended.saturating_mul(statistics.hand_overs).checked_div(statistics.waited.total())
+        Some(self.per_minute(record.history.len() - first, from))
     }
 
-    /// The figures of a lock; `None` if no hold of this time began after a wait.
+    /// The figures of a lock; `None` if no grant of this time held it.
     pub(super) fn hot_lock(self, state: &State, lock: &LockName) -> Option<HotLock> {
         let record = state.lock_record(lock)?;
         let (from, first) = self.part(record)?;
-        let mut waits = waits(record, first);
+        let (grants, mut waits) = grants_and_waits(record, first);
+        if grants == 0 {
+            return None;
+        }
         waits.sort_unstable();
-        let wait_p50_ms = *waits.get(waits.len() / 2)?;
-        let waiting = record.queue().map_or(0, |queue| queue.waiting.len());
-        Some(HotLock { lock: lock.clone(), hand_overs_per_minute: self.per_minute(waits.len(), from), wait_p50_ms, waiting })
+        Some(HotLock {
+            lock: lock.clone(),
+            grants_per_minute: self.per_minute(grants, from),
+            hand_overs_per_minute: self.per_minute(waits.len(), from),
+            wait_p50_ms: waits.get(waits.len() / 2).copied().unwrap_or(0),
+            waiting: record.queue().map_or(0, |queue| queue.waiting.len()),
+        })
     }
 
     /// The time since which the history of a lock is known, and the index of the first hold that ended later, if there is one.
@@ -84,23 +91,27 @@ fn ended_at(past: &PastHolding) -> u64 {
     past.ending.to.at.0
 }
 
-/// How long the holds from this index on had waited, of those that began after a wait. A grant that changes its mode
-/// has several holds, and waited before the first.
-fn waits(record: &LockRecord, first: usize) -> Vec<u64> {
+/// How many grants have holds from this index on, and how long those that had to wait did. A grant that changes its mode
+/// has several holds. It counts with the first, before which it waited.
+fn grants_and_waits(record: &LockRecord, first: usize) -> (usize, Vec<u64>) {
     let mut changed = BTreeSet::new();
-    let mut waits = Vec::new();
+    let (mut grants, mut waits) = (0, Vec::new());
     for (index, past) in record.history.iter().enumerate() {
         let holding = &past.holding;
         let is_first_hold = !changed.contains(&holding.number);
         if matches!(past.ending.how, HoldingEnd::Upgraded | HoldingEnd::Downgraded) {
             changed.insert(holding.number);
         }
+        if index < first || !is_first_hold {
+            continue;
+        }
+        grants += 1;
         // The number of a grant is the revision at which it queued.
-        if index >= first && is_first_hold && GrantNumber(holding.from.revision.0) > holding.number {
+        if GrantNumber(holding.from.revision.0) > holding.number {
             waits.push(holding.from.at.0.saturating_sub(holding.queued_at.0));
         }
     }
-    waits
+    (grants, waits)
 }
 
 #[cfg(test)]
@@ -150,33 +161,34 @@ mod tests {
             holder
         }
 
-        fn figures(&self, lock: &str, now: u64) -> Option<(u64, u64, usize)> {
+        /// Grants and hand-overs a minute, the median of the waits, and how many wait.
+        fn figures(&self, lock: &str, now: u64) -> Option<(u64, u64, u64, usize)> {
             let lock = LockName::parse(lock).unwrap();
             let hot = LastMinute::of(&self.state, WallMillis(now)).hot_lock(&self.state, &lock)?;
-            Some((hot.hand_overs_per_minute, hot.wait_p50_ms, hot.waiting))
+            Some((hot.grants_per_minute, hot.hand_overs_per_minute, hot.wait_p50_ms, hot.waiting))
         }
     }
 
     #[test]
-    fn the_hand_overs_of_the_last_minute_count() {
+    fn the_grants_and_hand_overs_of_the_last_minute_count() {
         let mut used = Used::new();
         used.hand_over("a", 1_000, 500, 10);
         used.acquire("a", 9_000);
         // The first of the ten holds that ended was granted at once.
-        assert_eq!(used.figures("a", 60_000), Some((9, 500, 1)));
+        assert_eq!(used.figures("a", 60_000), Some((10, 9, 500, 1)));
         // Holds end at 1.5 s, 2 s and so on up to 6 s.
-        assert_eq!(used.figures("a", 65_000), Some((2, 500, 1)), "only what ended after 5 s");
+        assert_eq!(used.figures("a", 65_000), Some((2, 2, 500, 1)), "only what ended after 5 s");
         assert_eq!(used.figures("a", 66_000), None);
     }
 
     #[test]
-    fn a_lock_without_waits_is_not_hot() {
+    fn a_lock_that_one_owner_takes_again_and_again_is_hot() {
         let mut used = Used::new();
         for at in 1..=20 {
             let grant = used.acquire("b", at * 10);
             used.release(grant, at * 10 + 5);
         }
-        assert_eq!(used.figures("b", 1_000), None);
+        assert_eq!(used.figures("b", 1_000), Some((1_200, 0, 0, 0)), "twenty in a second, and none had to wait");
         assert_eq!(used.figures("never-used", 1_000), None);
     }
 
@@ -187,10 +199,10 @@ mod tests {
         used.hand_over("c", 0, 10, times);
         // A hundred a second; the oldest kept hold ended when its time begins.
         let now = times * 10;
-        let (rate, wait, _) = used.figures("c", now).unwrap();
-        assert_eq!((rate, wait), (6_000, 10));
+        let (grants, hand_overs, wait, _) = used.figures("c", now).unwrap();
+        assert_eq!((grants, hand_overs, wait), (6_000, 6_000, 10));
         let record = used.state.lock_record(&LockName::parse("c").unwrap()).unwrap();
         let estimate = LastMinute::of(&used.state, WallMillis(now)).estimate(record).unwrap();
-        assert!((5_900..=6_000).contains(&estimate), "{estimate} is far from {rate}");
+        assert!((5_900..=6_000).contains(&estimate), "{estimate} is far from {grants}");
     }
 }

@@ -74,13 +74,14 @@ fn the_fullest_queue_with_a_limit_comes_first() {
     assert_eq!(shown(&walked(&state, None, 1).full), [("b", "b1", 3, 1), ("a", "a1", 2, 1)]);
 }
 
+fn release(state: &mut State, id: u128, at: u64) {
+    let release = Command::Release { grant: GrantId::from_ulid(id << 64), session: None, at: WallMillis(at) };
+    assert!(state.apply(&release).answer.result.is_ok());
+}
+
 #[test]
-fn the_lock_that_changes_hands_most_often_comes_first() {
+fn the_lock_that_is_granted_most_often_comes_first() {
     let mut state = state();
-    let release = |state: &mut State, id: u128, at: u64| {
-        let release = Command::Release { grant: GrantId::from_ulid(id << 64), session: None, at: WallMillis(at) };
-        assert!(state.apply(&release).answer.result.is_ok());
-    };
     // Each of these grants waits for the one before.
     for (lock, first, grants) in [("seldom", 100, 3), ("often", 200, 6), ("once", 300, 1)] {
         for id in first..first + grants {
@@ -90,14 +91,42 @@ fn the_lock_that_changes_hands_most_often_comes_first() {
             release(&mut state, id, 150);
         }
     }
-    let shown = |locks: &BusyLocks| {
-        let figures = locks.hot.iter().map(|hot| (hot.lock.as_str().to_owned(), hot.hand_overs_per_minute, hot.wait_p50_ms));
-        figures.collect::<Vec<_>>()
-    };
+    // One owner takes this one again and again. Nobody holds it at the moment of the look.
+    for id in 400..408 {
+        acquire(&mut state, id, "alone", "cron", 100);
+        release(&mut state, id, 150);
+    }
     // At the age of a second, a minute has begun before the first time.
-    let all = shown(&walked(&state, None, 1));
-    assert_eq!(all, [("often".to_owned(), 240, 50), ("seldom".to_owned(), 60, 50)]);
-    assert_eq!(shown(&walked(&state, Some(&|lock: &LockName| lock.as_str() == "seldom"), 1)), all[1..]);
+    let all = hot(&walked(&state, None, 1));
+    assert_eq!(all, [("alone", 480, 0, 0), ("often", 300, 240, 50), ("seldom", 120, 60, 50)].map(owned));
+    assert_eq!(hot(&walked(&state, Some(&|lock: &LockName| lock.as_str() == "seldom"), 1)), all[2..]);
+}
+
+/// The locks that are granted most often: grants and hand-overs a minute, and the median of the waits.
+fn hot(locks: &BusyLocks) -> Vec<(String, u64, u64, u64)> {
+    let figures =
+        |hot: &HotLock| (hot.lock.as_str().to_owned(), hot.grants_per_minute, hot.hand_overs_per_minute, hot.wait_p50_ms);
+    locks.hot.iter().map(figures).collect()
+}
+
+fn owned((lock, grants, hand_overs, wait): (&str, u64, u64, u64)) -> (String, u64, u64, u64) {
+    (lock.to_owned(), grants, hand_overs, wait)
+}
+
+#[test]
+fn a_walk_visits_idle_locks_unless_there_are_too_many() {
+    let mut state = state();
+    for (id, lock) in (1..).zip(["busy", "idle"]) {
+        acquire(&mut state, id, lock, "cron", 100);
+        release(&mut state, id, 150);
+    }
+    acquire(&mut state, 3, "busy", "cron", 200);
+    // With the lock that was used, this is one less than the maximum.
+    state.index.locks.extend((2..IDLE_VISITED_MAX).map(|number| name(&format!("unused-{number}"))));
+    let visited = |state: &State| walked(state, None, 1_000).hot.into_iter().map(|hot| hot.lock).collect::<Vec<_>>();
+    assert_eq!(visited(&state), [name("busy"), name("idle")]);
+    state.index.locks.extend([name("one"), name("too-many")]);
+    assert_eq!(visited(&state), [name("busy")]);
 }
 
 #[test]

@@ -41,8 +41,7 @@ pub struct Overview {
     pub waiting_longest: Vec<LongWait>,
     /// The longest holder of each lock: the ten longest, the longest first.
     pub held_longest: Vec<LongHold>,
-    /// The ten locks in use that changed hands most often in the last minute, the most frequent first; omitted if none
-    /// did.
+    /// The ten locks that were granted most often in the last minute, the most frequent first; omitted if none was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<HotLockRow>,
     /// The newest requests that were refused because waiting would have caused a deadlock, newest first, no matter
@@ -94,17 +93,20 @@ pub struct OverviewRecent {
     pub refused: u64,
 }
 
-/// A lock that changes hands often.
+/// A lock that is granted often.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct HotLockRow {
     /// The lock.
     pub lock: LockName,
-    /// How many holds that began after a wait ended in the last minute, by the lock's history. If the history covers
-    /// less than a minute, this is the rate over the time that it covers.
+    /// How many grants that held the lock ended in the last minute, by the lock's history. If the history covers less than
+    /// a minute, this is the rate over the time that it covers.
+    #[serde(default)]
+    pub grants_per_minute: u64,
+    /// How many of them had to wait.
     pub hand_overs_per_minute: u64,
-    /// The median of the waits before these holds.
+    /// The median of their waits; `0s` if none had to wait.
     pub wait_p50: String,
     /// How many wait for the lock.
     pub queue_length: u64,

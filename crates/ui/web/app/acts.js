@@ -1,15 +1,16 @@
-// The dialogs of administrators: a token, a request to release, and a break. Nothing here happens by one key or one click.
+// The dialogs of administrators: a token, a break, and what else they change. Nothing here happens by one key or one click.
 
 import { html, useRef, useState } from "../vendor/preact.js";
 import { newKey, withQuery } from "./api.js";
-import { Dialog, isReason, send, useAct } from "./dialog.js";
+import { Dialog, Field, isReason, send, useAct } from "./dialog.js";
 import { count, quoted, visible, waits } from "./format.js";
-import { EndSession, HandOver, Snapshot } from "./operate.js";
 import { Line, Shape, Since, Typed, usePoll } from "./parts.js";
 import { actAs, admin, dialog, look, mayAct, set, settings, stale, token, tokenWanted } from "./state.js";
 
 /** The dialog asks for so much of a queue, which begins with the holders. */
 const QUEUE_ROWS = 100;
+/** A server may need so long to hand over, and to store a snapshot. */
+const TIMEOUT = 15000;
 
 export function Dialogs() {
   const shown = dialog.value;
@@ -91,9 +92,8 @@ function Break({ shown, close }) {
     <${NextInLine} lock=${lock} holder=${holder} />
     <p class="lost"><${Shape} of="⬣" /> The holder may go on writing. Only a fence stops that.</p>`;
   return html`<${Dialog} label="Break a lock" about=${about} close=${close}><form onSubmit=${go}>
-    <label>Reason <input type="text" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} autocomplete="off"
-      placeholder="3 to 256 bytes, for the holder and the history" /></label>
-    <label>Type the name of the lock <input type="text" name="confirm" value=${typed} spellcheck=${false} autocomplete="off" onInput=${(/** @type {any} */ event) => setTyped(event.currentTarget.value)} /></label>
+    <${Field} label="Reason" value=${reason} set=${setReason} hint="3 to 256 bytes, for the holder and the history" />
+    <${Field} label="Type the name of the lock" name="confirm" value=${typed} set=${setTyped} />
     <${Line} label="fairhold" text=${`fairhold locks break ${quoted(lock)} --token ${holder.token} --reason ${quoted(reason || "REASON")}`} />
     ${stale.value ? html`<p class="lost">The figures are old: wait until the page is live again.</p>` : null}
     <p role="status" class="outcome">${state.text}</p>
@@ -122,9 +122,74 @@ function AskBack({ shown, close }) {
   };
   const about = html`<p>The holder of <strong><${Typed} text=${shown.lock} /></strong> learns that you want the lock back, and decides. If the lock changes hands first, the next holder learns it. It ends nothing.</p>`;
   return html`<${Dialog} label="Ask for a lock back" about=${about} close=${close}><form onSubmit=${go}>
-    <label>Reason <input type="text" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} autocomplete="off" /></label>
+    <${Field} label="Reason" value=${reason} set=${setReason} />
     <p role="status" class="outcome">${state.text}</p>
     <p class="buttons"><button type="button" onClick=${close}>Close</button><button type="submit" disabled=${!mayAct.value || state.busy || state.done}>Ask</button></p></form></>`;
+}
+
+/** The end of each dialog. @param {{ text: string, busy: boolean, done: boolean, ready: boolean, label: string, danger?: boolean, close: () => void }} props */
+function Ending({ text, busy, done, ready, label, danger = false, close }) {
+  return html`${stale.value ? html`<p class="lost">The figures are old: wait until the page is live again.</p>` : null}
+    <p role="status" class="outcome">${text}</p>
+    <p class="buttons"><button type="button" onClick=${close}>${done ? "Close" : "Cancel"}</button>
+      <button type="submit" class=${danger ? "danger" : ""} disabled=${!ready || busy || done || !mayAct.value}>${label}</button></p>`;
+}
+
+/** @param {{ shown: any, close: () => void }} props */
+function EndSession({ shown, close }) {
+  const [reason, setReason] = useState("");
+  const [typed, setTyped] = useState("");
+  const { act, ...state } = useAct();
+  const { session } = shown;
+  const number = String(session.number);
+  const ready = typed.trim() === number && isReason(reason);
+  const go = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (!ready || state.busy || state.done || !mayAct.value) return;
+    const failed = (/** @type {any} */ error) => (error.code === "session_not_found" ? "There is no such session any more." : visible(error.message));
+    act(withQuery(`v1/sessions/${number}`, { reason }), { method: "DELETE" }, () => `Session ${number} has ended.`, failed);
+  };
+  const about = html`<p>Session <strong>${number}</strong>${session.name === undefined ? null : html` <strong><${Typed} text=${session.name} /></strong>`}${" "}
+      and all that it owns ends: its grants, its places in queues and its ephemeral nodes.</p>
+    <p class="lost"><${Shape} of="⬣" /> Its client may go on writing. Only a fence stops that.</p>`;
+  return html`<${Dialog} label="End a session" about=${about} close=${close}><form onSubmit=${go}>
+    <${Field} label="Reason" value=${reason} set=${setReason} hint="3 to 256 bytes, for the holder and the history" />
+    <${Field} label="Type the number of the session" name="confirm" value=${typed} set=${setTyped} />
+    <${Line} label="fairhold" text=${`fairhold sessions end ${number} --reason ${quoted(reason || "REASON")}`} />
+    <${Ending} ...${state} ready=${ready} label="End" danger=${true} close=${close} /></form></>`;
+}
+
+/** @param {{ shown: any, close: () => void }} props */
+function HandOver({ shown, close }) {
+  const voters = shown.members.filter((/** @type {any} */ member) => member.role === "follower");
+  const [to, setTo] = useState(String(voters[0]?.id ?? ""));
+  const { act, ...state } = useAct();
+  const go = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (to === "" || state.busy || state.done || !mayAct.value) return;
+    act("v1/cluster/leader", { method: "POST", form: { to: Number(to) }, timeout: TIMEOUT }, (body) => `Node ${body?.leader ?? to} leads.`);
+  };
+  const about = html`<p>Another voter leads from then on. Requests wait for a moment, and locks, sessions and queues stay as they are.</p>`;
+  return html`<${Dialog} label="Hand the leadership over" about=${about} close=${close}><form onSubmit=${go}>
+    <label>To <select value=${to} onChange=${(/** @type {any} */ event) => setTo(event.currentTarget.value)}>
+      ${voters.map((/** @type {any} */ member) => html`<option key=${member.id} value=${member.id}>node ${member.id}</option>`)}</select></label>
+    <${Line} label="fairhold" text=${`fairhold cluster transfer-leader ${to}`} />
+    <${Ending} ...${state} ready=${to !== ""} label="Hand over" close=${close} /></form></>`;
+}
+
+/** @param {{ shown: any, close: () => void }} props */
+function Snapshot({ shown, close }) {
+  const { act, ...state } = useAct();
+  const go = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (state.busy || state.done || !mayAct.value) return;
+    act("v1/cluster/snapshot", { method: "POST", form: {}, timeout: TIMEOUT },
+      (body) => `Node ${body?.id ?? shown.id} has stored a snapshot up to log entry ${count(body?.snapshot_index)}.`);
+  };
+  const about = html`<p>Node ${shown.id}, which this page asks, stores its state in a file of its own. Nodes also do that by themselves.</p>`;
+  return html`<${Dialog} label="Take a snapshot" about=${about} close=${close}><form onSubmit=${go}>
+    <${Line} label="fairhold" text="fairhold cluster snapshot" />
+    <${Ending} ...${state} ready=${true} label="Take it" close=${close} /></form></>`;
 }
 
 export const KEYS = [

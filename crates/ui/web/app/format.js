@@ -1,5 +1,7 @@
 // Text for people. Everything here is a pure function.
 
+import { link } from "./route.js";
+
 const UNITS = [["d", 86400000], ["h", 3600000], ["min", 60000], ["s", 1000], ["ms", 1]];
 const TEXT_MAX = 64;
 
@@ -194,4 +196,72 @@ export function size(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   const at = bytes < 1024 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
   return at === 0 ? `${bytes} B` : `${Math.floor((bytes / 1024 ** at) * 10) / 10} ${units[at]}`;
+}
+
+/** How many holders of a shared lock or a semaphore a sentence names. */
+const NAMED = 2;
+
+/** The address of a lock's page, with the waiter that is selected there. A chat takes all of it for the link.
+ * @param {string} page where the page is, without a view @param {string} name @param {number | null} number */
+export function addressOf(page, name, number) {
+  const view = link("locks", name, { around: number === null ? null : String(number) });
+  return page + view.replace(/[!'()*]/g, (found) => `%${found.charCodeAt(0).toString(16).toUpperCase()}`);
+}
+
+/** The waiter that the sentence is about: the one that the address selects, otherwise the first one.
+ * @param {any[]} items the page of the queue @param {string} around what the address selects @param {string} cursor */
+export function waiterOf(items, around, cursor) {
+  const isChosen = cursor === "" && around !== "";
+  const waiter = items.find((item) => item.state === "queued" && (!isChosen || String(item.number) === around));
+  // A later page does not have the first one.
+  return waiter && cursor === "" ? { waiter, isChosen } : { waiter: null, isChosen: false };
+}
+
+/** A lock in one line, for a chat. @param {{ name: string, lock: any, usual: number | null, waiter: any, isChosen: boolean, seen: string | null, isOld: boolean, address: string }} told
+ * usual: in milliseconds. seen: when the server said so. isOld: newer answers are missing. */
+export function sentence({ name, lock, usual, waiter, isChosen, seen, isOld, address }) {
+  const at = Date.parse(seen ?? "");
+  const since = (/** @type {string} */ from) => ` since ${time(from, true)}${Number.isNaN(at) ? "" : ` (${roughly(at - Date.parse(from))})`}`;
+  const about = `lock ${named(name)}`;
+  return [
+    isChosen ? `${grant(waiter)} has waited for ${about}${since(waiter.queued_at)}${place(waiter)}.` : "",
+    held(lock, about, since, usual === null ? "" : `, usually for ${span(usual)}`),
+    lock.queue_length === undefined ? "" : `${lock.queue_length === 0 ? "Nobody waits" : waits(lock.queue_length)}.`,
+    waiter && !isChosen ? `First in line: ${grant(waiter)}${since(waiter.queued_at)}.` : "",
+    Number.isNaN(at) ? "" : `${isOld ? "Last seen" : "Seen"} ${time(new Date(at).toISOString(), true).replace(/:\d\d UTC$/, " UTC")}.`,
+    isOld ? "It may have changed since." : "",
+    address,
+  ].filter(Boolean).join(" ");
+}
+
+/** @param {any} lock @param {string} about @param {(from: string) => string} since @param {string} usually */
+function held(lock, about, since, usually) {
+  const holders = lock.holders.filter((/** @type {any} */ holder) => holder.state === "held");
+  const all = lock.next_cursor ? lock.holder_count : holders.length;
+  const others = all > NAMED ? `, and ${count(all - NAMED)} more` : "";
+  const list = holders.slice(0, NAMED).map((/** @type {any} */ holder) => grant(holder) + since(holder.since)).join(", ");
+  if (list) return `L${about.slice(1)} has been held by ${list}${others}${usually}.`;
+  const [last] = lock.holders;
+  const why = last ? `: it ${last.state === "cooling" ? "is cooling after" : "is reserved for"} ${grant(last)}` : "";
+  return `Nobody holds ${about}${why}.`;
+}
+
+/** @param {any} row */
+function place({ position, waits_for: ahead, estimate }) {
+  return `, at place ${count(position)}${ahead ? `, behind ${grant(ahead)}` : ""}${estimate ? `, for about ${span(parseSpan(estimate))} more` : ""}`;
+}
+
+/** A span in whole minutes, so that the line does not change while somebody reads it. @param {number} millis */
+function roughly(millis) {
+  return millis < 60000 ? "less than 1 min" : span(millis - (millis % 60000));
+}
+
+/** A grant by its owner and its public numbers. Its id is a secret, and no answer has it. @param {{ owner: string, number: number, token?: number }} grant */
+function grant({ owner, number, token }) {
+  return `${owner ? named(owner) : "somebody"} (grant #${number}${token ? `, token ${token}` : ""})`;
+}
+
+/** A name, in quotes if it could be taken for other words. @param {string} text */
+function named(text) {
+  return /^[\p{L}\p{N}_./:+-]+$/u.test(text) ? text : `“${visible(text)}”`;
 }

@@ -262,9 +262,9 @@ export async function copy(text) {
   }
 }
 
-/** A line to copy. @param {{ text: string, label: string }} props */
-export function Line({ text, label }) {
-  return html`<div class="line"><code tabIndex="0" role="group" aria-label=${label}>${visible(text)}</code>
+/** A line to copy. @param {{ text: string, label: string, wraps?: boolean }} props wraps: people read it, so all of it is in view */
+export function Line({ text, label, wraps = false }) {
+  return html`<div class="line"><code class=${wraps ? "wraps" : null} tabIndex="0" role="group" aria-label=${label}>${visible(text)}</code>
     <button type="button" onClick=${() => copy(text)} aria-label=${`Copy: ${label}`}>Copy</button></div>`;
 }
 

@@ -4,9 +4,9 @@ import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
 import { count, parseSpan, shortened, span, visible } from "../format.js";
 import { Curl, Heading, Line, LockLink, OwnerLink, Panel, SessionLink, Shape, Table, Typed, usePoll, Waiting } from "../parts.js";
+import { keyed, leftOut, seen, seenText } from "../happened.js";
 import { link, treeLink } from "../route.js";
-import { sum } from "../series.js";
-import { route } from "../state.js";
+import { route, serverNow, settings } from "../state.js";
 
 const ROWS = 100;
 const FIELDS = ["lock", "prefix", "session", "type"];
@@ -33,7 +33,8 @@ export function Events() {
       ${poll.error?.status === 400 ? html`<p class="note lost">${visible(poll.error.message)}</p>` : null}
       ${missed === 0 ? null : html`<p class="note queued"><${Shape} of="▲" /> ${missed === null ? "Some events are" : missed === 1 ? "1 event is" : `${count(missed)} events are`} left out: more happened at once than this page shows.</p>`}
       ${shown ? html`<${Rows} items=${shown.items} filtered=${filtered} />` : html`<${Waiting} poll=${poll} />`}
-      ${shown ? html`<p class="note muted">This node keeps the events since revision ${count(shown.oldest)}.</p>` : null}
+      ${shown ? html`<p class="note muted">This node keeps the events since revision ${count(shown.oldest)}. Events have no time:
+        “seen at” is when this page got them, by the server's clock. Those from before the page have none.</p>` : null}
     </>
     <${Panel} title="The same without this page"><${Curl} path=${path} /></>`;
 }
@@ -49,20 +50,15 @@ async function followed(known, path, options) {
   const more = before ? await newer(path, before.revision, options) : null;
   const answer = more ?? await call(path, options);
   const { items, oldest, revision, skipped, next_cursor: rest = null } = answer.body;
-  const all = [...keyed(items), ...(more === null ? [] : before.items)];
+  const at = serverNow();
+  const all = more === null ? keyed(items) : [...seen(keyed(items), at, before.at), ...before.items];
   if (more !== null && rest !== null && all.length > 0) {
     // The row beside the events that are left out.
-    const at = Math.max(0, items.length - 1);
-    all[at] = { ...all[at], missed: skipped ?? null };
+    const beside = Math.max(0, items.length - 1);
+    all[beside] = { ...all[beside], missed: skipped ?? null };
   }
-  known.current = { path, sent, revision, oldest, items: all.slice(0, ROWS) };
+  known.current = { path, sent, at, revision, oldest, items: all.slice(0, ROWS) };
   return { ...answer, body: known.current };
-}
-
-/** How many events are left out beside these rows; null: they are not counted. @param {any[]} items */
-function leftOut(items) {
-  const counts = items.flatMap(({ missed }) => (missed === undefined ? [] : [missed]));
-  return counts.includes(null) ? null : sum(counts);
 }
 
 /** What is new, or null if that is unknown. @param {string} path @param {number} revision @param {import("../api.js").Options} [options] */
@@ -73,15 +69,6 @@ async function newer(path, revision, options) {
     if (START_AGAIN.includes(/** @type {any} */ (error).status)) return null;
     throw error;
   }
-}
-
-/** The events, each with a key: an answer has a revision from its last event on. @param {any[]} items */
-function keyed(items) {
-  let at = 0;
-  return items.map((item, index) => {
-    at = items[index - 1]?.revision === item.revision ? at + 1 : 0;
-    return { ...item, key: `${item.revision}-${at}` };
-  });
 }
 
 /** @param {{ given: Record<string, string> }} props */
@@ -105,8 +92,10 @@ function Filter({ given }) {
 
 /** @param {{ items: any[], filtered: boolean }} props */
 function Rows({ items, filtered }) {
+  const { utc } = settings.value;
   const columns = [
     { head: "Revision", figure: true, cell: (/** @type {any} */ row) => count(row.revision) },
+    { head: "Seen at", cell: (/** @type {any} */ row) => seenText(row, utc) },
     { head: "Event", cell: (/** @type {any} */ row) => html`<${Kind} event=${row} />` },
     { head: "What", cell: (/** @type {any} */ row) => html`<${Subject} event=${row} />` },
     { head: "Details", wide: true, cell: (/** @type {any} */ row) => html`<${Details} event=${row} />` },
@@ -141,5 +130,6 @@ function Details({ event }) {
   for (const name of ["ttl", "delay"]) if (event[name] !== undefined) parts.push(`${name} ${span(parseSpan(event[name]))}`);
   if (event.reason) parts.push(html`<${Typed} text=${event.reason} />`);
   if (event.by) parts.push(html`by <${Typed} text=${event.by} most=${48} />`);
-  return parts.length === 0 ? "—" : parts.map((part, at) => html`<span key=${at}>${at > 0 ? ", " : ""}${part}</span>`);
+  // No elements around the parts: a page of events has few to spare.
+  return parts.length === 0 ? "—" : parts.flatMap((part, at) => (at > 0 ? [", ", part] : [part]));
 }

@@ -1,8 +1,9 @@
-// The holders of all locks at a time, and the elections and the refused deadlocks around it.
+// The holders of all locks at a time, and what happened around it.
 
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
-import { count, fieldOf, fromField, parseSpan, parseTime, quoted, span, timeText } from "../format.js";
+import { happened, nearest } from "../happened.js";
+import { count, fieldOf, fromField, parseSpan, parseTime, quoted, shortened, span, timeText } from "../format.js";
 import { Curl, Guard, Heading, Line, LockLink, OwnerLink, Pages, Panel, Shape, Since, Table, Time, usePoll, Waiting } from "../parts.js";
 import { Cycle, refusals, refusedSince } from "../refused.js";
 import { link } from "../route.js";
@@ -12,6 +13,9 @@ import { Ended } from "./lock.js";
 
 const ROWS = 100;
 const STEP = 5 * 60 * 1000;
+/** How many holds around a time the page asks for, and how many rows it shows of what happened. */
+const HOLDS = 500;
+const HAPPENED = 40;
 /** A row of the series of minutes covers this time. */
 const SERIES_EVERY = 60 * 1000;
 const FILTERS = ["owner", "prefix"];
@@ -115,25 +119,41 @@ function Known({ body, at }) {
       If more than ${count(body.kept_per_lock)} holds of a lock have ended since this time, the older ones of that lock are missing.</p>`;
 }
 
-/** Elections and refused deadlocks around a time. They are in this node's memory only. @param {{ at: number, given: Record<string, string> }} props */
+/** What happened around a time. Elections and refused deadlocks are in this node's memory only. @param {{ at: number, given: Record<string, string> }} props */
 function Around({ at, given }) {
   const poll = usePoll("v1/overview/series?step=1m", SERIES_EVERY);
   const [begin, end] = [at - STEP, at + STEP];
+  const path = withQuery("v1/history", { from: timeText(begin), to: timeText(end), ...given, consistency: "local", limit: HOLDS });
+  // What ends later is outside of this time.
+  const holds = usePoll(path, 10000, call, () => end + SETTLED_AFTER < (serverNow() ?? 0) && (look.value === null || look.value.leader));
+  const ofHolds = happened(holds.body?.items ?? [], begin, end).map((row) => ({ ...row, when: html`<${Time} at=${timeText(row.at)} />`, what: html`<${Hold} row=${row} />` }));
   const found = electionsWithin(poll.body ?? NO_ROWS, begin, end).map(({ from, to, before, term }) => ({
-    at: from, key: `term-${term}`, when: html`<${Time} at=${timeText(from)} /> to <${Time} at=${timeText(to)} />`,
+    at: from, isNotable: true, key: `term-${term}`, when: html`<${Time} at=${timeText(from)} /> to <${Time} at=${timeText(to)} />`,
     what: html`<span class="state queued"><${Shape} of="★" /> election</span> Term ${count(before)} became ${count(term)}.`,
   }));
   const within = (/** @type {any} */ row) => Date.parse(row.at) >= begin && Date.parse(row.at) <= end;
   const refused = refusals(given).filter(within).map((/** @type {any} */ row, /** @type {number} */ index) => ({
-    at: Date.parse(row.at), key: `refused-${row.at}-${index}`, when: html`<${Time} at=${row.at} />`,
+    at: Date.parse(row.at), isNotable: true, key: `refused-${row.at}-${index}`, when: html`<${Time} at=${row.at} />`,
     what: html`<span class="state lost"><${Shape} of="✕" /> refused deadlock</span> <${Cycle} row=${row} />`,
   }));
-  const rows = [...found, ...refused].sort((one, other) => one.at - other.at);
+  const { rows, leftOut } = nearest([...ofHolds, ...found, ...refused], at, HAPPENED);
   const columns = [{ head: "When", cell: (/** @type {any} */ row) => row.when }, { head: "What", wide: true, cell: (/** @type {any} */ row) => row.what }];
-  const empty = refusals({}).some(within) ? "This node knows of no election in these ten minutes, and none of the refused deadlocks matches the filter."
-    : "This node knows of no election and no refused deadlock in these ten minutes.";
-  return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.key} label="Around then" empty=${empty} />
+  const empty = refusals({}).some(within) ? "No matching hold began or ended then. This node knows of no election in these ten minutes, and none of the refused deadlocks matches the filter."
+    : "No matching hold began or ended then. This node knows of no election and no refused deadlock in these ten minutes.";
+  if (!holds.body) return html`<${Waiting} poll=${holds} />`;
+  const last = holds.body.items.at(-1)?.lock;
+  return html`${holds.body.next_cursor ? html`<p class="note queued"><${Shape} of="▲" /> There are more holds in these ten minutes${last === undefined ? "" : html`: those of the locks after <span class="typed">${shortened(last)}</span> are missing here`}. Filter by owner or name.</p>` : null}
+    ${leftOut === 0 ? null : html`<p class="note">${count(leftOut)} more, further from this time, are left out.</p>`}
+    <${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.key} label="Around then" empty=${empty} />
     <${AroundKnown} poll=${poll} begin=${begin} end=${end} />`;
+}
+
+/** The beginning or the end of a hold. @param {{ row: import("../happened.js").Happened }} props */
+function Hold({ row: { kind, isNotable, hold } }) {
+  const [sign, colour] = isNotable ? ["✕ ", "lost"] : kind === "granted" ? ["■ ", "held"] : ["", ""];
+  return html`<span class=${`state ${colour}`}><${Shape} of=${sign} />${kind}</span>${" "}
+    <${LockLink} name=${hold.lock} tab="history" /> <${OwnerLink} owner=${hold.owner} most=${32} /> <span class="muted">#${hold.number}</span>${kind === "granted" ? null
+      : html` after ${span(parseSpan(hold.held_for))}${hold.by ? `, by ${shortened(hold.by, 40)}` : ""}${hold.reason ? `: “${shortened(hold.reason, 120)}”` : ""}`}`;
 }
 
 /** How much of that time the node knows. @param {{ poll: any, begin: number, end: number }} props */

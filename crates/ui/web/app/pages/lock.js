@@ -2,10 +2,10 @@
 
 import { html, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
-import { bucket, count, median, ordinal, parseSpan, quoted, shortened, span, visible, waits } from "../format.js";
+import { addressOf, bucket, count, median, ordinal, parseSpan, quoted, sentence, shortened, span, visible, waiterOf, waits } from "../format.js";
 import { Curl, Facts, Guard, Heading, Line, LockLink, Meta, OwnerLink, Pages, Panel, SessionLink, Shape, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, link, nodeCall } from "../route.js";
-import { dialog, mayAct, route, serverNow } from "../state.js";
+import { dialog, late, mayAct, paused, route, serverNow, stale } from "../state.js";
 
 const ROWS = 100;
 const CONTENDERS = 20;
@@ -24,22 +24,42 @@ export function Lock({ name }) {
   const poll = usePoll(withQuery(base, { consistency: "local", limit: ROWS }), EVERY);
   const history = usePoll(withQuery(`${base}/history`, { consistency: "local", limit: ROWS }), 3000);
   const lock = poll.body;
+  const { cursor, around } = place();
+  // An address with both shows the page of the cursor.
+  const queue = usePoll(tab === "queue" ? withQuery(`${base}/queue`, { consistency: "local", limit: ROWS, cursor, around: cursor ? "" : around }) : null, EVERY);
   const isElection = useIsElection(name, (lock?.holder_count ?? 0) > 0);
   const ended = (history.body?.items ?? []).filter((/** @type {any} */ held) => held.to).slice(0, 20);
   const usual = median(ended.map((/** @type {any} */ held) => parseSpan(held.held_for) ?? 0));
-  // With or without the lock, the holder is in a guard: if it became one, the page would take the queue's guard for it, and begin the queue again.
+  // With or without the lock, the holder is in a guard: if it became one, the page would take the queue's guard for it, and forget what is typed there.
   return html`<${Heading}><span class="offscreen">Lock </span><${Typed} text=${name} /></>
-    <${Guard} title="Holder">${lock ? html`<${Holders} lock=${lock} usual=${usual} name=${name} />` : html`<${Panel} title="Holder"><${Waiting} poll=${poll} /></>`}</>
+    <${Guard} title="Holder">${lock ? html`<${Holders} lock=${lock} usual=${usual} name=${name} chat=${html`<${Chat} poll=${poll} queue=${queue} usual=${usual} name=${name} />`} />` : html`<${Panel} title="Holder"><${Waiting} poll=${poll} /></>`}</>
     <nav class="tabs" aria-label="Views of this lock">${TABS.map(([key, label]) => html`<a key=${key} href=${link("locks", name, { tab: key })}
       aria-current=${tab === key ? "page" : null}>${label}${key === "queue" && lock ? ` ${count(lock.queue_length)}` : ""}</a>`)}
       <a href=${link("waits", null, { lock: name })}>Who waits for whom</a>
       ${isElection ? html`<a href=${link("elections", name)}>Its election</a>` : null}</nav>
-    ${tab === "queue" ? html`<${Guard} title="Queue"><${QueuePanel} base=${base} name=${name} /></>` : null}
+    ${tab === "queue" ? html`<${Guard} title="Queue"><${QueuePanel} poll=${queue} name=${name} /></>` : null}
     ${tab === "history" ? html`<${Guard} title="History"><${HistoryPanel} poll=${history} /></>` : null}
     ${tab === "settings" && lock ? html`<${Guard} title="Settings"><${Settings} lock=${lock} /></>` : null}
     <${Panel} title="The same without this page">
       <${Line} label="fairhold" text=${`fairhold locks ${command} ${quoted(name)}`} />
       <${Curl} path=${`${base}${call}`} /></>`;
+}
+
+/** Which part of the queue the address shows. */
+function place() {
+  const { query } = route.value;
+  return { cursor: query.get("cursor") ?? "", around: query.get("around") ?? "" };
+}
+
+/** The lock in one line, for a chat. @param {{ poll: any, queue: any, usual: number | null, name: string }} props */
+function Chat({ poll, queue, usual, name }) {
+  const { cursor, around } = place();
+  const { waiter, isChosen } = waiterOf(queue.body?.items ?? [], around, cursor);
+  const isOld = stale.value || paused.value !== null || Object.keys(late.value).length > 0;
+  // Not the query before the hash: nobody knows what is in it.
+  const address = addressOf(location.origin + location.pathname, name, isChosen ? waiter.number : null);
+  return html`<p class="note muted">As a sentence, to paste into a chat:</p>
+    <${Line} label="as a sentence" wraps text=${sentence({ name, lock: poll.body, usual, waiter, isChosen, seen: poll.headers?.get("date") ?? null, isOld, address })} />`;
 }
 
 /** Only the contenders of an election have values. @param {string} name @param {boolean} held */
@@ -49,8 +69,8 @@ function useIsElection(name, held) {
   return (body?.items ?? []).some((/** @type {any} */ node) => isContender(node.path) && node.data_length > 0);
 }
 
-/** @param {{ lock: any, usual: number | null, name: string }} props */
-function Holders({ lock, usual, name }) {
+/** @param {{ lock: any, usual: number | null, name: string, chat: any }} props */
+function Holders({ lock, usual, name, chat }) {
   const held = lock.holders.filter((/** @type {any} */ holder) => holder.state === "held");
   const [first] = held;
   const open = (/** @type {string} */ kind) => () => {
@@ -62,7 +82,7 @@ function Holders({ lock, usual, name }) {
   const title = lock.limit > 1 ? `Holders (${count(lock.holder_count)} of ${count(lock.limit)})` : "Holder";
   if (lock.holders.length === 0) {
     return html`<${Panel} title=${title}><p class="note"><${State} state="idle" /> Nobody holds it. To take it:</p>
-      <${Line} label="Take it" text=${`fairhold lock ${quoted(name)} -- COMMAND`} /></>`;
+      <${Line} label="Take it" text=${`fairhold lock ${quoted(name)} -- COMMAND`} />${chat}</>`;
   }
   return html`<${Panel} title=${title} extra=${act}><ul class="holders">${lock.holders.map((/** @type {any} */ holder) => html`<li key=${holder.number}>
     <${State} state=${holder.state} /> <strong><${OwnerLink} owner=${holder.owner} /></strong>
@@ -70,22 +90,21 @@ function Holders({ lock, usual, name }) {
     <span class="muted">since <${Time} at=${holder.since} />${usual === null ? "" : `, usual ${span(usual)}`}, grant #${holder.number}, <${SessionLink} number=${holder.session}
       />${holder.token ? `, token ${holder.token}` : ""}, ${holder.mode}${holder.permits > 1 ? `, ${holder.permits} permits` : ""}</span>
     <${Meta} meta=${holder.meta} /></li>`)}</ul>
-    ${lock.next_cursor ? html`<p class="note">These are the first ${count(lock.holders.length)} of ${count(lock.holder_count)} holders.</p>` : null}</>`;
+    ${lock.next_cursor ? html`<p class="note">These are the first ${count(lock.holders.length)} of ${count(lock.holder_count)} holders.</p>` : null}
+    ${chat}</>`;
 }
 
-/** @param {{ base: string, name: string }} props */
-function QueuePanel({ base, name }) {
-  const cursor = route.value.query.get("cursor") ?? "";
-  const around = route.value.query.get("around") ?? "";
-  // An address with both shows the page of the cursor.
-  const poll = usePoll(withQuery(`${base}/queue`, { consistency: "local", limit: ROWS, cursor, around: cursor ? "" : around }), EVERY);
+/** @param {{ poll: any, name: string }} props */
+function QueuePanel({ poll, name }) {
+  const { cursor, around } = place();
   if (poll.error?.code === "grant_not_found") return html`<${NotInQueue} name=${name} number=${around} />`;
   if (!poll.body) return html`<${Panel} title="Queue"><${Waiting} poll=${poll} /></>`;
   const { items, holder_count, queue_length, next_cursor, usual_hold } = poll.body;
   const waiters = items.filter((/** @type {any} */ item) => item.state === "queued");
   const isLong = holder_count + queue_length > ROWS;
   const isPart = cursor !== "" || around !== "";
-  const wanted = (/** @type {any} */ row) => (String(row.number) === around ? html`<strong><${Shape} of="▸" /> #${row.number}</strong>` : html`<span class="muted">#${row.number}</span>`);
+  const wanted = (/** @type {any} */ row) => (String(row.number) === around ? html`<strong><${Shape} of="▸" /> #${row.number}</strong>`
+    : html`<a href=${link("locks", name, { around: String(row.number) })} title="Select this waiter, for the sentence and the address">#${row.number}</a>`);
   const columns = [
     { head: "Place", figure: true, cell: (/** @type {any} */ row) => ordinal(row.position) },
     { head: "Owner", cell: (/** @type {any} */ row) => html`<${OwnerLink} owner=${row.owner} most=${32} /> ${wanted(row)}` },

@@ -1,0 +1,70 @@
+// What happened and when: the events of several answers, and the holds around a time. Everything here is a pure function.
+
+import { time } from "./format.js";
+import { sum } from "./series.js";
+
+/** An answer that comes later after the one before, in milliseconds, does not tell when its events happened. */
+const LATE = 5000;
+
+/** The events, each with a key: an answer has a revision from its last event on. @param {any[]} items */
+export function keyed(items) {
+  let at = 0;
+  return items.map((item, index) => {
+    at = items[index - 1]?.revision === item.revision ? at + 1 : 0;
+    return { ...item, key: `${item.revision}-${at}` };
+  });
+}
+
+/** New events with the time at which the page got them: they have none of their own.
+ * @param {any[]} items @param {number | null} now by the server's clock @param {number | null} before when the last answer came */
+export function seen(items, now, before) {
+  if (now === null) return items;
+  const isLate = before === null || now - before > LATE;
+  return items.map((item) => ({ ...item, seen: { at: new Date(now).toISOString(), isLate } }));
+}
+
+/** When the page got an event, for people; nothing for an event from before the page.
+ * @param {any} item @param {boolean} utc */
+export function seenText(item, utc) {
+  if (!item.seen) return "—";
+  return `${item.seen.isLate ? "before " : ""}${time(item.seen.at, utc)}`;
+}
+
+/** How many events are left out beside these rows; null: they are not counted. @param {any[]} items */
+export function leftOut(items) {
+  const counts = items.flatMap(({ missed }) => (missed === undefined ? [] : [missed]));
+  return counts.includes(null) ? null : sum(counts);
+}
+
+/** How a hold ends that its holder did not end itself. */
+const LOST = ["expired", "broken", "withdrawn"];
+
+/** @typedef {{ at: number, revision: number, key: string, kind: string, isNotable: boolean, hold: any }} Happened */
+
+/** What began and ended in a time, of the holds that overlap it.
+ * @param {any[]} holds @param {number} begin @param {number} end in milliseconds since 1970 @returns {Happened[]} */
+export function happened(holds, begin, end) {
+  const rows = holds.flatMap((hold) => {
+    const key = `${hold.lock} ${hold.number}-${hold.from_revision}`;
+    const began = { at: Date.parse(hold.from), revision: hold.from_revision, key: `from ${key}`, kind: "granted", isNotable: false, hold };
+    if (!hold.to) return [began];
+    return [began, { at: Date.parse(hold.to), revision: hold.to_revision, key: `to ${key}`, kind: hold.ended, isNotable: LOST.includes(hold.ended), hold }];
+  });
+  return rows.filter(({ at }) => at >= begin && at < end);
+}
+
+/** The rows to show, in the order of time: what is notable, then what is nearest to the time.
+ * @template {{ at: number, revision?: number, isNotable: boolean }} Row
+ * @param {Row[]} rows @param {number} at @param {number} most */
+export function nearest(rows, at, most) {
+  const far = (/** @type {Row} */ row) => Math.abs(row.at - at);
+  const chosen = [...rows].sort((one, other) => Number(other.isNotable) - Number(one.isNotable) || far(one) - far(other)).slice(0, most);
+  // In a hand-over, the end and the next grant have the same time and revision: the end comes first.
+  chosen.sort((one, other) => one.at - other.at || (one.revision ?? 0) - (other.revision ?? 0) || rank(one) - rank(other));
+  return { rows: chosen, leftOut: rows.length - chosen.length };
+}
+
+/** @param {any} row */
+function rank(row) {
+  return row.kind === "granted" ? 1 : 0;
+}
