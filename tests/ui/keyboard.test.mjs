@@ -189,6 +189,22 @@ test("a page that is shown again after an answer that it could not show takes no
   await close();
 });
 
+test("a page whose answer cannot be shown keeps its heading, and the focus in it", async () => {
+  let isBad = true;
+  const { page, close } = await openIn(browser, cluster, "#/", {
+    prepare: (opened) => change(opened, (body, path) => (isBad && path === "/v1/cluster/members" ? {} : body)),
+  });
+  await page.locator("nav[aria-label=Pages] a", { hasText: "Cluster" }).click();
+  await page.locator("main", { hasText: "The answer cannot be shown here" }).waitFor();
+  const heading = page.locator("h1:focus", { hasText: "Cluster" });
+  assert.equal(await heading.count(), 1);
+  isBad = false;
+  await page.locator("table[aria-label=Members]").waitFor();
+  assert.equal(await heading.count(), 1);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+  await close();
+});
+
 test("a dialog keeps the focus, and gives it back", async () => {
   const { page, close } = await openIn(browser, cluster, "#/locks/deploy");
   const opener = page.getByRole("button", { name: "Read-only" });

@@ -29,7 +29,7 @@ function App() {
   document.title = `${name === null ? label : page === "locks" ? visible(name) : `${visible(name)} · ${page}`} · Fairhold`;
   return html`<a class="skip" href=${location.hash || "#/"} onClick=${skip}>Skip to the page</a>
     <${Strip} /><${Guard} title="Banner"><${Banner} /></>
-    <main id="main" tabIndex="-1" key=${`${page}/${name ?? ""}`}><${Guard} title="Page"><${Page} page=${page} name=${name} /></></main>
+    <main id="main" tabIndex="-1" key=${`${page}/${name ?? ""}`}><${Guard} title="Page" heading=${name === null ? label : visible(name)}><${Page} page=${page} name=${name} /></></main>
     <footer><span class="muted">Names and figures are what this node knows.</span> <button type="button" class="plain" onClick=${() => { dialog.value = { kind: "keys" }; }}>Keys</button></footer>
     <${Said} when=${dialog.value === null && tokenWanted.value === null} />
     <${Guard} title="Dialog"><${Dialogs} /></>`;

@@ -106,7 +106,7 @@ export function Role({ role }) {
 /** How long an error is shown before another try: the next answer may be right again. */
 const RETRY_AFTER = 5000;
 
-/** Shows what is in it. An error of that is shown in its place, and the rest of the page stays. */
+/** Shows what is in it. An error of that is shown in its place, and the rest of the page stays. With a `heading`, it holds a whole page. */
 export class Guard extends Component {
   constructor() {
     super();
@@ -126,8 +126,9 @@ export class Guard extends Component {
   }
 
   render() {
-    const { title, children } = /** @type {any} */ (this.props);
-    return this.state.error === null ? children : html`<${Panel} title=${title}><${Broken} error=${this.state.error} /></>`;
+    const { title, heading, children } = /** @type {any} */ (this.props);
+    if (this.state.error === null) return children;
+    return html`${heading ? html`<${Heading}>${heading}</>` : null}<${Panel} title=${title}><${Broken} error=${this.state.error} /></>`;
   }
 }
 
@@ -303,6 +304,8 @@ export function focusNext(id) {
 
 /** The view that has begun; null: none has yet. */
 let begun = /** @type {string | null} */ (null);
+/** Whether the focus was in the page when its heading went. */
+let hadFocus = false;
 
 /** Begins a new page: at its top, with the focus in the heading. @param {{ children: any }} props */
 export function Heading({ children }) {
@@ -312,14 +315,14 @@ export function Heading({ children }) {
     const chosen = wanted === null ? null : document.getElementById(wanted);
     wanted = null;
     const view = bare(route.peek());
-    // A heading that is there again, after an answer that could not be shown, begins nothing.
+    // A heading that is there again, before or after an answer that could not be shown, begins nothing. It only takes the
+    // focus that the page had and has lost.
     const isNew = begun !== null && begun !== view;
     begun = view;
-    if (isNew) {
-      scrollTo(0, 0);
-      if (chosen) chosen.focus();
-      else node.current?.focus({ preventScroll: true });
-    }
+    if (isNew) scrollTo(0, 0);
+    if (isNew && chosen) chosen.focus();
+    else if (isNew || (hadFocus && document.activeElement === document.body)) node.current?.focus({ preventScroll: true });
+    return () => { hadFocus = document.activeElement?.closest("main") !== null; };
   }, []);
   return html`<h1 tabIndex="-1" ref=${node}>${children}</h1>`;
 }
