@@ -8,7 +8,6 @@ import * as format from "../../crates/ui/web/app/format.js";
 import * as happened from "../../crates/ui/web/app/happened.js";
 import * as route from "../../crates/ui/web/app/route.js";
 import * as series from "../../crates/ui/web/app/series.js";
-import * as value from "../../crates/ui/web/app/value.js";
 
 test("a span has two units at most and rounds down", () => {
   const spans = [
@@ -273,23 +272,23 @@ test("the page tries other members only if this one does not answer", () => {
 
 test("a value is text if its bytes are, also if its end cuts a character", () => {
   const bytes = new TextEncoder().encode("aü");
-  assert.equal(value.asText(bytes, true), "aü");
-  assert.equal(value.asText(bytes.subarray(0, 2), false), "a");
-  assert.equal(value.asText(bytes.subarray(0, 2), true), null);
-  assert.equal(value.asText(new Uint8Array([255]), false), null);
+  assert.equal(format.asText(bytes, true), "aü");
+  assert.equal(format.asText(bytes.subarray(0, 2), false), "a");
+  assert.equal(format.asText(bytes.subarray(0, 2), true), null);
+  assert.equal(format.asText(new Uint8Array([255]), false), null);
 });
 
 test("JSON is laid out with its numbers as they are written", () => {
-  assert.equal(value.laidOut('{"a":12345678901234567890,"b":[1,"x, {y}"],"c":{},"a":[]}'),
+  assert.equal(format.laidOut('{"a":12345678901234567890,"b":[1,"x, {y}"],"c":{},"a":[]}'),
     '{\n  "a": 12345678901234567890,\n  "b": [\n    1,\n    "x, {y}"\n  ],\n  "c": {},\n  "a": []\n}');
-  for (const text of ["", "7", '"x"', "null", "{", "v1.7"]) assert.equal(value.laidOut(text), null, text);
+  for (const text of ["", "7", '"x"', "null", "{", "v1.7"]) assert.equal(format.laidOut(text), null, text);
   const deep = (/** @type {number} */ levels) => `${"[".repeat(levels)}${"]".repeat(levels)}`;
-  assert.ok((value.laidOut(deep(1000)) ?? "").length > 1000, "the indentation has a bound");
-  assert.equal(value.laidOut(deep(30000)), null, "that is better read as text");
+  assert.ok((format.laidOut(deep(1000)) ?? "").length > 1000, "the indentation has a bound");
+  assert.equal(format.laidOut(deep(30000)), null, "that is better read as text");
 });
 
 test("hex has sixteen bytes a row", () => {
-  assert.equal(value.asHex(new Uint8Array([0, 65, 255])), `000000  00 41 ff${" ".repeat(39)}  .A.`);
-  assert.equal(value.asHex(new Uint8Array(33)).split("\n").length, 3);
-  assert.equal(value.asHex(new Uint8Array(0)), "");
+  assert.equal(format.asHex(new Uint8Array([0, 65, 255])), `000000  00 41 ff${" ".repeat(39)}  .A.`);
+  assert.equal(format.asHex(new Uint8Array(33)).split("\n").length, 3);
+  assert.equal(format.asHex(new Uint8Array(0)), "");
 });

@@ -2,11 +2,10 @@
 
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { callBytes, withQuery } from "../api.js";
-import { count, quoted, shortened, size, visible, visibleLines } from "../format.js";
+import { asHex, asText, count, laidOut, quoted, shortened, size, visible, visibleLines } from "../format.js";
 import { Curl, Facts, Guard, Heading, Line, LockLink, Pages, Panel, SessionLink, Shape, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, isPath, nodeCall, treeLink } from "../route.js";
 import { credential, refused, route, say } from "../state.js";
-import { asHex, asText, laidOut } from "../value.js";
 
 const ROWS = 100;
 const SHOWN_MAX = 64 * 1024;
