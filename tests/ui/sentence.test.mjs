@@ -18,22 +18,22 @@ function told(more = {}) {
 }
 
 test("a sentence has the lock, its holder, the first waiter and the link", () => {
-  assert.equal(told(), "Lock deploy has been held by ci-7 (grant #88, token 89) since 2026-11-22 00:10:31 UTC (3 h 1 min), usually for 40 s. "
-    + "12 wait. First in line: ci-9 (grant #91) since 2026-11-22 00:11:02 UTC (3 h 1 min). Seen 2026-11-22 03:12 UTC. http://n1:7171/ui/#/locks/deploy");
+  assert.equal(told(), "Lock deploy has been held by ci-7 (grant #88, token 89) since 2026-11-22 00:10:31 UTC (3 h 1 min). It is usually held for 40 s. "
+    + "12 wait for it. First in line: ci-9 (grant #91) since 2026-11-22 00:11:02 UTC (3 h 1 min). Seen 2026-11-22 03:12 UTC. http://n1:7171/ui/#/locks/deploy");
 });
 
 test("a sentence begins with the waiter that is selected, and its link selects it", () => {
   const text = told({ isChosen: true });
-  assert.ok(text.startsWith("ci-9 (grant #91) has waited for lock deploy since 2026-11-22 00:11:02 UTC (3 h 1 min), at place 2, behind ci-7 (grant #88). Lock deploy "), text);
-  assert.ok(text.endsWith("12 wait. Seen 2026-11-22 03:12 UTC. http://n1:7171/ui/#/locks/deploy?around=91"), text);
-  assert.match(told({ isChosen: true, waiter: { ...waiter, estimate: "90s" } }), /behind ci-7 \(grant #88\), for about 1 min 30 s more\./);
-  assert.match(told({ isChosen: true, waiter: { ...waiter, waits_for: undefined } }), /, at place 2\. Lock/, "what the reader may not see is left out");
+  assert.ok(text.startsWith("ci-9 (grant #91) has waited for lock deploy since 2026-11-22 00:11:02 UTC (3 h 1 min), with 1 ahead, behind ci-7 (grant #88). Lock deploy "), text);
+  assert.ok(text.endsWith("12 wait for it. Seen 2026-11-22 03:12 UTC. http://n1:7171/ui/#/locks/deploy?around=91"), text);
+  assert.match(told({ isChosen: true, waiter: { ...waiter, estimate: "90s" } }), /behind ci-7 \(grant #88\)\. It may wait about 1 min 30 s more\./);
+  assert.match(told({ isChosen: true, waiter: { ...waiter, waits_for: undefined } }), /, with 1 ahead\. Lock/, "what the reader may not see is left out");
 });
 
 test("a sentence leaves out what is unknown", () => {
   const text = told({ usual: null, waiter: null, seen: null, lock: { ...deploy, queue_length: undefined } });
   assert.equal(text, "Lock deploy has been held by ci-7 (grant #88, token 89) since 2026-11-22 00:10:31 UTC. http://n1:7171/ui/#/locks/deploy");
-  assert.match(told({ seen: null }), /00:10:31 UTC, usually for 40 s\./);
+  assert.match(told({ seen: null }), /00:10:31 UTC\. It is usually held for 40 s\./);
   assert.match(told({ lock: { ...deploy, holders: [{ ...holder, owner: "" }] } }), /held by somebody \(grant #88, token 89\) since/);
 });
 
@@ -46,14 +46,14 @@ test("a sentence names some of several holders", () => {
   const holders = [70, 71, 72].map((number) => ({ ...holder, owner: `t-${number}`, number, token: number }));
   const several = (lock) => told({ name: "gpu", waiter: null, lock: { ...deploy, queue_length: 0, ...lock } });
   assert.match(several({ holders, holder_count: 130, next_cursor: "72" }),
-    /^Lock gpu has been held by t-70 \(grant #70, token 70\) since 2026-11-22 00:10:31 UTC \(3 h 1 min\), t-71 [^,]*, token 71\) since [^,]*, and 128 more, usually for 40 s\. Nobody waits\. Seen/);
-  assert.match(several({ holders: holders.slice(0, 2), holder_count: 2 }), /^Lock gpu has been held by t-70 .*, t-71 [^,]*, token 71\) since [^,]*\(3 h 1 min\), usually for 40 s\./);
+    /^Lock gpu has been held by t-70 \(grant #70, token 70\) since 2026-11-22 00:10:31 UTC \(3 h 1 min\), t-71 [^,]*, token 71\) since [^,]*, and 128 more\. It is usually held for 40 s\. Nobody waits for it\. Seen/);
+  assert.match(several({ holders: holders.slice(0, 2), holder_count: 2 }), /^Lock gpu has been held by t-70 [^,]*, token 70\) since [^,]* and t-71 [^,]*, token 71\) since [^,]*\(3 h 1 min\)\. It is/);
 });
 
 test("a sentence of a lock without a holder says why", () => {
   const of = (holders, queue_length = 0) => told({ waiter: null, lock: { ...deploy, holders, holder_count: holders.length, queue_length } });
-  assert.match(of([]), /^Nobody holds lock deploy\. Nobody waits\. Seen/);
-  assert.match(of([{ ...holder, state: "cooling", token: undefined }], 1), /^Nobody holds lock deploy: it is cooling after ci-7 \(grant #88\)\. 1 waits\. Seen/);
+  assert.match(of([]), /^Nobody holds lock deploy\. Nobody waits for it\. Seen/);
+  assert.match(of([{ ...holder, state: "cooling", token: undefined }], 1), /^Nobody holds lock deploy: it is cooling after ci-7 \(grant #88\)\. 1 waits for it\. Seen/);
   assert.match(of([{ ...holder, state: "queued", token: undefined }]), /^Nobody holds lock deploy: it is reserved for ci-7 \(grant #88\)\./);
 });
 

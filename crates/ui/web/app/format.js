@@ -225,8 +225,8 @@ export function sentence({ name, lock, usual, waiter, isChosen, seen, isOld, add
   const about = `lock ${named(name)}`;
   return [
     isChosen ? `${grant(waiter)} has waited for ${about}${since(waiter.queued_at)}${place(waiter)}.` : "",
-    held(lock, about, since, usual === null ? "" : `, usually for ${span(usual)}`),
-    lock.queue_length === undefined ? "" : `${lock.queue_length === 0 ? "Nobody waits" : waits(lock.queue_length)}.`,
+    held(lock, about, since, usual === null ? "" : ` It is usually held for ${span(usual)}.`),
+    lock.queue_length === undefined ? "" : `${lock.queue_length === 0 ? "Nobody waits" : waits(lock.queue_length)} for it.`,
     waiter && !isChosen ? `First in line: ${grant(waiter)}${since(waiter.queued_at)}.` : "",
     Number.isNaN(at) ? "" : `${isOld ? "Last seen" : "Seen"} ${time(new Date(at).toISOString(), true).replace(/:\d\d UTC$/, " UTC")}.`,
     isOld ? "It may have changed since." : "",
@@ -239,8 +239,8 @@ function held(lock, about, since, usually) {
   const holders = lock.holders.filter((/** @type {any} */ holder) => holder.state === "held");
   const all = lock.next_cursor ? lock.holder_count : holders.length;
   const others = all > NAMED ? `, and ${count(all - NAMED)} more` : "";
-  const list = holders.slice(0, NAMED).map((/** @type {any} */ holder) => grant(holder) + since(holder.since)).join(", ");
-  if (list) return `L${about.slice(1)} has been held by ${list}${others}${usually}.`;
+  const list = holders.slice(0, NAMED).map((/** @type {any} */ holder) => grant(holder) + since(holder.since)).join(others ? ", " : " and ");
+  if (list) return `L${about.slice(1)} has been held by ${list}${others}.${usually}`;
   const [last] = lock.holders;
   const why = last ? `: it ${last.state === "cooling" ? "is cooling after" : "is reserved for"} ${grant(last)}` : "";
   return `Nobody holds ${about}${why}.`;
@@ -248,7 +248,7 @@ function held(lock, about, since, usually) {
 
 /** @param {any} row */
 function place({ position, waits_for: ahead, estimate }) {
-  return `, at place ${count(position)}${ahead ? `, behind ${grant(ahead)}` : ""}${estimate ? `, for about ${span(parseSpan(estimate))} more` : ""}`;
+  return `, with ${count(position - 1)} ahead${ahead ? `, behind ${grant(ahead)}` : ""}${estimate ? `. It may wait about ${span(parseSpan(estimate))} more` : ""}`;
 }
 
 /** A span in whole minutes, so that the line does not change while somebody reads it. @param {number} millis */
