@@ -566,6 +566,32 @@ test("the history shows who held what at a time", async () => {
   await close();
 });
 
+test("a part of the holds around a time does not look like all of them", async () => {
+  let holds = [];
+  const { page, close } = await open(`#/history?at=${new Date().toISOString()}`, { prepare: (opened) => opened.route(
+    (url) => url.pathname === "/v1/history" && url.searchParams.has("from"),
+    (route) => route.fulfill({ json: { items: holds, next_cursor: "later", kept_per_lock: 1000 } }),
+  ) });
+  await shown(page, "More may have happened in these ten minutes. Filter by owner or name.");
+  await page.locator("main", { hasText: "No matching hold" }).waitFor({ state: "detached" });
+  const from = new Date().toISOString();
+  holds = [{ lock: "part/a", number: 7, from_revision: 7, owner: "ci-7", from }];
+  await page.goto(`${cluster.urls[0]}/ui/#/history?at=${from}`);
+  await shown(page, "holds of part/a and of the locks after it may be missing here");
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+  await close();
+});
+
+test("a hold that changed its mode is not lost", async () => {
+  const { id } = await cluster.acquire(await cluster.session("mode"), "mode/a", "reader", { mode: "shared" });
+  assert.equal((await cluster.call(`/v1/grants/${id}/upgrade`, { method: "POST" })).status, 200);
+  const { page, close } = await open("#/locks/mode%2Fa?tab=history");
+  const row = page.locator("table[aria-label=History] tbody tr", { hasText: "upgraded" });
+  await row.waitFor();
+  assert.equal(await row.locator(".lost").count(), 0);
+  await close();
+});
+
 test("a history without a time shows the present, and a bad or a future time is told", async () => {
   await cluster.acquire(await cluster.session("present"), "present", "somebody");
   const { page, wrong, close } = await open("#/history?prefix=present");

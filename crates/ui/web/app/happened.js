@@ -37,7 +37,7 @@ export function leftOut(items) {
 }
 
 /** How a hold ends that its holder did not end itself. */
-const LOST = ["expired", "broken", "withdrawn"];
+export const LOST = ["expired", "broken", "withdrawn"];
 
 /** @typedef {{ at: number, revision: number, key: string, kind: string, isNotable: boolean, hold: any }} Happened */
 

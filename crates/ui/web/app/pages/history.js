@@ -9,7 +9,7 @@ import { Cycle, refusals, refusedSince } from "../refused.js";
 import { link } from "../route.js";
 import { column, electionsWithin, NO_ROWS } from "../series.js";
 import { failure, look, route, serverNow, settings } from "../state.js";
-import { Ended } from "./lock.js";
+import { Ended, ENDED } from "./lock.js";
 
 const ROWS = 100;
 const STEP = 5 * 60 * 1000;
@@ -138,12 +138,12 @@ function Around({ at, given }) {
   }));
   const { rows, leftOut } = nearest([...ofHolds, ...found, ...refused], at, HAPPENED);
   const columns = [{ head: "When", cell: (/** @type {any} */ row) => row.when }, { head: "What", wide: true, cell: (/** @type {any} */ row) => row.what }];
-  const empty = refusals({}).some(within) ? "No matching hold began or ended then. This node knows of no election in these ten minutes, and none of the refused deadlocks matches the filter."
-    : "No matching hold began or ended then. This node knows of no election and no refused deadlock in these ten minutes.";
+  const empty = `${holds.body?.next_cursor ? "None of the holds that this page got" : "No matching hold"} began or ended in these ten minutes. This node knows of no election in them, and ${refusals({}).some(within)
+    ? "none of the refused deadlocks matches the filter" : "of no refused deadlock"}.`;
   if (!holds.body) return html`<${Waiting} poll=${holds} />`;
   const last = holds.body.items.at(-1)?.lock;
-  return html`${holds.body.next_cursor ? html`<p class="note queued"><${Shape} of="▲" /> There are more holds in these ten minutes${last === undefined ? "" : html`: those of the locks after <span class="typed">${shortened(last)}</span> are missing here`}. Filter by owner or name.</p>` : null}
-    ${leftOut === 0 ? null : html`<p class="note">${count(leftOut)} more, further from this time, are left out.</p>`}
+  return html`${holds.body.next_cursor ? html`<p class="note queued"><${Shape} of="▲" /> More may have happened in these ten minutes${last === undefined ? "" : html`: holds of <span class="typed">${shortened(last)}</span> and of the locks after it may be missing here`}. Filter by owner or name.</p>` : null}
+    ${leftOut === 0 ? null : html`<p class="note">${count(leftOut)} more are left out. Holds that were lost, elections and refusals come first, then what is nearest to this time.</p>`}
     <${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.key} label="Around then" empty=${empty} />
     <${AroundKnown} poll=${poll} begin=${begin} end=${end} />`;
 }
@@ -151,7 +151,7 @@ function Around({ at, given }) {
 /** The beginning or the end of a hold. @param {{ row: import("../happened.js").Happened }} props */
 function Hold({ row: { kind, isNotable, hold } }) {
   const [sign, colour] = isNotable ? ["✕ ", "lost"] : kind === "granted" ? ["■ ", "held"] : ["", ""];
-  return html`<span class=${`state ${colour}`}><${Shape} of=${sign} />${kind}</span>${" "}
+  return html`<span class=${`state ${colour}`}><${Shape} of=${sign} />${ENDED.get(kind) ?? kind}</span>${" "}
     <${LockLink} name=${hold.lock} tab="history" /> <${OwnerLink} owner=${hold.owner} most=${32} /> <span class="muted">#${hold.number}</span>${kind === "granted" ? null
       : html` after ${span(parseSpan(hold.held_for))}${hold.by ? `, by ${shortened(hold.by, 40)}` : ""}${hold.reason ? `: “${shortened(hold.reason, 120)}”` : ""}`}`;
 }

@@ -3,6 +3,7 @@
 import { html, useState } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { addressOf, bucket, count, median, ordinal, parseSpan, quoted, sentence, shortened, span, visible, waiterOf, waits } from "../format.js";
+import { LOST } from "../happened.js";
 import { Curl, Facts, Guard, Heading, Line, LockLink, Meta, OwnerLink, Pages, Panel, SessionLink, Shape, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { isContender, link, nodeCall } from "../route.js";
 import { dialog, late, mayAct, paused, route, serverNow, stale } from "../state.js";
@@ -158,7 +159,7 @@ function NotInQueue({ name, number }) {
     <${Pages} first=${link("locks", name)} next=${null} last=${link("locks", name, { around: "last" })} /></>`;
 }
 
-const ENDED = new Map([["withdrawn", "caller gone"]]);
+export const ENDED = new Map([["withdrawn", "caller gone"]]);
 
 /** @param {{ poll: any }} props */
 function HistoryPanel({ poll }) {
@@ -182,8 +183,7 @@ function HistoryPanel({ poll }) {
 export function Ended({ row }) {
   if (!row.to) return html`<${State} state="held" />`;
   const word = ENDED.get(row.ended) ?? row.ended;
-  const lost = row.ended !== "released";
-  return html`${lost ? html`<span class="state lost"><${Shape} of="✕" /> ${word}</span>` : word}${row.by ? html` <span class="muted">by ${shortened(row.by, 40)}</span>` : null}
+  return html`${LOST.includes(row.ended) ? html`<span class="state lost"><${Shape} of="✕" /> ${word}</span>` : word}${row.by ? html` <span class="muted">by ${shortened(row.by, 40)}</span>` : null}
     ${row.reason ? ` “${shortened(row.reason, 120)}”` : null}`;
 }
 
@@ -198,7 +198,7 @@ function TimeLine({ rows }) {
   const bar = (/** @type {any} */ row, /** @type {number} */ index) => {
     const [queued, from, to] = [at(row.queued_at), at(row.from), at(row.to)];
     const y = (shown.length - 1 - index) * tall;
-    const kind = row.to && row.ended !== "released" ? "lost" : "held";
+    const kind = LOST.includes(row.ended) ? "lost" : "held";
     return html`<g key=${`${row.number}-${row.from_revision}`}><title>${visible(row.owner)}</title>
       <line class="wait" x1=${queued} x2=${from} y1=${y + tall / 2} y2=${y + tall / 2} />
       <rect class=${kind} x=${from} y=${y + 2} width=${Math.max(2, to - from)} height=${tall - 4} /></g>`;
