@@ -109,13 +109,13 @@ function Hot({ rows }) {
   if (refusedSince() === null) return html`<p class="note">This node's program is older than this page: it does not report hot locks.</p>`;
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} tab="history" />` },
-    { head: "Grants a minute", figure: true, cell: (/** @type {any} */ row) => count(row.grants_per_minute) },
-    { head: "Hand-overs", figure: true, cell: (/** @type {any} */ row) => count(row.hand_overs_per_minute) },
+    { head: "Grants/min", figure: true, cell: (/** @type {any} */ row) => count(row.grants_per_minute) },
+    { head: "Hand-overs/min", figure: true, cell: (/** @type {any} */ row) => count(row.hand_overs_per_minute) },
     { head: "Wait p50", figure: true, cell: (/** @type {any} */ row) => (row.hand_overs_per_minute > 0 ? span(parseSpan(row.wait_p50)) : "—") },
     { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
   ];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.lock} label="Hot locks"
-    empty="No lock was granted and released again in the last minute." />`;
+    empty="None of the locks that this node looked at was granted and released in the last minute." />`;
 }
 
 function RefusedLately() {
