@@ -90,6 +90,17 @@ fn a_command_that_waits_while_the_disks_of_a_majority_are_full_says_so() {
             (client.once(&Call::put("/v1/nodes/any", "x")).await.code() == "disk_low").then_some(())
         })
         .await;
+        // Both nodes without space say so, though nearly half of their small disks is free.
+        for node in 0..2 {
+            eventually("the node raises the alarm", Duration::from_secs(20), || async {
+                let answer = client.send_to(node, &Call::get("/v1/cluster/alarms")).await.ok()?;
+                let mut alarms = answer.json["alarms"].as_array().expect("a list").iter();
+                alarms.any(|alarm| alarm["alarm"] == "disk" && alarm["severity"] == "critical").then_some(())
+            })
+            .await;
+            let ready = client.send_to(node, &Call::get("/readyz?verbose")).await.expect("it runs").expect_status(200);
+            assert!(ready.string("warning").contains("the cluster refuses writes"), "{ready:?}");
+        }
         let mut waits = fairhold(&cluster.nodes[2].url, &["dock", "--", "echo", "held"]).spawn().expect("it starts");
         let mut stderr = BufReader::new(waits.stderr.take().expect("a pipe"));
         let mut printed = String::new();
