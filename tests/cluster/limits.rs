@@ -474,9 +474,11 @@ changes made meanwhile. A start needs the size of the state once; a node that re
 needs it twice. Plan for twice the state on every node, because any node may fall behind and receive
 a snapshot.
 
-**Between the nodes**, a round trip must stay well below 50 ms, the heartbeat interval, which you
-cannot change: above that, no leader lasts and the cluster serves nothing. Above 25 ms to a
-majority, the leader warns in its log, and so does `doctor`. At 40 to 45 ms a cluster still worked.
+**Between the nodes**, a round trip must stay well below the heartbeat interval: above that, no
+leader lasts and the cluster serves nothing. The interval is 50 ms with the timing profile `lan`,
+which suits round trips up to 10 ms, and up to 800 ms with a [slower
+profile](guides/regions.md#the-timing-profile). If a round trip is too long for the profile, the
+leader raises the alarm [`timing`](alarms.md#the-alarms).
 ";
 
 const BUDGET: &str = "
