@@ -432,8 +432,8 @@ at most 600 bytes. A longer one is cut, and ends with the hash of the whole text
 bytes and its texts.
 
 A node makes one [backup](guides/backup.md) at a time for clients. A reader may take 30 s for each
-block of it, of 512 KiB or of one larger value. [Scheduled backups](guides/backup.md#on-a-schedule)
-are 1 minute to 30 days apart.
+block of it, of 512 KiB or of one larger value, and must take 256 KiB a second on average.
+[Scheduled backups](guides/backup.md#on-a-schedule) are 1 minute to 30 days apart.
 
 A node makes four long reads at a time: overviews, trees of waits, searches of locks, lists of
 grants, and histories of all locks or at a point in time; while rights are enforced, also lists of

@@ -22,7 +22,7 @@ use std::{
 
 /// What to do if the stream breaks.
 const AGAIN: &str = "run the command again; if it breaks again, pass another node with -e, and read faster: a node waits 30 s \
-                     for each block";
+                     for each block, and wants 256 KiB a second on average";
 
 /// Reads a file that is being written, up to where it is written, and ends when the writer does.
 struct Behind {
