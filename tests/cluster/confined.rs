@@ -99,6 +99,14 @@ impl Mount {
     }
 }
 
+impl Mount {
+    /// Nothing may write to the file system from now on.
+    pub(crate) fn forbid_writes(&self) {
+        let done = Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status().expect("mount runs");
+        assert!(done.success(), "{done}");
+    }
+}
+
 impl Drop for Mount {
     fn drop(&mut self) {
         // Lazily: the node may have files open.

@@ -4,11 +4,14 @@ use crate::{
     client::Call,
     confined::{MIB, Mount},
     disk_full::{Load, assert_same_everywhere, ended, waits_for_room},
-    harness::{Cluster, LONG, eventually, report, run_exclusive},
+    harness::{Cluster, LONG, eventually, program, report, run_exclusive},
     lock_command::{assert_code, fairhold},
     without::MOUNTS,
 };
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 const SIZE_MIB: u64 = 450;
@@ -90,6 +93,17 @@ fn a_command_that_waits_while_the_disks_of_a_majority_are_full_says_so() {
             (client.once(&Call::put("/v1/nodes/any", "x")).await.code() == "disk_low").then_some(())
         })
         .await;
+        // Both nodes without space say so, though nearly half of their small disks is free.
+        for node in 0..2 {
+            eventually("the node raises the alarm", Duration::from_secs(20), || async {
+                let answer = client.send_to(node, &Call::get("/v1/cluster/alarms")).await.ok()?;
+                let mut alarms = answer.json["alarms"].as_array().expect("a list").iter();
+                alarms.any(|alarm| alarm["alarm"] == "disk" && alarm["severity"] == "critical").then_some(())
+            })
+            .await;
+            let ready = client.send_to(node, &Call::get("/readyz?verbose")).await.expect("it runs").expect_status(200);
+            assert!(ready.string("warning").contains("the cluster refuses writes"), "{ready:?}");
+        }
         let mut waits = fairhold(&cluster.nodes[2].url, &["dock", "--", "echo", "held"]).spawn().expect("it starts");
         let mut stderr = BufReader::new(waits.stderr.take().expect("a pipe"));
         let mut printed = String::new();
@@ -110,5 +124,38 @@ fn a_command_that_waits_while_the_disks_of_a_majority_are_full_says_so() {
             node.kill().await;
         }
         drop(mounts);
+    });
+}
+
+#[test]
+fn the_data_of_a_survivor_on_a_full_or_read_only_disk_is_read_from_a_copy() {
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::plan();
+        let folder = cluster.nodes[0].data.with_extension("mount");
+        let Some(mount) = MOUNTS.or_without(Mount::memory_at(&folder, SIZE_MIB)) else { return };
+        cluster.nodes[0].move_to(&folder.join("data"));
+        for node in &mut cluster.nodes {
+            node.start();
+        }
+        cluster.ready().await;
+        cluster.client(1).write(&Call::put("/v1/nodes/config", "green")).await;
+        cluster.nodes[0].kill().await;
+        let inspect = |data: PathBuf| async move {
+            program().args(["backup", "inspect", "--data"]).arg(data).output().await.expect("it runs")
+        };
+        mount.leave(0);
+        let full = inspect(folder.join("data")).await;
+        mount.forbid_writes();
+        let read_only = inspect(folder.join("data")).await;
+        for refused in [full, read_only] {
+            assert_code(&refused, 1, "copy the directory to a disk with free space that you can write to");
+        }
+        let copy = cluster.folder().join("copy");
+        let copied = tokio::process::Command::new("cp").arg("-a").arg(folder.join("data")).arg(&copy).status().await;
+        assert!(copied.expect("cp runs").success());
+        let shown = inspect(copy).await;
+        assert_code(&shown, 0, "");
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("a stopped node"), "{shown:?}");
+        drop(mount);
     });
 }

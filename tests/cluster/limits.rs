@@ -432,8 +432,8 @@ at most 600 bytes. A longer one is cut, and ends with the hash of the whole text
 bytes and its texts.
 
 A node makes one [backup](guides/backup.md) at a time for clients. A reader may take 30 s for each
-block of it, of 512 KiB or of one larger value. [Scheduled backups](guides/backup.md#on-a-schedule)
-are 1 minute to 30 days apart.
+block of it, of 512 KiB or of one larger value, and must take 256 KiB a second on average.
+[Scheduled backups](guides/backup.md#on-a-schedule) are 1 minute to 30 days apart.
 
 A node makes four long reads at a time: overviews, trees of waits, searches of locks, lists of
 grants, and histories of all locks or at a point in time; while rights are enforced, also lists of
@@ -474,9 +474,11 @@ changes made meanwhile. A start needs the size of the state once; a node that re
 needs it twice. Plan for twice the state on every node, because any node may fall behind and receive
 a snapshot.
 
-**Between the nodes**, a round trip must stay well below 50 ms, the heartbeat interval, which you
-cannot change: above that, no leader lasts and the cluster serves nothing. Above 25 ms to a
-majority, the leader warns in its log, and so does `doctor`. At 40 to 45 ms a cluster still worked.
+**Between the nodes**, a round trip must stay well below the heartbeat interval: above that, no
+leader lasts and the cluster serves nothing. The interval is 50 ms with the timing profile `lan`,
+which suits round trips up to 10 ms, and up to 800 ms with a [slower
+profile](guides/regions.md#the-timing-profile). If a round trip is too long for the profile, the
+leader raises the alarm [`timing`](alarms.md#the-alarms).
 ";
 
 const BUDGET: &str = "

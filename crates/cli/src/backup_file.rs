@@ -68,13 +68,16 @@ impl PartialBackup {
         let flags = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).map_err(io::Error::other)?;
         let options =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(MODE).custom_flags(flags).clone();
-        let file = options.open(&partial)?;
+        let file = options.open(&partial).map_err(|error| match error.raw_os_error() {
+            Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => io::Error::other("it is a link: remove it"),
+            Some(_) | None => error,
+        })?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is not a file"));
+            return Err(io::Error::other("it is not a file: remove it"));
         }
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(io::Error::other("another process writes it")),
+            Err(TryLockError::WouldBlock) => return Err(io::Error::other("another process writes it: wait until it ends")),
             Err(TryLockError::Error(error)) => return Err(error),
         }
         let (named, own) = (fs::symlink_metadata(&partial)?, file.metadata()?);

@@ -144,6 +144,9 @@ impl ServeConfig {
         let FileRead { config: file, values, faults } = args.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
         let mut faults = Faults::of_file(faults);
         let config = ServeConfig::from_both(plan, args, file, &mut faults);
+        if let Some(ServeConfig { backup: Some(backup), data, .. }) = &config {
+            faults.keep(backup.check_outside(data));
+        }
         faults.into_result(config).map(|config| LoadedConfig { config, values })
     }
 

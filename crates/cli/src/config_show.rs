@@ -93,7 +93,7 @@ fn fail(error: &ConfigError) -> ExitCode {
 /// Checks everything that the configuration names.
 fn checked(config: &ServeConfig) -> ExitCode {
     let mut findings = check::findings(config);
-    findings.extend(config.backup.as_ref().and_then(missing_folder));
+    findings.extend(config.backup.as_ref().and_then(folder_fault));
     if findings.is_empty() {
         return print(&summary(config));
     }
@@ -102,11 +102,14 @@ fn checked(config: &ServeConfig) -> ExitCode {
     ExitCode::from(exit::USAGE)
 }
 
-/// A folder of scheduled backups that is missing. A node starts without it, and tries again for each backup.
-fn missing_folder(backup: &BackupConfig) -> Option<String> {
-    let dir = backup.dir.display();
-    (!backup.dir.is_dir())
-        .then(|| format!("backup.dir in the configuration file: {dir} is not a folder: create it, or correct the path"))
+/// What is wrong with the folder of scheduled backups. A node starts nevertheless, and tries again for each backup.
+fn folder_fault(backup: &BackupConfig) -> Option<String> {
+    let what = match (backup.dir.is_absolute(), backup.dir.is_dir()) {
+        (true, true) => return None,
+        (true, false) => "is not a folder: create it, or correct the path",
+        (false, _) => "is a relative path, and a service manager may start the node in another directory: write it from the root",
+    };
+    Some(format!("backup.dir in the configuration file: {} {what}", backup.dir.display()))
 }
 
 /// One line about a configuration that a start accepts.
@@ -408,6 +411,17 @@ mod tests {
         let origins = Origins::new(&config, Some(file), vec!["--id=1".to_owned()]);
         assert_eq!((origins.of("id").as_str(), origins.of("log").as_str()), ("flag --id", "default"));
         assert!(origins.of("listen").starts_with("file ") && origins.of("finalize-after").starts_with("file "));
+    }
+
+    #[test]
+    fn a_folder_of_backups_that_is_missing_or_relative_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let fault = |dir: &Path| {
+            folder_fault(&BackupConfig { dir: dir.to_owned(), every: Duration::from_secs(60), keep: 1 }).unwrap_or_default()
+        };
+        assert_eq!(fault(folder.path()), "");
+        assert!(fault(&folder.path().join("none")).ends_with("is not a folder: create it, or correct the path"));
+        assert!(fault(Path::new("src")).contains("src is a relative path"));
     }
 
     #[test]

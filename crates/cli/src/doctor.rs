@@ -23,6 +23,9 @@ use std::process::ExitCode;
 
 /// Runs the command. Warnings alone are not a failure: they are for people, and must not trigger an alert.
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
+    if let Some(Err(error)) = args.bundle.as_deref().map(bundle::check_free) {
+        return exit::with_error(exit::USAGE, &error);
+    }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::with_error(exit::FAILURE, &error),

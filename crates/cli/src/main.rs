@@ -14,6 +14,8 @@ mod config;
 mod config_show;
 mod demo;
 mod dev;
+#[cfg(test)]
+mod docs_tests;
 mod doctor;
 mod elections;
 mod exit;

@@ -142,7 +142,9 @@ fn the_disk_fills_up() {
     };
     assert_thresholds("disk", AlarmSeverity::Warning, [(2_047, 100), (4_095, 100), (4_096, 100)], set);
     assert_thresholds("disk", AlarmSeverity::Critical, [(255, 4), (700, 4), (820, 4)], set);
-    for fine in [(2_048, 100), (1_024, 10)] {
+    // On a small disk a share is little: a node with less than 256 MiB takes no more writes.
+    assert_thresholds("disk", AlarmSeverity::Critical, [(255, 1), (511, 1), (512, 1)], set);
+    for fine in [(2_048, 100), (1_024, 10), (256, 1)] {
         assert_eq!(look(&mut AlarmBoard::default(), 1, |reading| set(reading, fine)), [""; 0], "{fine:?}");
     }
 }

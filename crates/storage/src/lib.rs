@@ -112,6 +112,17 @@ impl StorageError {
             StorageError::DataDir(_) | StorageError::SnapshotLost { .. } => false,
         }
     }
+
+    /// Whether a copy of the directory on another disk may be usable: this disk is full, or nothing may write to it.
+    #[must_use]
+    pub fn needs_another_disk(&self) -> bool {
+        match self {
+            StorageError::Log(error) | StorageError::Snapshots(error) | StorageError::DataDir(DataDirError::Io(error)) => {
+                fault::is_out_of_space(error) || error.kind() == io::ErrorKind::ReadOnlyFilesystem
+            }
+            StorageError::DataDir(_) | StorageError::SnapshotLost { .. } => false,
+        }
+    }
 }
 
 impl Storage {

@@ -272,6 +272,9 @@ pub const AUDIT_REFUSALS_MAX: u32 = 500;
 pub const AUDIT_CALLERS_MAX: usize = 1_024;
 /// How long a reader of a backup may take for one block of it.
 pub const BACKUP_BLOCK_WITHIN: Duration = Duration::from_secs(30);
+/// How many bytes a second a reader of a backup must take on average: meanwhile the node keeps the old state in memory, and
+/// makes no backup for another client.
+pub const BACKUP_BYTES_PER_SECOND_MIN: u64 = 256 * 1024;
 /// The shortest time between two scheduled backups of a node.
 pub const BACKUP_EVERY_MIN: Duration = Duration::from_secs(60);
 /// The longest one.

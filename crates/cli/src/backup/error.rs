@@ -20,6 +20,12 @@ pub(super) enum BackupError {
     /// The data directory cannot be used.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// The disk of the data directory is full or read-only.
+    #[error(
+        "{error}. To read a data directory, this program writes to it: copy the directory to a disk with free space that you can \
+         write to, `cp -a {} DIR`, and name the copy with --data", data.display()
+    )]
+    Disk { data: PathBuf, error: StorageError },
     /// The data directory is not that of a node with an id.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
@@ -41,12 +47,18 @@ pub(super) enum BackupError {
 }
 
 impl BackupError {
+    /// Why the storage of a stopped node cannot be opened.
+    pub(super) fn of_storage(data: &Path, error: StorageError) -> BackupError {
+        if error.needs_another_disk() { BackupError::Disk { data: data.to_owned(), error } } else { BackupError::Storage(error) }
+    }
+
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             BackupError::Usage(_) => exit::USAGE,
             BackupError::Read { .. }
             | BackupError::File { .. }
             | BackupError::Storage(_)
+            | BackupError::Disk { .. }
             | BackupError::DataDir(_)
             | BackupError::State { .. }
             | BackupError::Restore(_)

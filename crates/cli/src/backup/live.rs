@@ -22,7 +22,7 @@ use std::{
 
 /// What to do if the stream breaks.
 const AGAIN: &str = "run the command again; if it breaks again, pass another node with -e, and read faster: a node waits 30 s \
-                     for each block";
+                     for each block, and wants 256 KiB a second on average";
 
 /// Reads a file that is being written, up to where it is written, and ends when the writer does.
 struct Behind {
@@ -64,7 +64,10 @@ pub(super) async fn run(args: &SaveArgs) -> Result<(), Failure> {
         backups = backups.at_least(Revision(revision));
     }
     let opened = backups.take_at(connect.urls()?).await;
-    let mut stream = opened.map_err(|error| older_program::explain(Failure::from_client(&error), "backups"))?;
+    let mut stream = opened.map_err(|error| {
+        let failure = older_program::explain(Failure::from_client(&error), "backups");
+        if args.read.local { failure } else { or_local(failure) }
+    })?;
     let summary = match to_stdout {
         true => pipe(&mut stream).await?,
         false => save(&mut stream, args).await?,
@@ -73,6 +76,17 @@ pub(super) async fn run(args: &SaveArgs) -> Result<(), Failure> {
         output::note(&summary);
     }
     Ok(())
+}
+
+/// If no node made a backup, says how to save one without a quorum.
+fn or_local(failure: Failure) -> Failure {
+    match failure {
+        Failure::Unavailable(why) => Failure::Unavailable(format!(
+            "{why}. If a majority of the nodes is down, add --local: a node then saves its own state, which may lack the newest \
+             writes"
+        )),
+        Failure::Refused { .. } | Failure::Usage(_) | Failure::Local(_) | Failure::Ended(_) => failure,
+    }
 }
 
 async fn save(stream: &mut BackupStream, args: &SaveArgs) -> Result<String, Failure> {
@@ -136,4 +150,17 @@ fn broken(error: &Error) -> Failure {
 
 fn unverified(error: &ReadBackupError) -> Failure {
     Failure::Ended(format!("the backup is not usable: {error}; {AGAIN}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_save_without_a_quorum_names_the_option_for_it() {
+        let late = or_local(Failure::Unavailable("no answer from the cluster in time: a".to_owned()));
+        assert!(late.to_string().starts_with("no answer from the cluster in time: a. If a majority"), "{late}");
+        assert!(late.to_string().contains("add --local") && matches!(late, Failure::Unavailable(_)), "{late}");
+        assert!(!or_local(Failure::Ended("broken".to_owned())).to_string().contains("--local"));
+    }
 }

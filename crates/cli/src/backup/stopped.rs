@@ -18,7 +18,8 @@ pub(super) fn read(data: &Path) -> Result<(NodeId, StoppedNode), BackupError> {
     let recorded = DataDir::recorded(data)?.ok_or_else(|| DataDirError::NoNode { path: path.clone() })?;
     let id = recorded.id.ok_or(DataDirError::NotJoined { path })?;
     let failed = |error: io::Error| BackupError::State { data: data.to_owned(), error };
-    let Storage { data_dir, mut log, snapshots, faults: _ } = Storage::open(data, id)?;
+    let Storage { data_dir, mut log, snapshots, faults: _ } =
+        Storage::open(data, id).map_err(|error| BackupError::of_storage(data, error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let node = runtime.block_on(StoppedNode::read::<TokioRuntime, _>(&mut log, &snapshots)).map_err(failed)?;
     drop((log, snapshots, data_dir));

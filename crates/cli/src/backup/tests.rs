@@ -8,9 +8,12 @@ use crate::args::{self, Command};
 use clap::Parser;
 use fairhold_backup::{Backup, BackupMember, BackupOrigin, BackupSource};
 use fairhold_state::{State, command};
-use fairhold_storage::data_dir::DataDir;
+use fairhold_storage::{
+    StorageError,
+    data_dir::{DataDir, DataDirError},
+};
 use fairhold_types::{ClusterId, ClusterVersion};
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path};
 
 fn parse(line: &str) -> BackupCommand {
     let parsed = args::Args::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -125,6 +128,25 @@ fn damage_is_named_and_nothing_is_written() {
     assert!(!data.exists());
     let error = restore(&line.replace("--id 1 ", "--id 2 ")).unwrap_err();
     assert_eq!(error.exit_code(), exit::USAGE, "{error}");
+}
+
+#[test]
+fn a_data_directory_on_a_full_or_read_only_disk_is_to_be_copied() {
+    let of = |kind: io::ErrorKind| {
+        let errors = [StorageError::Log(kind.into()), StorageError::DataDir(DataDirError::Io(kind.into()))];
+        errors.map(|error| BackupError::of_storage(Path::new("/data"), error).to_string())
+    };
+    for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::ReadOnlyFilesystem] {
+        for text in of(kind) {
+            assert!(
+                text.contains("copy the directory to a disk with free space") && text.contains("`cp -a /data DIR`"),
+                "{text}"
+            );
+        }
+    }
+    for text in of(io::ErrorKind::InvalidData) {
+        assert!(!text.contains("cp -a"), "{text}");
+    }
 }
 
 #[test]

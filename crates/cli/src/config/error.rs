@@ -186,6 +186,11 @@ pub(crate) enum ConfigError {
     /// The table of scheduled backups names no folder.
     #[error("the table [backup] in the configuration file needs the key `dir`: the folder of the backups")]
     BackupWithoutDir,
+    /// The folder of the backups is in the data directory.
+    #[error(
+        "backup.dir in the configuration file: {dir} is in the data directory, and would be lost with it: name a folder elsewhere"
+    )]
+    BackupInData { dir: String },
     /// Scheduled backups that are too frequent or too rare.
     #[error(
         "backup.every in the configuration file: {given}: write a time from {}s to {}h",
@@ -304,6 +309,7 @@ impl ConfigError {
             | ConfigError::AuditDirectory { .. }
             | ConfigError::AuditScope { .. }
             | ConfigError::BackupWithoutDir
+            | ConfigError::BackupInData { .. }
             | ConfigError::BackupEvery { .. }
             | ConfigError::BackupKeep
             | ConfigError::TraceWithoutEndpoint

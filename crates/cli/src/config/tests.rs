@@ -12,7 +12,10 @@ use fairhold_storage::{
     timing_file,
 };
 use fairhold_types::{ClusterId, NodeId};
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{self, Path},
+};
 
 const FILE: &str = "id = 1\ndata = \"from-file\"\nlisten = \"0.0.0.0:1\"\nlog = \"warn\"\n\
                     member = [\"1=http://a:7171,a:7271\", \"2=http://b:7171,b:7271\"]\n";
@@ -146,6 +149,10 @@ fn scheduled_backups_have_a_table_of_their_own() {
         (named("every = \"59s\""), "backup.every in the configuration file: 59s: write a time from 60s to 720h"),
         (named("every = \"721h\""), "write a time from 60s to 720h"),
         (named("every = \"often\""), "`often` is not a duration"),
+        (named("every = \"59s\"\nkeep = 0"), "59s: write a time from 60s to 720h\nfairhold: backup.keep"),
+        ("[backup]\nkeep = 0\n".to_owned(), "needs the key `dir`: the folder of the backups\nfairhold: backup.keep"),
+        ("[backup]\ndir = \"from-flag/backups\"\n".to_owned(), "from-flag/backups is in the data directory"),
+        (format!("[backup]\ndir = {:?}\n", path::absolute("from-flag").unwrap()), "is in the data directory"),
         (named("folder = \"x\""), "the unknown key `backup.folder`"),
         ("keep = 3\n".to_owned(), "it belongs to the table [backup]"),
     ] {

@@ -8,7 +8,7 @@ use super::{
     redaction::{HiddenNames, without_secrets},
     report,
 };
-use crate::{config_show, version};
+use crate::{config_show, output, version};
 use fairhold_health::{cluster_probe::ClusterProbe, finding::Finding};
 use reqwest::Client;
 use serde_json::Value;
@@ -49,6 +49,30 @@ pub(super) struct BundleError {
     error: io::Error,
 }
 
+/// Why an archive may not have a name.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BundleNameError {
+    #[error("--bundle -: an archive is a file: name it")]
+    StandardOutput,
+    #[error("--bundle {0}: this exists: choose another name")]
+    Exists(String),
+    #[error("--bundle {0}: {1}")]
+    Unreadable(String, io::Error),
+}
+
+/// Checks that an archive may get this name: it replaces nothing.
+pub(super) fn check_free(file: &Path) -> Result<(), BundleNameError> {
+    if file == Path::new("-") {
+        return Err(BundleNameError::StandardOutput);
+    }
+    let name = file.display().to_string();
+    match fs::symlink_metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(BundleNameError::Unreadable(name, error)),
+        Ok(_) => Err(BundleNameError::Exists(name)),
+    }
+}
+
 /// A file of the archive.
 #[derive(Debug, PartialEq, Eq)]
 struct BundleFile {
@@ -81,7 +105,10 @@ pub(super) async fn write(
         }
     }
     if let Some(config) = &args.config {
-        let text = config_show::resolved(config).unwrap_or_else(|error| format!("# {error}\n"));
+        let text = config_show::resolved(config).unwrap_or_else(|error| {
+            output::note(&format!("the archive has no configuration: {error}"));
+            format!("# {error}\n")
+        });
         files.push(BundleFile { name: "configuration.toml".to_owned(), text });
     }
     files.extend(journal(&args.unit).map(|text| BundleFile { name: "journal.txt".to_owned(), text }));
@@ -205,6 +232,16 @@ mod tests {
         assert_eq!(read[1], ("fairhold-bundle/node-1/metrics.txt".to_owned(), "up 1\n".to_owned()));
         let error = save(&folder.path().join("missing/b.tar"), &files).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn an_archive_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (free, taken) = (folder.path().join("a.tar"), folder.path().join("b.tar"));
+        check_free(&free).unwrap();
+        fs::write(&taken, "older").unwrap();
+        assert!(check_free(&taken).unwrap_err().to_string().ends_with("b.tar: this exists: choose another name"));
+        assert!(check_free(folder.path()).is_err() && check_free(Path::new("-")).is_err());
     }
 
     #[test]

@@ -14,8 +14,8 @@ use crate::config::{ServeConfig, backup::BackupConfig};
 use alarm::BackupAlarm;
 use fairhold_node::{Node, backup::CompleteBackup};
 use fairhold_raft::wall_now;
-use fairhold_types::NodeId;
-use job::{BackupJob, MadeBackup};
+use fairhold_types::{ClusterId, NodeId};
+use job::{BackupJob, MadeBackup, OldBackups};
 use openraft_rt_tokio::TokioRuntime;
 use plan::{WallSeconds, next_due};
 use std::{
@@ -71,12 +71,13 @@ impl BackupSchedule {
 
     /// Makes backups until the task is aborted.
     pub(super) async fn run(self) {
-        let cluster = self.cluster().await;
+        let (cluster, cluster_id) = self.cluster().await;
         self.newest.begin(Instant::now());
         let job = BackupJob {
             dir: self.config.dir.clone(),
             data: self.data.clone(),
             cluster,
+            cluster_id,
             id: self.id,
             keep: self.config.keep,
             node: self.node.clone(),
@@ -101,11 +102,12 @@ impl BackupSchedule {
         }
     }
 
-    /// Waits until the cluster has formed. Returns its name in the names of files: its own, or else its id.
-    async fn cluster(&self) -> String {
+    /// Waits until the cluster has formed. Returns its name in the names of files, which is its own or else its id, and its
+    /// id.
+    async fn cluster(&self) -> (String, ClusterId) {
         loop {
             if let Some(id) = self.node.cluster_id() {
-                return self.cluster_name.clone().unwrap_or_else(|| id.to_hex());
+                return (self.cluster_name.clone().unwrap_or_else(|| id.to_hex()), id);
             }
             sleep(FORMED_CHECK_EVERY).await;
         }
@@ -127,11 +129,12 @@ impl BackupSchedule {
         let (work, runtime) = (job.clone(), Handle::current());
         let done = self.finished(alarm, job, spawn_blocking(move || work.run(&runtime))).await;
         match done.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(MadeBackup { file, bytes, deleted }) => {
+            Ok(MadeBackup { file, bytes, old }) => {
                 self.node.record_scheduled_backup(Some(CompleteBackup { at: wall_now(), bytes, took: started_at.elapsed() }));
                 self.newest.made(started_at);
-                tracing::info!(file, bytes, deleted = *deleted.as_ref().unwrap_or(&0), "made a scheduled backup");
-                match deleted {
+                let OldBackups { deleted, others } = old.as_ref().copied().unwrap_or_default();
+                tracing::info!(file, bytes, deleted, others, "made a scheduled backup");
+                match old {
                     Ok(_) => alarm.ends(&self.node),
                     Err(error) => alarm.begins(&self.node, &format!("old backups cannot be deleted: {error}")),
                 }

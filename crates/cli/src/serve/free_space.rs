@@ -141,19 +141,48 @@ fn free_log(data: &Path, id: NodeId) -> Result<(), ServeError> {
     }
 }
 
-/// Informs the replica while free space is low. When it is even lower, warns and transfers the leadership: a follower
-/// can stop without disturbing clients.
+/// What a running node makes of the free space. Each part ends at another figure than it begins, so that it does not flap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Shortage {
+    /// The leader counts this node as one without space for writes.
+    refuses: bool,
+    /// The node may stop soon.
+    low: bool,
+}
+
+impl Shortage {
+    /// The same when so many bytes are free.
+    fn at(self, free: u64) -> Shortage {
+        let refused_below = if self.refuses { WRITE_ROOM_BYTES + WRITE_ROOM_HYSTERESIS_BYTES } else { WRITE_ROOM_BYTES };
+        let low_below = if self.low { RECOVERED_FACTOR * START_ROOM_BYTES } else { START_ROOM_BYTES };
+        Shortage { refuses: free < refused_below, low: free < low_below }
+    }
+
+    /// What `/readyz?verbose` says about it.
+    fn warning(self, free: u64, data: &Path) -> Option<String> {
+        let consequence = match self {
+            Shortage { low: true, .. } => "this node stops when the disk is full",
+            Shortage { refuses: true, low: false } => "the cluster refuses writes that need space while too few nodes have it",
+            Shortage { refuses: false, low: false } => return None,
+        };
+        let (free, data) = (free / MIB, data.display());
+        Some(format!("only {free} MiB are free on the file system of {data}: {consequence}. Free some space"))
+    }
+}
+
+/// Informs the replica while free space is low, and warns. When it is even lower, transfers the leadership: a follower can
+/// stop without disturbing clients.
 pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Replica<TokioRuntime>) {
-    let mut low = false;
-    let mut refuses = false;
+    let mut shortage = Shortage::default();
     loop {
         sleep(WATCH_EVERY).await;
         let Some(free) = read_free_bytes(&data).await else { continue };
-        let refused_below = if refuses { WRITE_ROOM_BYTES + WRITE_ROOM_HYSTERESIS_BYTES } else { WRITE_ROOM_BYTES };
-        if refuses != (free < refused_below) {
-            refuses = !refuses;
-            replica.set_disk_low(refuses);
-            if refuses {
+        let before = std::mem::replace(&mut shortage, shortage.at(free));
+        let warning = shortage.warning(free, &data);
+        node.warn(Concern::Disk, warning.clone());
+        if before.refuses != shortage.refuses {
+            replica.set_disk_low(shortage.refuses);
+            if shortage.refuses {
                 tracing::warn!(
                     free_mib = free / MIB,
                     "the disk is nearly full: the leader refuses writes that need space while too few nodes have it"
@@ -162,20 +191,11 @@ pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Repl
                 tracing::info!(free_mib = free / MIB, "the disk has enough space for writes again");
             }
         }
-        if !low && free < START_ROOM_BYTES {
-            low = true;
-            let warning = format!(
-                "only {} MiB are free on the file system of {}: this node stops when the disk is full. Free some space",
-                free / MIB,
-                data.display()
-            );
-            tracing::error!("{warning}");
-            node.warn(Concern::Disk, Some(warning));
+        if shortage.low && !before.low {
+            tracing::error!("{}", warning.unwrap_or_default());
             replica.transfer_leadership().await;
-        } else if low && free >= RECOVERED_FACTOR * START_ROOM_BYTES {
-            low = false;
+        } else if before.low && !shortage.low {
             tracing::info!(free_mib = free / MIB, "the disk has enough space again");
-            node.warn(Concern::Disk, None);
         }
     }
 }
@@ -192,6 +212,35 @@ async fn read_free_bytes(data: &Path) -> Option<u64> {
         Err(error) => {
             tracing::debug!(%error, "cannot read the free space on the disk");
             None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warning_lasts_as_long_as_writes_are_refused() {
+        let data = Path::new("/data");
+        let mut shortage = Shortage::default();
+        for (free_mib, says) in [
+            (256, None),
+            (255, Some("refuses writes")),
+            (319, Some("refuses writes")),
+            (320, None),
+            (214, Some("refuses writes")),
+            (127, Some("stops when the disk is full")),
+            (255, Some("stops when the disk is full")),
+            (256, Some("refuses writes")),
+            (400, None),
+        ] {
+            shortage = shortage.at(free_mib * MIB);
+            assert_eq!(shortage.refuses, says.is_some(), "{free_mib} MiB");
+            let warning = shortage.warning(free_mib * MIB, data);
+            assert_eq!(warning.is_some(), says.is_some(), "{free_mib} MiB: {warning:?}");
+            let begins = format!("only {free_mib} MiB are free on the file system of /data: ");
+            assert!(warning.is_none_or(|text| text.starts_with(&begins) && says.is_some_and(|says| text.contains(says))));
         }
     }
 }

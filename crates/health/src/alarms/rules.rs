@@ -20,7 +20,8 @@ use std::time::Duration;
 /// With fewer free bytes a disk is filling up, unless it has `DISK_LOW_PERCENT`.
 const DISK_LOW: u64 = 2 << 30;
 const DISK_LOW_PERCENT: u64 = 10;
-/// With fewer free bytes, it may be full at any moment.
+/// With fewer free bytes, however small the disk is, a node counts as one without space: while fewer than a majority have
+/// space, the cluster refuses writes.
 const DISK_FULL: u64 = 256 << 20;
 /// The alarm is gone with this many times as much.
 const DISK_GONE_TIMES: u64 = 2;
@@ -102,12 +103,19 @@ fn disk(input: &RuleInput<'_>, raised: bool) -> Option<Objection> {
     let free = disk.free_bytes;
     let share = percent(free, disk.total_bytes);
     let times = threshold((1, DISK_GONE_TIMES), raised);
-    if free >= DISK_LOW * times || share >= DISK_LOW_PERCENT * times {
+    let has_share = free >= DISK_LOW * times || share >= DISK_LOW_PERCENT * times;
+    if has_share && free >= DISK_FULL * times {
         return None;
     }
     let seen = format!("{} are free for its data, {share} % of the disk", size(free));
-    let advice = "free space on the disk of its data directory: a node that cannot write stops";
-    if free < DISK_FULL { critical(seen, advice) } else { warning(seen, advice) }
+    if free < DISK_FULL {
+        return critical(
+            seen,
+            "free space on the disk of its data directory: while fewer than a majority of the nodes have 256 MiB free, the cluster \
+             refuses writes, and a node that cannot write stops",
+        );
+    }
+    warning(seen, "free space on the disk of its data directory: a node that cannot write stops")
 }
 
 fn disk_slow(input: &RuleInput<'_>) -> Option<Objection> {

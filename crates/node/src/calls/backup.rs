@@ -15,7 +15,7 @@ use bytes::Bytes;
 use fairhold_backup::{Backup, BackupMember, BackupOrigin, BackupSource};
 use fairhold_raft::{Program, error::NotProposed};
 use fairhold_state::State;
-use fairhold_types::Revision;
+use fairhold_types::{Revision, limits::BACKUP_BYTES_PER_SECOND_MIN};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{io, sync::Arc, thread, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -30,6 +30,8 @@ pub struct BackupCut;
 enum CutReason {
     #[error("its reader took more than {} s for a piece", .0.as_secs())]
     TooSlow(Duration),
+    #[error("its reader took less than {} KiB a second", BACKUP_BYTES_PER_SECOND_MIN / 1024)]
+    TooSlowOnAverage,
     #[error("its reader went away")]
     ReaderGone,
     #[error("the node is stopping")]
@@ -219,6 +221,7 @@ impl<M: Fn() -> bool> Passing<'_, M> {
     ) -> Result<u64, CutReason> {
         let Passing { stop, may_read, within, mut slot } = self;
         let mut bytes = 0;
+        let mut waited = Duration::ZERO;
         loop {
             let piece = tokio::select! {
                 biased;
@@ -237,18 +240,29 @@ impl<M: Fn() -> bool> Passing<'_, M> {
                 // A client that has read this backup to its end can begin another one.
                 drop(slot.take());
             }
+            let patience = patience(within, bytes, waited);
+            let begun_at = RT::Instant::now();
             let sent = tokio::select! {
                 biased;
                 () = stop.requested() => return Err(CutReason::Stopping),
-                sent = RT::timeout(within, out.send(piece)) => sent,
+                sent = RT::timeout(patience, out.send(piece)) => sent,
             };
-            sent.map_err(|_| CutReason::TooSlow(within))?.map_err(|_| CutReason::ReaderGone)?;
+            waited += begun_at.elapsed();
+            let too_slow = if patience < within { CutReason::TooSlowOnAverage } else { CutReason::TooSlow(within) };
+            sent.map_err(|_| too_slow)?.map_err(|_| CutReason::ReaderGone)?;
             match length {
                 Some(length) => bytes += length,
                 None => return Ok(bytes),
             }
         }
     }
+}
+
+/// How long the next piece may take, after a reader has taken so many bytes and the node has waited for it for so long. A
+/// reader may be behind the average by twice the time for a piece.
+fn patience(within: Duration, bytes: u64, waited: Duration) -> Duration {
+    let earned = Duration::from_secs(bytes / BACKUP_BYTES_PER_SECOND_MIN);
+    within.min(within.saturating_mul(2).saturating_add(earned).saturating_sub(waited))
 }
 
 /// The work of the thread: encodes the backup until nobody takes the pieces any more. Until then, it has the slot: on a busy

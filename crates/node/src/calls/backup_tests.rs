@@ -79,6 +79,33 @@ async fn a_reader_that_is_too_slow_for_one_piece_is_cut_off() {
     drop(reader);
 }
 
+/// Reads blocks of 512 KiB, each in this time. Returns after how long the node cuts it off, if within an hour.
+fn cut_after(block: Duration) -> Option<Duration> {
+    let (within, mut bytes, mut waited) = (Duration::from_secs(30), 0, Duration::ZERO);
+    while waited < Duration::from_secs(3_600) {
+        let patience = patience(within, bytes, waited);
+        if patience < block {
+            return Some(waited + patience);
+        }
+        bytes += 512 * 1024;
+        waited += block;
+    }
+    None
+}
+
+#[test]
+fn a_reader_that_is_too_slow_on_average_does_not_keep_the_slot() {
+    // 40 KiB a second: no block takes 30 s.
+    let cut = cut_after(Duration::from_millis(12_800)).unwrap();
+    assert!(cut < Duration::from_secs(90), "{cut:?}");
+    assert_eq!(cut_after(Duration::from_secs(31)), Some(Duration::from_secs(30)));
+    for fast_enough in [2_000, 100].map(Duration::from_millis) {
+        assert_eq!(cut_after(fast_enough), None, "{fast_enough:?}");
+    }
+    // What a reader has been ahead, it may be behind later.
+    assert_eq!(patience(Duration::from_secs(30), 100 << 20, Duration::from_secs(1)), Duration::from_secs(30));
+}
+
 #[tokio::test]
 async fn a_reader_that_goes_away_ends_a_backup_even_between_two_pieces() {
     let mut way = begin(LONG, &MAY);

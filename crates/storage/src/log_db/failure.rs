@@ -25,6 +25,8 @@ pub(super) fn failed(path: &Path, error: &rocksdb::Error) -> io::Error {
         io::ErrorKind::StorageFull
     } else if text.contains("Disk quota exceeded") {
         io::ErrorKind::QuotaExceeded
+    } else if text.contains("Read-only file system") {
+        io::ErrorKind::ReadOnlyFilesystem
     } else if error.kind() == rocksdb::ErrorKind::Corruption {
         io::ErrorKind::InvalidData
     } else {

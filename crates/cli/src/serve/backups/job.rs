@@ -2,14 +2,16 @@
 
 use super::plan::{BackupName, WallSeconds, newest, partial_name, to_delete};
 use crate::backup_file::PartialBackup;
+use fairhold_backup::{Backup, ReadBackupError};
 use fairhold_node::Node;
 use fairhold_raft::wall_now;
 use fairhold_storage::free_space::{WRITE_ROOM_BYTES, free_bytes};
-use fairhold_types::{NodeId, limits::BACKUP_BLOCK_WITHIN};
+use fairhold_types::{ClusterId, NodeId, limits::BACKUP_BLOCK_WITHIN};
 use openraft_rt_tokio::TokioRuntime;
 use std::{
     collections::BTreeSet,
-    fs, io,
+    fs::{self, File},
+    io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{
@@ -32,6 +34,8 @@ pub(super) struct BackupJob {
     pub(super) data: PathBuf,
     /// The name of the cluster in the names of files.
     pub(super) cluster: String,
+    /// The id of the cluster: only its own backups count, and only they are deleted.
+    pub(super) cluster_id: ClusterId,
     pub(super) id: NodeId,
     pub(super) keep: usize,
     pub(super) node: Node<TokioRuntime>,
@@ -45,8 +49,25 @@ pub(super) struct MadeBackup {
     /// The name of its file.
     pub(super) file: String,
     pub(super) bytes: u64,
-    /// How many old backups were deleted, or why that failed.
-    pub(super) deleted: Result<usize, String>,
+    /// What became of old backups, or why they could not be deleted.
+    pub(super) old: Result<OldBackups, String>,
+}
+
+/// What became of old backups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct OldBackups {
+    /// How many were deleted.
+    pub(super) deleted: usize,
+    /// How many files have a name of this cluster, and are not its backups: they stay.
+    pub(super) others: usize,
+}
+
+/// What a folder has under the names of a cluster.
+#[derive(Debug, Default)]
+struct Found {
+    own: BTreeSet<BackupName>,
+    /// How many files are backups of another cluster, or cannot be read.
+    others: usize,
 }
 
 impl BackupJob {
@@ -54,9 +75,9 @@ impl BackupJob {
         self.progress.load(Ordering::Relaxed)
     }
 
-    /// When the newest backup in the folder was made. A folder that cannot be read has none: the next backup says why.
+    /// When the newest backup of this cluster in the folder was made. A folder that cannot be read has none: the next backup says why.
     pub(super) fn newest(&self, now: WallSeconds) -> Option<WallSeconds> {
-        newest(&names_in(&self.dir, &self.cluster).ok()?, now)
+        newest(&find(&self.dir, &self.cluster, self.cluster_id).ok()?.own, now)
     }
 
     /// Makes a backup, or says why it cannot.
@@ -79,9 +100,13 @@ impl BackupJob {
         }
         let bytes = file.verify_seal().map_err(named)?;
         self.step();
-        file.keep_as(&self.dir.join(name.to_string()), true).map_err(named)?;
-        let deleted = delete_old(&self.dir, &name, self.keep).map_err(|error| error.to_string());
-        Ok(MadeBackup { file: name.to_string(), bytes, deleted })
+        let path = self.dir.join(name.to_string());
+        if fs::symlink_metadata(&path).is_ok() && !is_backup_of(&path, self.cluster_id) {
+            return Err(format!("{}: this file is there, and is no backup of this cluster", path.display()));
+        }
+        file.keep_as(&path, true).map_err(named)?;
+        let old = delete_old(&self.dir, &name, self.cluster_id, self.keep).map_err(|error| error.to_string());
+        Ok(MadeBackup { file: name.to_string(), bytes, old })
     }
 
     fn step(&self) {
@@ -89,24 +114,40 @@ impl BackupJob {
     }
 }
 
-/// The backups of a cluster in a folder. Anything else there is left alone: other files, links, folders.
-fn names_in(dir: &Path, cluster: &str) -> io::Result<BTreeSet<BackupName>> {
-    let mut names = BTreeSet::new();
+/// The backups of a cluster in a folder. Another cluster may have used its name: the header of a file tells. Anything
+/// else there does not count: other files, links, folders.
+fn find(dir: &Path, cluster: &str, id: ClusterId) -> io::Result<Found> {
+    let mut found = Found::default();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        let name = entry.file_name().to_str().and_then(|name| BackupName::parse(name, cluster));
-        if let Some(name) = name
-            && entry.file_type()?.is_file()
-        {
-            names.insert(name);
+        let Some(name) = entry.file_name().to_str().and_then(|name| BackupName::parse(name, cluster)) else { continue };
+        if !entry.file_type()?.is_file() {
+            continue;
+        }
+        if is_backup_of(&entry.path(), id) {
+            found.own.insert(name);
+        } else {
+            found.others += 1;
         }
     }
-    Ok(names)
+    Ok(found)
 }
 
-/// Deletes old backups after `verified`. Returns how many.
-fn delete_old(dir: &Path, verified: &BackupName, keep: usize) -> io::Result<usize> {
-    let old = to_delete(names_in(dir, &verified.cluster)?, verified, keep);
+/// Whether a file is a backup of this cluster. One whose header cannot be read may be of another one.
+fn is_backup_of(path: &Path, id: ClusterId) -> bool {
+    match File::open(path).map_err(ReadBackupError::from).and_then(Backup::read_header) {
+        Ok(header) => header.cluster == Some(id),
+        Err(error) => {
+            tracing::debug!(path = %path.display(), %error, "this file may be a backup of another cluster: it stays");
+            false
+        }
+    }
+}
+
+/// Deletes old backups of this cluster after `verified`.
+fn delete_old(dir: &Path, verified: &BackupName, id: ClusterId, keep: usize) -> io::Result<OldBackups> {
+    let Found { own, others } = find(dir, &verified.cluster, id)?;
+    let old = to_delete(own, verified, keep);
     for name in &old {
         match fs::remove_file(dir.join(name.to_string())) {
             // Another node that shares the folder was faster.
@@ -115,7 +156,7 @@ fn delete_old(dir: &Path, verified: &BackupName, keep: usize) -> io::Result<usiz
             Ok(()) => {}
         }
     }
-    Ok(old.len())
+    Ok(OldBackups { deleted: old.len(), others })
 }
 
 /// Whether both are on one file system: then a backup can take the space that the node needs.
@@ -133,32 +174,5 @@ fn check_room(dir: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use fairhold_types::Revision;
-
-    fn name(made_at: WallSeconds) -> BackupName {
-        BackupName { made_at, revision: Revision(made_at), cluster: "prod".to_owned() }
-    }
-
-    #[test]
-    fn old_backups_are_deleted_and_nothing_else() {
-        let folder = tempfile::tempdir().unwrap();
-        let dir = folder.path();
-        let backups = [1_000, 2_000, 3_000, 4_000].map(name);
-        let others = ["notes.txt", "fairhold-test-1-19700101T000001Z.backup", "fairhold-prod-node-1.backup.partial"];
-        let kept_apart = [name(10).to_string(), name(20).to_string()];
-        for file in backups.iter().map(BackupName::to_string).chain(others.map(str::to_owned)) {
-            fs::write(dir.join(file), "x").unwrap();
-        }
-        fs::create_dir(dir.join(&kept_apart[0])).unwrap();
-        std::os::unix::fs::symlink(dir.join("notes.txt"), dir.join(&kept_apart[1])).unwrap();
-        assert_eq!(delete_old(dir, &backups[3], 2).unwrap(), 2);
-        assert_eq!(names_in(dir, "prod").unwrap().into_iter().collect::<Vec<_>>(), backups[2..]);
-        for kept in others.iter().copied().chain(kept_apart.iter().map(String::as_str)) {
-            assert!(fs::symlink_metadata(dir.join(kept)).is_ok(), "{kept}");
-        }
-        assert_eq!(delete_old(dir, &backups[3], 2).unwrap(), 0);
-        assert!(names_in(&dir.join("no"), "prod").is_err());
-    }
-}
+#[path = "job_tests.rs"]
+mod tests;

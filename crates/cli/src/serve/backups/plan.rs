@@ -20,7 +20,8 @@ pub(super) type WallSeconds = u64;
 /// The file of a scheduled backup: `fairhold-NAME-REVISION-TIME.backup`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BackupName {
-    /// The revision of its state. It comes first in the order of files: the wall clock may have been wrong.
+    /// The revision of its state. It comes first in the order of files: the wall clock may have been wrong, and the
+    /// revisions of one cluster only grow.
     pub(super) revision: Revision,
     /// When it was made.
     pub(super) made_at: WallSeconds,
@@ -51,8 +52,8 @@ pub(super) fn partial_name(cluster: &str, node: NodeId) -> String {
     format!("{PREFIX}{cluster}-node-{node}{PARTIAL_SUFFIX}")
 }
 
-/// The files to delete once `verified` is complete: all but the last `keep`. `verified` itself is never among them,
-/// whatever the times in the other names say.
+/// The files to delete once `verified` is complete: all but the last `keep`. All are backups of one cluster. `verified`
+/// itself is never among them, whatever the other names say.
 pub(super) fn to_delete(mut found: BTreeSet<BackupName>, verified: &BackupName, keep: usize) -> Vec<BackupName> {
     found.remove(verified);
     let others_kept = keep.saturating_sub(1);

@@ -61,7 +61,7 @@ fn the_oldest_files_are_deleted_and_the_verified_one_never() {
     assert_eq!(deleted(6), [0; 0]);
     assert_eq!(deleted(4), [95, 96]);
     assert_eq!(deleted(1), [95, 96, 97, 98, 99]);
-    // The clock was set back, or the cluster was formed anew under the same name: all others look newer.
+    // Other nodes use the folder too, and this one is behind them: all others are newer.
     let old = name(TIME - 100 * 3_600, 3);
     let with: BTreeSet<BackupName> = all.into_iter().chain([old.clone()]).collect();
     for keep in 1..8 {
@@ -78,7 +78,7 @@ fn the_newest_file_is_the_last_one_that_is_not_from_the_future() {
     assert_eq!(newest(&found(&[TIME + 1, TIME + 86_400]), TIME), None);
     assert_eq!(newest(&found(&[TIME - 60, TIME - 3_600, TIME + 1]), TIME), Some(TIME - 60));
     assert_eq!(newest(&found(&[TIME]), TIME), Some(TIME));
-    // Of a cluster that was formed anew under the same name, an old file has the highest revision.
+    // The clock was set back by a day or more after the first one.
     let found = BTreeSet::from([name(TIME - 86_400, 4_711), name(TIME - 60, 7)]);
     assert_eq!(newest(&found, TIME), Some(TIME - 60));
 }
