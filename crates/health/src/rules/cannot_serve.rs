@@ -23,11 +23,14 @@ pub(super) fn cannot_serve(who: &str, is_stranger: bool, why: &str) -> Finding {
 
 /// Several nodes with a restored state: each waits until the others are empty, so they would wait for ever.
 pub(super) fn restored_twice(seen: &ClusterProbe) -> Option<Finding> {
-    let is_restored = |endpoint: &&ProbedEndpoint| {
-        matches!(&endpoint.answer, Err(Unanswered::CannotServe(why)) if why.contains(HAS_RESTORED_STATE))
-    };
-    let restored: Vec<&str> = seen.endpoints.iter().filter(is_restored).map(|endpoint| endpoint.url.as_str()).collect();
+    let restored = seen.endpoints.iter().filter(|endpoint| has_restored_state(endpoint));
+    let restored: Vec<&str> = restored.map(|endpoint| endpoint.url.as_str()).collect();
     let advice = "restore on one machine only: keep one of these nodes, and start the others with empty data directories";
     let text = || format!("each of {} has a restored state, and waits until the others are empty", restored.join(", "));
     (restored.len() > 1).then(|| fail("restore", text(), advice))
+}
+
+fn has_restored_state(endpoint: &ProbedEndpoint) -> bool {
+    let cause = endpoint.answer.as_ref().err();
+    cause.is_some_and(|cause| matches!(cause, Unanswered::CannotServe(why) if why.contains(HAS_RESTORED_STATE)))
 }
