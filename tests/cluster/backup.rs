@@ -36,7 +36,7 @@ fn restore(node: &NodeProcess, file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_cluster_is_saved_from_a_stopped_node_and_restored_twice_with_larger_tokens() {
+fn a_cluster_is_saved_from_a_stopped_node_and_restored_again_and_again_with_larger_tokens() {
     run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let client = cluster.client(0);
@@ -55,15 +55,18 @@ fn a_cluster_is_saved_from_a_stopped_node_and_restored_twice_with_larger_tokens(
         assert!(said.contains("verified: "), "{said}");
         printed(&["verify", text(&file)]).await;
 
+        // The backup of the first restored cluster is restored twice, and then the first file again.
+        let newer = cluster.folder().join("newer.backup");
         let mut last = held.token;
-        for _ in 0..2 {
-            last = restored(&file, &session, held.token, last).await;
+        for (number, file) in [&file, &newer, &newer, &file].into_iter().enumerate() {
+            let save = (number == 0).then_some(newer.as_path());
+            last = restored(file, &session, (held.token, last), save).await;
         }
     });
 }
 
-/// Restores the file as another cluster, and returns its first token.
-async fn restored(file: &Path, session: &Session, held: u64, last: u64) -> u64 {
+/// Restores the file as another cluster, saves it to another file if there is one, and returns its first token.
+async fn restored(file: &Path, session: &Session, (held, last): (u64, u64), save: Option<&Path>) -> u64 {
     let mut cluster = Cluster::plan();
     let client = cluster.client(0);
     let words = restore(&cluster.nodes[0], file);
@@ -98,6 +101,9 @@ async fn restored(file: &Path, session: &Session, held: u64, last: u64) -> u64 {
     cluster.nodes[0].terminate().await;
     cluster.restart(0).await;
     assert!(client.fence_passes(LOCK, grant.token).await);
+    if let Some(newer) = save {
+        printed(&["save", text(newer), "-e", &cluster.nodes[1].url]).await;
+    }
     grant.token
 }
 

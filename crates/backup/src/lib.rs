@@ -15,8 +15,8 @@
 //! - `Backup::new` makes that copy, which shares all parts that it does not change. `Backup::pieces` encodes it piece by
 //!   piece: the whole file is never in memory.
 //! - `Backup::read` verifies all checksums, and then `State::check`. No length in a file is trusted.
-//! - `Restore` has what a restored state gets anew: its cluster id, and a revision that exceeds every revision of the
-//!   cluster from which the backup comes.
+//! - `RestoreRequest` has what a restored state gets anew. `revision` chooses its first revision, so that it exceeds every
+//!   revision of the clusters from which the backup comes.
 //!
 //! # Caveats
 //!
@@ -29,6 +29,7 @@ mod header;
 mod priority;
 mod reader;
 mod restore;
+mod revision;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -38,5 +39,6 @@ pub use damage::{BackupDamage, BackupPart, ReadBackupError};
 pub use format::{BACKUP_FORMAT, MAGIC, MEDIA_TYPE};
 pub use header::{BackupHeader, BackupMember, BackupOrigin, BackupSource};
 pub use priority::lower_priority;
-pub use restore::{RestoreError, RestoreRequest, restored, restored_revision};
+pub use restore::{RestoreError, RestoreRequest, restored};
+pub use revision::{is_ahead, restored_revision};
 pub use writer::BackupPieces;

@@ -1,17 +1,11 @@
 //! How a new cluster begins with the state of a backup.
 
-use crate::backup::Backup;
+use crate::{
+    backup::Backup,
+    revision::{REVISION_MAX, is_set, restored_revision},
+};
 use fairhold_state::{State, restored::NewCluster};
 use fairhold_types::{ClusterId, Revision, time::WallMillis};
-
-/// 2020-01-01T00:00:00Z in milliseconds since 1970.
-const EPOCH_MS: u64 = 1_577_836_800_000;
-/// The revisions of one second.
-const REVISIONS_PER_SECOND: u128 = 1 << 20;
-/// A restored revision exceeds that of the backup by at least this much.
-const DISTANCE: u64 = 1 << 32;
-/// Larger revisions are not exact in JSON.
-const REVISION_MAX: u64 = (1 << 53) - 1;
 
 /// What a restored cluster gets anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,40 +23,46 @@ pub struct RestoreRequest {
 /// Why a backup cannot be restored now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
+    /// The clock of this machine was not set.
+    #[error(
+        "the clock of this machine says {now}: set the clock, because it makes the new tokens larger than the old ones",
+        now = now.to_text()
+    )]
+    NotSet {
+        /// The time of this machine.
+        now: WallMillis,
+    },
     /// The clock is wrong, or the backup was made with a wrong clock.
     #[error(
-        "the clock of this machine says {now}, but the backup was made at {made}: set the clock, because it makes the new tokens \
-         larger than the old ones", now = now.to_rfc3339(), made = made.to_rfc3339()
+        "the clock of this machine says {now}, but the backup was made at {made}. If this clock is wrong, set the clock, \
+         because it makes the new tokens larger than the old ones. If the clock was wrong when the backup was made, pass \
+         --revision-above with the largest fencing token that you know, or {revision} if that is larger",
+        now = now.to_text(), made = made.to_text()
     )]
     Clock {
         /// The time of this machine.
         now: WallMillis,
         /// The time in the header.
         made: WallMillis,
+        /// The revision of the state in the backup.
+        revision: Revision,
     },
     /// The revision would be too large.
-    #[error("the revision {0} would be larger than {REVISION_MAX}, which JSON cannot hold")]
+    #[error("the revision {0} would be larger than {REVISION_MAX}, which JSON cannot hold: check --revision-above")]
     Revision(u64),
-}
-
-/// The revision at which a restored state begins: larger than every revision that the old cluster gave out, and than that
-/// of every earlier restore, as long as the clock is not behind.
-#[must_use]
-pub fn restored_revision(backup: Revision, now: WallMillis, above: Option<Revision>) -> Revision {
-    let by_clock = u128::from(now.0.saturating_sub(EPOCH_MS)) * REVISIONS_PER_SECOND / 1000;
-    let by_clock = u64::try_from(by_clock).unwrap_or(u64::MAX);
-    // With the clock, a restore that is repeated gives no revision twice.
-    let above = above.map_or(0, |above| above.0.saturating_add(1).saturating_add(by_clock));
-    Revision(backup.0.saturating_add(DISTANCE).max(by_clock).max(above))
 }
 
 /// The state with which the new cluster begins. Without a membership it is not part of any cluster yet.
 pub fn restored(backup: Backup, request: &RestoreRequest) -> Result<State, RestoreError> {
-    let made = backup.header.at;
-    if request.at < made {
-        return Err(RestoreError::Clock { now: request.at, made });
+    let (before, made) = (backup.state.revision(), backup.header.at);
+    if !is_set(request.at) {
+        return Err(RestoreError::NotSet { now: request.at });
     }
-    let revision = restored_revision(backup.state.revision(), request.at, request.above);
+    // The revisions of the line are known without the clocks, if somebody names one that is large enough.
+    if request.at < made && request.above.is_none_or(|above| above < before) {
+        return Err(RestoreError::Clock { now: request.at, made, revision: before });
+    }
+    let revision = restored_revision((before, made), request.at, request.above);
     if revision.0 > REVISION_MAX {
         return Err(RestoreError::Revision(revision.0));
     }

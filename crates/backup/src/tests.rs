@@ -349,18 +349,6 @@ fn access_tokens_stay_unless_they_are_revoked() {
 }
 
 #[test]
-fn a_restored_revision_exceeds_the_old_one_the_clock_and_the_given_one() {
-    let at = |ms: u64| WallMillis(1_577_836_800_000 + ms);
-    assert_eq!(restored_revision(Revision(9), at(0), None), Revision(9 + (1 << 32)));
-    assert_eq!(restored_revision(Revision(9), at(1_000_000_000), None), Revision(1_000_000 << 20));
-    assert_eq!(restored_revision(Revision(9), at(0), Some(Revision(1 << 40))), Revision((1 << 40) + 1));
-    let [first, second] = [0, 1000].map(|later| restored_revision(Revision(9), WallMillis(LATER.0 + later), None));
-    assert_eq!(second.0 - first.0, 1 << 20, "two restores, a second apart");
-    let in_250_years = WallMillis(LATER.0 + 250 * 366 * 86_400_000);
-    assert!(restored_revision(Revision(0), in_250_years, None).0 < 1 << 53, "exact in JSON");
-}
-
-#[test]
 fn the_same_file_restored_twice_never_gives_a_token_twice() {
     let file = file_of(&sample());
     let [mut first, mut second] = [1, 2000].map(|at| restored(read(&file).unwrap(), &request(at)).unwrap());
@@ -373,15 +361,50 @@ fn the_same_file_restored_twice_never_gives_a_token_twice() {
     assert!(second.lock(&lock("orders")).last_token.unwrap().0 > last.0);
     let again = Backup::new(&first, BackupOrigin { at: request(1).at, ..origin() });
     let third = restored(again, &request(1)).unwrap();
-    assert!(third.revision().0 > last.0 + (1 << 32), "a backup of a restored cluster, by a clock that stands still");
+    assert!(third.revision() > last.next(), "a backup of a restored cluster, by a clock that stands still");
+}
+
+/// A backup of a restored cluster, which is ahead of the clock.
+fn backup_of_a_restored_cluster(at: u64, above: Option<u64>) -> Backup {
+    let request = RestoreRequest { above: above.map(Revision), ..request(at) };
+    let mut state = restored(Backup::new(&sample(), origin()), &request).unwrap();
+    applied(&mut state, &acquire(HELD, "orders", Claimant::Anonymous { timeout_ms: 5_000 }));
+    Backup::new(&state, BackupOrigin { at: WallMillis(request.at.0 + 3_000), ..origin() })
+}
+
+#[test]
+fn a_backup_of_a_restored_cluster_restored_twice_never_gives_a_token_twice() {
+    for above in [None, Some(8_700_000_000_000_000)] {
+        let mut last = backup_of_a_restored_cluster(0, above).state.lock(&lock("orders")).last_token.unwrap();
+        for at in [6_000, 7_000, 8_000] {
+            let mut state = restored(backup_of_a_restored_cluster(0, above), &request(at)).unwrap();
+            applied(&mut state, &acquire(WAITING, "orders", Claimant::Anonymous { timeout_ms: 5_000 }));
+            let token = state.lock(&lock("orders")).last_token.unwrap();
+            assert!(token.0 > last.0 + 1000, "{token} after {last}");
+            last = token;
+        }
+        // The first file is older. After `above`, it needs it again.
+        let request = RestoreRequest { above: above.map(Revision), ..request(9_000) };
+        let oldest = restored(Backup::new(&sample(), origin()), &request).unwrap();
+        assert!(oldest.revision().0 > last.0 + 1000, "{} after {last}", oldest.revision());
+        assert!(oldest.revision().0 < 1 << 53);
+    }
 }
 
 #[test]
 fn a_clock_before_the_backup_is_refused() {
     let backup = || Backup::new(&sample(), origin());
-    let request = RestoreRequest { at: WallMillis(LATER.0 - 1), ..request(0) };
-    let error = restored(backup(), &request).unwrap_err();
+    let early = RestoreRequest { at: WallMillis(LATER.0 - 1), ..request(0) };
+    let error = restored(backup(), &early).unwrap_err();
     assert!(matches!(error, RestoreError::Clock { .. }) && error.to_string().contains("set the clock"), "{error}");
-    let request = RestoreRequest { at: LATER, above: Some(Revision(1 << 53)), ..request };
-    assert!(matches!(restored(backup(), &request), Err(RestoreError::Revision(_))));
+    let before = backup().state.revision();
+    assert!(error.to_string().ends_with(&format!("or {before} if that is larger")), "{error}");
+    let below = RestoreRequest { above: Some(Revision(before.0 - 1)), ..early.clone() };
+    assert_eq!(restored(backup(), &below).unwrap_err(), error, "it does not cover the backup");
+    let above = RestoreRequest { above: Some(before), ..early };
+    assert!(restored(backup(), &above).unwrap().revision() > before, "the clock of the backup was wrong");
+    let unset = RestoreRequest { at: WallMillis(0), ..above };
+    assert_eq!(restored(backup(), &unset).unwrap_err(), RestoreError::NotSet { now: WallMillis(0) });
+    let large = RestoreRequest { above: Some(Revision(1 << 53)), ..request(0) };
+    assert!(matches!(restored(backup(), &large), Err(RestoreError::Revision(_))));
 }

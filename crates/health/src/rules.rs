@@ -36,6 +36,7 @@ const EXPIRED: &str = "certificate of the server has expired";
 /// Evaluates all rules, in the order of the report.
 pub fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
     let mut findings: Vec<Finding> = seen.endpoints.iter().map(|endpoint| reachable(seen, endpoint)).collect();
+    findings.extend(cannot_serve::restored_twice(seen));
     if seen.answering().next().is_none() {
         return findings;
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    answer::{ClockOffset, WAITS_FOR_NODES, WAITS_FOR_SPACE},
+    answer::{ClockOffset, HAS_RESTORED_STATE, WAITS_FOR_NODES, WAITS_FOR_SPACE},
     finding::{Grade, worst},
 };
 use fairhold_types::{
@@ -131,7 +131,7 @@ fn a_dead_node_is_named_with_its_consequences() {
 #[test]
 fn a_node_that_says_why_it_cannot_serve_gets_the_step_for_that() {
     let full = format!("the file system of /data has less than 128 MiB free, which a start needs. {WAITS_FOR_SPACE}");
-    let restored = format!("this node has a restored state, and {WAITS_FOR_NODES} 2, 3");
+    let restored = format!("{HAS_RESTORED_STATE}, and {WAITS_FOR_NODES} 2, 3");
     for (why, step) in [
         (full, "free space on the disk"),
         (restored, "start the nodes that it waits for"),
@@ -148,6 +148,20 @@ fn a_node_that_says_why_it_cannot_serve_gets_the_step_for_that() {
         assert_bad(&seen, "endpoint", Grade::Warn, &text);
         assert_eq!(worst(&evaluate(&seen)), Grade::Warn, "the cluster is healthy");
     }
+}
+
+#[test]
+fn several_nodes_with_a_restored_state_are_named_together() {
+    let mut seen = three();
+    let waits = |others: &str| Err(Unanswered::CannotServe(format!("{HAS_RESTORED_STATE}, and {WAITS_FOR_NODES} {others}")));
+    seen.endpoints[0].answer = waits("2, 3");
+    seen.endpoints[2].answer = waits("1, 2");
+    let text = "each of http://n1:7171, http://n3:7171 has a restored state, and waits until the others are empty -> restore on";
+    assert_bad(&seen, "restore", Grade::Fail, text);
+    seen.endpoints[1].answer = unreachable("Connection refused");
+    assert_bad(&seen, "restore", Grade::Fail, text);
+    seen.endpoints[0].answer = unreachable("Connection refused");
+    assert!(bad(&seen, "restore").is_empty(), "one alone waits as it should");
 }
 
 #[test]

@@ -81,6 +81,9 @@ pub(super) fn described(header: &BackupHeader, now: WallMillis) -> String {
 
 /// A time, and how long ago it was.
 pub(super) fn age(at: WallMillis, now: WallMillis) -> String {
-    let ago = Duration::from_millis(now.0.saturating_sub(at.0));
-    format!("{} ({} ago)", at.to_rfc3339(), duration::rounded(ago))
+    let span = |ms| duration::rounded(Duration::from_millis(ms));
+    match now.0.checked_sub(at.0) {
+        Some(ago) => format!("{} ({} ago)", at.to_text(), span(ago)),
+        None => format!("{} ({} ahead of the clock of this machine: one of the two is wrong)", at.to_text(), span(at.0 - now.0)),
+    }
 }

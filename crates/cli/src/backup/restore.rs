@@ -7,7 +7,7 @@ use super::{
 };
 use crate::member::{ServeMember, parse_members};
 use fairhold_access::token::AccessTokenNumber;
-use fairhold_backup::{BackupHeader, BackupSource, RestoreRequest, restored};
+use fairhold_backup::{BackupHeader, BackupSource, RestoreRequest, is_ahead, restored};
 use fairhold_raft::restored_meta;
 use fairhold_state::State;
 use fairhold_storage::{
@@ -39,7 +39,7 @@ pub(super) struct RestoreArgs {
     /// A node of the new cluster, with its number and its two addresses; repeat it for every node
     #[arg(long, value_name = "N=http://HOST:PORT,HOST:PORT", required = true)]
     member: Vec<String>,
-    /// Begin after this revision, if a fencing token of the old cluster may be larger than expected
+    /// Largest fencing token that you know, if a clock was wrong, or a newer backup was restored with this option
     #[arg(long, value_name = "REVISION")]
     revision_above: Option<u64>,
     /// Revoke all access tokens in the backup
@@ -130,6 +130,7 @@ fn report(
         header.grants,
         state.revision(),
     );
+    text += &of_clocks(args, request, state.revision());
     text += &match (tokens.is_empty(), args.revoke_tokens) {
         (true, _) => "tokens:   the backup has no access tokens\n".to_owned(),
         (false, true) => format!("tokens:   {} access tokens are revoked\n", tokens.len()),
@@ -143,6 +144,9 @@ fn report(
     if header.source.may_lack_writes() {
         text += &format!("accepted: {LOST_WRITES}\n");
     }
+    if state.access().is_on() {
+        text += "rights:   they are enforced, so every call needs a token: start each node with --admin-token-file\n";
+    }
     let others: Vec<String> = members.keys().filter(|id| **id != args.id).map(ToString::to_string).collect();
     if others.is_empty() {
         text += &format!("next:     start this node with --data {data}\n");
@@ -151,6 +155,26 @@ fn report(
             "next:     start this node with --data {data}, and nodes {} with empty data directories and the same --member list. \
              The cluster begins when all of them have started\n",
             others.join(", ")
+        );
+    }
+    text
+}
+
+/// What the revision rests on: this command does not know the other restores.
+fn of_clocks(args: &RestoreArgs, request: &RestoreRequest, revision: Revision) -> String {
+    let mut text = String::new();
+    if request.above.is_none() {
+        text += &format!(
+            "clock:    {}. If it is behind that of an earlier restore, or if a restore of a newer backup said `ahead`, \
+             delete {} and restore with --revision-above and the largest fencing token that you know\n",
+            request.at.to_text(),
+            args.data.display(),
+        );
+    }
+    if is_ahead(revision, request.at) {
+        text += &format!(
+            "ahead:    the new tokens are ahead of the clock, which no older backup knows. To restore an older one after \
+             this, pass --revision-above with the largest fencing token that you know, at least {revision}\n"
         );
     }
     text

@@ -6,13 +6,17 @@ use super::{
 };
 use crate::args::{self, Command};
 use clap::Parser;
+use fairhold_access::Principal;
 use fairhold_backup::{Backup, BackupMember, BackupOrigin, BackupSource};
-use fairhold_state::{State, command};
+use fairhold_state::{
+    State,
+    command::{self, AccessChange, AccessRequester, ChangeAccess},
+};
 use fairhold_storage::{
     StorageError,
     data_dir::{DataDir, DataDirError},
 };
-use fairhold_types::{ClusterId, ClusterVersion};
+use fairhold_types::{ClusterId, ClusterVersion, time::WallMillis};
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path};
 
 fn parse(line: &str) -> BackupCommand {
@@ -26,14 +30,20 @@ fn restore(line: &str) -> Result<String, BackupError> {
     restore::run(&args)
 }
 
-fn backup(source: BackupSource) -> Backup {
+fn formed() -> State {
     let mut state = State::new();
     let formed = command::Command::FormClusterAt { cluster: ClusterId(7), version: ClusterVersion(2) };
     state.apply(&formed).answer.result.unwrap();
+    state
+}
+
+fn origin(source: BackupSource) -> BackupOrigin {
     let member = BackupMember { id: 1, url: "http://a:1".to_owned(), address: "a:2".to_owned(), voter: true };
-    let origin =
-        BackupOrigin { node: 1, release: "0.1.0".to_owned(), source, log: Some((3, 9)), members: vec![member], at: now() };
-    Backup::new(&state, origin)
+    BackupOrigin { node: 1, release: "0.1.0".to_owned(), source, log: Some((3, 9)), members: vec![member], at: now() }
+}
+
+fn backup(source: BackupSource) -> Backup {
+    Backup::new(&formed(), origin(source))
 }
 
 fn saved(folder: &Path, source: BackupSource) -> PathBuf {
@@ -53,6 +63,7 @@ fn a_saved_backup_is_private_and_restored_into_a_directory_of_a_node() {
     let line = format!("fairhold backup restore {file} --data {} --id 1 --member 1=http://a:1,a:2", data.display());
     let text = restore(&line).unwrap();
     assert!(text.contains("restored node 1 of the new cluster") && text.contains("no access tokens"), "{text}");
+    assert!(text.contains("clock:    2") && !text.contains("ahead:") && !text.contains("rights:"), "{text}");
     let recorded = DataDir::recorded(&data).unwrap().unwrap();
     assert_eq!(recorded.id, Some(1));
     assert!(recorded.cluster.is_some_and(|cluster| cluster != ClusterId(7)), "it is another cluster");
@@ -107,6 +118,43 @@ fn a_backup_that_may_lack_writes_needs_consent() {
     assert!(!data.exists(), "nothing was written");
     let text = restore(&format!("{line} --accept-lost-writes")).unwrap();
     assert!(text.contains("accepted: "), "{text}");
+}
+
+#[test]
+fn a_restore_says_what_it_cannot_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), BackupSource::Barrier);
+    let data = folder.path().join("data");
+    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let text = restore(&format!("{line} --revision-above {}", 1_u64 << 50)).unwrap();
+    assert!(text.contains("ahead:    the new tokens are ahead of the clock") && !text.contains("clock:    "), "{text}");
+}
+
+#[test]
+fn a_backup_from_the_future_is_shown_as_one() {
+    let (now, hour) = (now(), 3_600_000);
+    assert!(inspect::age(WallMillis(now.0 - hour), now).ends_with("(1h00m ago)"));
+    assert!(inspect::age(WallMillis(now.0 + hour), now).contains("(1h00m ahead of the clock of this machine"));
+    assert!(inspect::age(WallMillis(u64::MAX), now).starts_with("18446744073709551615 ms after 1970 ("));
+}
+
+#[test]
+fn a_restore_with_rights_says_what_the_nodes_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut state = formed();
+    for change in
+        [AccessChange::Bind { role: "admin".parse().unwrap(), subject: "user:ann".parse().unwrap() }, AccessChange::Enable]
+    {
+        let requester = AccessRequester { principal: Principal::file_admin(), client: "curl".to_owned() };
+        let change = ChangeAccess { key: None, change, requester, at: now() };
+        state.apply(&command::Command::ChangeAccess(change)).answer.result.unwrap();
+    }
+    let file = folder.path().join("rights.backup");
+    file::save(&Backup::new(&state, origin(BackupSource::Barrier)), &file, false).unwrap();
+    let data = folder.path().join("data");
+    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let text = restore(&format!("{line} --revoke-tokens")).unwrap();
+    assert!(text.contains("rights:   they are enforced") && text.contains("--admin-token-file"), "{text}");
 }
 
 #[test]

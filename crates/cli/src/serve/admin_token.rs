@@ -43,7 +43,8 @@ pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTo
     let Some(file) = file else {
         if !is_trial {
             tracing::warn!(
-                "no --admin-token-file: anyone who can reach the client port can break locks and end other clients' sessions"
+                "no --admin-token-file: while rights are not enforced, anyone who can reach the client port can break locks and \
+                 end other clients' sessions"
             );
         }
         return Ok(Admin::open());

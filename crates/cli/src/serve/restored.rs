@@ -3,7 +3,7 @@
 
 use super::{certificates::Certificates, error::ServeError, server::replica_config, waiting::WaitingListeners};
 use crate::config::{ServeConfig, start::StartingNode};
-use fairhold_health::answer::WAITS_FOR_NODES;
+use fairhold_health::answer::{HAS_RESTORED_STATE, WAITS_FOR_NODES};
 use fairhold_peer::{client::TcpPeer, key::PeerKeys};
 use fairhold_raft::{FormationError, RestoredService, RestoredSnapshot, StartError};
 use fairhold_storage::{Storage, StorageError};
@@ -62,8 +62,10 @@ fn failed(error: FormationError) -> ServeError {
 
 fn reason(missing: &[NodeId]) -> String {
     let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    // It cannot tell a node that waits with a restored state from one that does not run: both have no port for nodes.
     format!(
-        "this node has a restored state, and {WAITS_FOR_NODES} {}. The log of this node has the latest list",
+        "{HAS_RESTORED_STATE}, and {WAITS_FOR_NODES} {}. If one of them was restored too, it never ends: restore on one \
+         machine only, and start the others with empty data directories. The log of this node has the latest list",
         missing.join(", ")
     )
 }

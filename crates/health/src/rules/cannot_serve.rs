@@ -1,7 +1,8 @@
-//! The rule about a node that answers, but does not take part in its cluster yet.
+//! The rules about nodes that answer, but do not take part in their cluster yet.
 
 use crate::{
-    answer::{WAITS_FOR_NODES, WAITS_FOR_SPACE},
+    answer::{HAS_RESTORED_STATE, ProbedEndpoint, Unanswered, WAITS_FOR_NODES, WAITS_FOR_SPACE},
+    cluster_probe::ClusterProbe,
     finding::{Finding, fail, warn},
 };
 
@@ -18,4 +19,18 @@ pub(super) fn cannot_serve(who: &str, is_stranger: bool, why: &str) -> Finding {
     };
     // The cluster is not at fault if no member knows a new machine yet.
     if is_stranger { warn(CHECK, seen, advice) } else { fail(CHECK, seen, advice) }
+}
+
+/// Several nodes with a restored state: each waits until the others are empty, so they would wait for ever.
+pub(super) fn restored_twice(seen: &ClusterProbe) -> Option<Finding> {
+    let restored = seen.endpoints.iter().filter(|endpoint| has_restored_state(endpoint));
+    let restored: Vec<&str> = restored.map(|endpoint| endpoint.url.as_str()).collect();
+    let advice = "restore on one machine only: keep one of these nodes, and start the others with empty data directories";
+    let text = || format!("each of {} has a restored state, and waits until the others are empty", restored.join(", "));
+    (restored.len() > 1).then(|| fail("restore", text(), advice))
+}
+
+fn has_restored_state(endpoint: &ProbedEndpoint) -> bool {
+    let cause = endpoint.answer.as_ref().err();
+    cause.is_some_and(|cause| matches!(cause, Unanswered::CannotServe(why) if why.contains(HAS_RESTORED_STATE)))
 }
