@@ -137,6 +137,9 @@ fn a_refused_reload_changes_nothing_and_tells_every_finding() {
         let wrong = [
             "log = \"debug\n".to_owned(),
             "log = \"debug\"\nlisen = \"a:1\"\n".to_owned(),
+            "log = \"debug\"\n[trace]\nendpoint = \"http://user:s3cretPW@127.0.0.1:4318\"\n".to_owned(),
+            "log = \"debug\"\ntrace = \"http://user:s3cretPW@127.0.0.1:4318\"\n".to_owned(),
+            "log = \"debug\"\n[jwt.ci]\nissuer = \"https://user:s3cretPW@x\"\naudience = \"a\"\njwks = \"j\"\n".to_owned(),
             format!("log = \"debug\"\n[audit]\nfile = {:?}\nwhat = \"all\"\n", missing.join("a.log").display().to_string()),
             format!(
                 "log = \"debug\"\n[jwt.ci]\nissuer = \"i\"\naudience = \"a\"\njwks = {0:?}\n\
@@ -154,9 +157,11 @@ fn a_refused_reload_changes_nothing_and_tells_every_finding() {
         for finding in ["did you mean `log`?", "--state-bytes-max 5", "listen: invalid type"] {
             assert_eq!(said.matches(finding).count(), 1, "{finding}: {said}");
         }
-        assert_eq!((configured.reloads("accepted").await, configured.reloads("refused").await), (0, 5));
+        assert_eq!((configured.reloads("accepted").await, configured.reloads("refused").await), (0, 8));
         configured.send(Call::post("/v1/locks/a?ttl=60s"), 200).await;
-        assert!(!configured.node().log_text().contains("DEBUG"), "the log has changed");
+        let log = configured.node().log_text();
+        assert!(!log.contains("DEBUG"), "the log has changed");
+        assert!(log.contains("names http://127.0.0.1:4318") && !log.contains("s3cretPW"), "{log}");
         assert!(!folder.join("c.log").exists() && entries(&folder.join("a.log")) == 0, "the audit log has changed");
     });
 }

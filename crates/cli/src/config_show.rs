@@ -15,7 +15,7 @@ use crate::{
 use clap::Subcommand;
 use fairhold_http::Dashboard;
 use fairhold_trust::jwt::JwtProviderConfig;
-use fairhold_types::duration;
+use fairhold_types::{duration, text::without_userinfo};
 use std::{
     collections::BTreeSet,
     env, fs,
@@ -98,7 +98,7 @@ fn checked(config: &ServeConfig) -> ExitCode {
         return print(&summary(config));
     }
     // Stderr may be a file on a full disk; the exit code still shows the outcome.
-    writeln!(io::stderr(), "fairhold: {}", findings.join("\nfairhold: ")).ok();
+    writeln!(io::stderr(), "fairhold: {}", without_userinfo(&findings.join("\nfairhold: "))).ok();
     ExitCode::from(exit::USAGE)
 }
 

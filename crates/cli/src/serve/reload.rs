@@ -14,6 +14,7 @@ use crate::{
 use fairhold_http::{Audit, ConnectionLimits, Limits, SlowRequests};
 use fairhold_metrics::{ByLabel, Counter, Registry};
 use fairhold_trust::jwt::JwtProviders;
+use fairhold_types::text::without_userinfo;
 use std::{collections::BTreeMap, env};
 use tokio::{signal::unix::Signal, task::spawn_blocking};
 use tracing_subscriber::EnvFilter;
@@ -120,7 +121,7 @@ impl Reload {
             Err(findings) => {
                 self.counters.refused.inc();
                 for finding in &findings {
-                    tracing::error!("SIGHUP: {finding}");
+                    tracing::error!("SIGHUP: {}", without_userinfo(finding));
                 }
                 tracing::error!(findings = findings.len(), "SIGHUP: the configuration has errors, so nothing has changed");
             }
