@@ -9,7 +9,7 @@ use crate::{
         source::outside_the_file,
         start::{MemberSource, Start},
     },
-    exit, output,
+    exit, output, regular_file,
     serve::{args::ServeArgs, check},
 };
 use clap::Subcommand;
@@ -18,7 +18,7 @@ use fairhold_trust::jwt::JwtProviderConfig;
 use fairhold_types::{duration, text::without_userinfo};
 use std::{
     collections::BTreeSet,
-    env, fs,
+    env,
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -138,7 +138,7 @@ struct Origins {
 
 impl Origins {
     fn new(config: &ServeConfig, file: Option<PathBuf>, typed: Vec<String>) -> Origins {
-        let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+        let text = file.as_ref().and_then(|file| regular_file::read_to_string(file).ok()).unwrap_or_default();
         let table: toml::Table = text.parse().unwrap_or_default();
         let in_tables = table.values().filter_map(toml::Value::as_table).flat_map(toml::Table::keys);
         let in_file = table.keys().chain(in_tables).cloned().collect();
@@ -357,6 +357,7 @@ mod tests {
     };
     use fairhold_trust::client_port::TlsVersion;
     use fairhold_types::{ClusterId, Timing};
+    use std::fs;
 
     #[test]
     fn the_output_is_a_valid_file_and_names_the_source_of_each_value() {

@@ -40,14 +40,17 @@ impl Admin {
         Admin(Some(Arc::new(Guarding { tokens: RwLock::new(tokens), file: FileTokens::default() })))
     }
 
-    /// Replaces the tokens: the streams and waits of their callers end. Without a token before, calls stay open.
-    pub fn replace_tokens(&self, tokens: Vec<String>) {
-        let Some(guarding) = &self.0 else { return };
+    /// Replaces the tokens: the streams and waits of their callers end. Without a token before, calls stay open. Returns
+    /// whether the tokens differ from the old ones.
+    pub fn replace_tokens(&self, tokens: Vec<String>) -> bool {
+        let Some(guarding) = &self.0 else { return false };
         let mut current = guarding.tokens.write();
-        if *current != tokens {
+        let has_changed = *current != tokens;
+        if has_changed {
             *current = tokens;
             guarding.file.replace();
         }
+        has_changed
     }
 
     /// The caller that shows one of the tokens.
