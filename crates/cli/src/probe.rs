@@ -19,7 +19,7 @@ use std::time::Duration;
 const ROUNDS_MAX: usize = 3;
 /// The most members that a probe asks without being told to: those of the largest cluster, and as many that they have
 /// replaced. A server that is no node may list any number.
-const LEARNED_MAX: usize = 2 * (VOTERS_MAX as usize + LEARNERS_MAX as usize);
+pub(crate) const LEARNED_MAX: usize = 2 * (VOTERS_MAX as usize + LEARNERS_MAX as usize);
 
 /// Requests only each node's view of the cluster: cheap enough for once a second.
 pub(crate) async fn brief(client: &Client, urls: &[String]) -> ClusterProbe {
