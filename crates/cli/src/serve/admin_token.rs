@@ -53,9 +53,7 @@ pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTo
         return Ok(Admin::open());
     };
     let (tokens, metadata) = read(file)?;
-    if let Some(warning) = permission_warning(&metadata) {
-        tracing::warn!(file = %file.display(), "{warning}");
-    }
+    warn_of(permission_warning(&metadata), file);
     tracing::info!(file = %file.display(), "administrators' calls require the token");
     Ok(Admin::guarded(tokens))
 }
@@ -63,6 +61,12 @@ pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTo
 /// Reads the file as a start does, and uses nothing of it.
 pub(super) fn check(file: &Path) -> Result<(), AdminTokenError> {
     read(file).map(drop)
+}
+
+fn warn_of(warning: Option<&'static str>, file: &Path) {
+    if let Some(warning) = warning {
+        tracing::warn!(file = %file.display(), "{warning}");
+    }
 }
 
 /// A warning if other users can read the token. It is not an error, because some systems mount secrets that way.
@@ -79,14 +83,20 @@ fn permission_warning(metadata: &Metadata) -> Option<&'static str> {
 pub(super) fn watch(file: PathBuf, admin: Admin) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut failed: Option<String> = None;
+        let mut warned = None;
         loop {
             sleep(CHECK_EVERY).await;
             let path = file.clone();
-            let looking = spawn_blocking(move || read(&path).map(|(tokens, _)| tokens).map_err(|error| error.to_string()));
+            let look = move || read(&path).map(|(tokens, metadata)| (tokens, permission_warning(&metadata)));
+            let looking = spawn_blocking(move || look().map_err(|error| error.to_string()));
             let say = || tracing::error!(file = %file.display(), "the file with the administrators' token {DOES_NOT_ANSWER}");
             let Ok(found) = say_if_late(looking, LATE_AFTER, say).await else { return };
             match found {
-                Ok(tokens) => {
+                Ok((tokens, warning)) => {
+                    // The start has warned of the first one.
+                    if warned.replace(warning).is_some_and(|before| before != warning) {
+                        warn_of(warning, &file);
+                    }
                     // A file that is valid again is worth a line too.
                     let is_valid_again = failed.take().is_some();
                     if admin.replace_tokens(tokens) || is_valid_again {
