@@ -32,22 +32,22 @@ pub struct Finding {
 impl Finding {
     /// All findings are made here. A text may be of a server, which may be no node of a cluster: it must not control a
     /// terminal, or look like several findings.
-    fn new(grade: Grade, check: &'static str, seen: &str, advice: Option<String>) -> Finding {
-        let safe = |text: &str| terminal_safe(text).into_owned();
-        Finding { grade, check, seen: safe(seen), advice: advice.as_deref().map(safe) }
+    fn new(grade: Grade, check: &'static str, seen: String, advice: Option<String>) -> Finding {
+        let safe = |text: String| terminal_safe(&text).into_owned();
+        Finding { grade, check, seen: safe(seen), advice: advice.map(safe) }
     }
 }
 
 pub(crate) fn ok(check: &'static str, seen: impl Into<String>) -> Finding {
-    Finding::new(Grade::Ok, check, &seen.into(), None)
+    Finding::new(Grade::Ok, check, seen.into(), None)
 }
 
 pub(crate) fn warn(check: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding::new(Grade::Warn, check, &seen.into(), Some(advice.into()))
+    Finding::new(Grade::Warn, check, seen.into(), Some(advice.into()))
 }
 
 pub(crate) fn fail(check: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding::new(Grade::Fail, check, &seen.into(), Some(advice.into()))
+    Finding::new(Grade::Fail, check, seen.into(), Some(advice.into()))
 }
 
 /// The worst grade.
