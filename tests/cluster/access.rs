@@ -80,7 +80,7 @@ impl Guarded {
     pub(crate) async fn start_with(prepare: impl FnOnce(&mut Cluster)) -> Guarded {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("token");
-        write_secret(&file, &format!("another-token\n{FILE_TOKEN}\n"));
+        write_secret(&file, &format!("another-token-of-it\n{FILE_TOKEN}\n"));
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
             node.flags = vec!["--admin-token-file".to_owned(), file.to_str().expect("a name in UTF-8").to_owned()];

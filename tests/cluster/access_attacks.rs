@@ -168,7 +168,7 @@ fn a_wait_ends_when_the_token_expires_and_a_watch_when_the_file_changes() {
         let lock = root.send(Call::get("/v1/locks/deploy%2Fa")).await;
         assert_eq!(lock.json["queue_length"], 0, "its place is withdrawn: {lock:?}");
 
-        guarded.write_file("a-new-token\n");
+        guarded.write_file("another-new-token\n");
         let last = watch.last().await;
         assert_eq!((&last["code"], &last["retryable"]), (&"unauthenticated".into(), &true.into()), "{last}");
         eventually("the old token is unknown", ENDS_WITHIN, || async {

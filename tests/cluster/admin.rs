@@ -2,14 +2,23 @@
 
 use crate::{
     client::{Call, new_key, whole},
-    harness::{Cluster, SHORT, eventually, run_parallel},
+    harness::{Cluster, SHORT, eventually, run_parallel, write_secret},
     queue::wait_for_contenders,
     streams::Stream,
 };
-use std::{fs, time::Duration};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
 /// How long a changed token may take to be valid.
 const READ_AGAIN_WITHIN: Duration = Duration::from_secs(20);
+
+/// Waits until the log of every node has a text.
+async fn said(cluster: &Cluster, text: &str) {
+    eventually(text, READ_AGAIN_WITHIN, || async {
+        cluster.nodes.iter().all(|node| node.log_text().contains(text)).then_some(())
+    })
+    .await;
+}
 
 fn break_lock(lock: &str, reason: &str) -> Call {
     Call::delete(&format!("/v1/locks/{lock}/holders?reason={reason}")).key(&new_key())
@@ -79,7 +88,7 @@ fn administrators_need_the_token_if_one_is_set() {
     run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("token");
-        fs::write(&file, "s3cret-one\n").expect("the file");
+        write_secret(&file, "s3cret-of-the-file\n");
         let cluster = Cluster::start_with(&["--admin-token-file", file.to_str().expect("a name in UTF-8")]).await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "owner").await;
@@ -88,21 +97,36 @@ fn administrators_need_the_token_if_one_is_set() {
         for call in &calls {
             let refused = client.send(call).await.expect_problem(401, "unauthenticated");
             assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
-            let wrong = call.clone().with("authorization", "Bearer s3cret-two");
+            let wrong = call.clone().with("authorization", "Bearer s3cret-of-later-on");
             client.send(&wrong).await.expect_problem(403, "denied");
         }
         assert_eq!(client.holders("guarded").await, [held.number], "nothing was done");
         let secret = Call::delete(&format!("/v1/sessions/{}", session.id));
         client.send(&secret).await.expect_status(204);
 
-        let right = calls[0].clone().with("authorization", "Bearer s3cret-one");
+        let right = calls[0].clone().with("authorization", "Bearer s3cret-of-the-file");
         client.send(&right).await.expect_status(204);
-        fs::write(&file, "s3cret-two\n").expect("the file");
-        let changed = break_lock("guarded", "test").with("authorization", "Bearer s3cret-two");
+        // A file that was not written to its end, and one that nobody writes to, change nothing.
+        fs::write(&file, "s").expect("the file");
+        said(&cluster, "has a token that is too short").await;
+        fs::remove_file(&file).expect("the file");
+        mknodat(CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+        said(&cluster, "it is not a regular file").await;
+        let cut = break_lock("guarded", "test").with("authorization", "Bearer s");
+        client.send(&cut).await.expect_problem(403, "denied");
+        client.send(&break_lock("guarded", "test").with("authorization", "Bearer s3cret-of-the-file")).await.expect_status(204);
+        fs::remove_file(&file).expect("the FIFO");
+        write_secret(&file, "s3cret-of-later-on\n");
+        said(&cluster, "reloaded the administrators' token").await;
+        let changed = break_lock("guarded", "test").with("authorization", "Bearer s3cret-of-later-on");
         eventually("the new token counts", READ_AGAIN_WITHIN, || async {
             (client.send(&changed).await.status == 204).then_some(())
         })
         .await;
+        let open_to_all = "users other than its owner can read or write the file with the administrators' token";
+        assert!(cluster.nodes.iter().all(|node| !node.log_text().contains(open_to_all)));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("the rights of the file");
+        said(&cluster, open_to_all).await;
         for node in &cluster.nodes {
             assert!(!node.log_text().contains("s3cret"), "the token is never logged");
         }

@@ -112,7 +112,7 @@ fn a_call_without_the_token_ends_with_77_and_one_with_it_succeeds() {
     run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let (right, wrong) = (folder.path().join("right"), folder.path().join("wrong"));
-        fs::write(&right, "s3cret\n").expect("a file");
+        fs::write(&right, "s3cret-of-the-file\n").expect("a file");
         fs::write(&wrong, "guess\n").expect("a file");
         let (right, wrong) = (right.to_str().expect("text"), wrong.to_str().expect("text"));
         let cluster = Cluster::start_with(&["--admin-token-file", right]).await;

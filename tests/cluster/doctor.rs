@@ -91,6 +91,8 @@ fn doctor_tells_a_dead_node_a_lost_quorum_and_a_stranger_apart_with_advice() {
         })
         .await;
         assert_has(&findings, "fail", "quorum", "1 of 3", "until then the cluster grants no locks and accepts no writes");
+        let is_ok = findings.iter().any(|[grade, check, ..]| grade == "ok" && check == "leader");
+        assert!(!is_ok, "a node without a majority is no leader: {findings:#?}");
     });
 }
 

@@ -6,7 +6,10 @@ use crate::{
     harness::{Cluster, NodeProcess, SHORT, eventually, run_parallel, signal_pid},
     traces::{Collector, trace_parent},
 };
-use rustix::process::Signal;
+use rustix::{
+    fs::{CWD, FileType, Mode, mknodat},
+    process::Signal,
+};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -137,6 +140,9 @@ fn a_refused_reload_changes_nothing_and_tells_every_finding() {
         let wrong = [
             "log = \"debug\n".to_owned(),
             "log = \"debug\"\nlisen = \"a:1\"\n".to_owned(),
+            "log = \"debug\"\n[trace]\nendpoint = \"http://user:s3cretPW@127.0.0.1:4318\"\n".to_owned(),
+            "log = \"debug\"\ntrace = \"http://user:s3cretPW@127.0.0.1:4318\"\n".to_owned(),
+            "log = \"debug\"\n[jwt.ci]\nissuer = \"https://user:s3cretPW@x\"\naudience = \"a\"\njwks = \"j\"\n".to_owned(),
             format!("log = \"debug\"\n[audit]\nfile = {:?}\nwhat = \"all\"\n", missing.join("a.log").display().to_string()),
             format!(
                 "log = \"debug\"\n[jwt.ci]\nissuer = \"i\"\naudience = \"a\"\njwks = {0:?}\n\
@@ -149,14 +155,26 @@ fn a_refused_reload_changes_nothing_and_tells_every_finding() {
             configured.reload(text, "refused").await;
             configured.send(Call::get("/readyz"), 200).await;
         }
+        fs::remove_file(&configured.file).expect("the configuration");
+        mknodat(CWD, &configured.file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+        signal_pid(configured.node().pid(), Signal::HUP);
+        eventually("the FIFO is refused", SOON, || async {
+            let log = configured.node().log_text();
+            let ends = log.matches("so nothing has changed").count();
+            (log.contains("it is not a regular file") && ends == wrong.len() + 1).then_some(())
+        })
+        .await;
+        fs::remove_file(&configured.file).expect("the FIFO");
         let several = "lgo = \"debug\"\nstate-bytes-max = 5\nlisten = 7\n";
         let said = configured.reload(several, "refused").await;
         for finding in ["did you mean `log`?", "--state-bytes-max 5", "listen: invalid type"] {
             assert_eq!(said.matches(finding).count(), 1, "{finding}: {said}");
         }
-        assert_eq!((configured.reloads("accepted").await, configured.reloads("refused").await), (0, 5));
+        assert_eq!((configured.reloads("accepted").await, configured.reloads("refused").await), (0, 9));
         configured.send(Call::post("/v1/locks/a?ttl=60s"), 200).await;
-        assert!(!configured.node().log_text().contains("DEBUG"), "the log has changed");
+        let log = configured.node().log_text();
+        assert!(!log.contains("DEBUG"), "the log has changed");
+        assert!(log.contains("names http://127.0.0.1:4318") && !log.contains("s3cretPW"), "{log}");
         assert!(!folder.join("c.log").exists() && entries(&folder.join("a.log")) == 0, "the audit log has changed");
     });
 }

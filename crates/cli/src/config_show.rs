@@ -9,16 +9,16 @@ use crate::{
         source::outside_the_file,
         start::{MemberSource, Start},
     },
-    exit, output,
+    exit, output, regular_file,
     serve::{args::ServeArgs, check},
 };
 use clap::Subcommand;
 use fairhold_http::Dashboard;
 use fairhold_trust::jwt::JwtProviderConfig;
-use fairhold_types::duration;
+use fairhold_types::{duration, text::without_userinfo};
 use std::{
     collections::BTreeSet,
-    env, fs,
+    env,
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -98,7 +98,7 @@ fn checked(config: &ServeConfig) -> ExitCode {
         return print(&summary(config));
     }
     // Stderr may be a file on a full disk; the exit code still shows the outcome.
-    writeln!(io::stderr(), "fairhold: {}", findings.join("\nfairhold: ")).ok();
+    writeln!(io::stderr(), "fairhold: {}", without_userinfo(&findings.join("\nfairhold: "))).ok();
     ExitCode::from(exit::USAGE)
 }
 
@@ -141,7 +141,7 @@ struct Origins {
 
 impl Origins {
     fn new(config: &ServeConfig, file: Option<PathBuf>, typed: Vec<String>) -> Origins {
-        let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+        let text = file.as_ref().and_then(|file| regular_file::read_to_string(file).ok()).unwrap_or_default();
         let table: toml::Table = text.parse().unwrap_or_default();
         let in_tables = table.values().filter_map(toml::Value::as_table).flat_map(toml::Table::keys);
         let in_file = table.keys().chain(in_tables).cloned().collect();
@@ -360,6 +360,7 @@ mod tests {
     };
     use fairhold_trust::client_port::TlsVersion;
     use fairhold_types::{ClusterId, Timing};
+    use std::fs;
 
     #[test]
     fn the_output_is_a_valid_file_and_names_the_source_of_each_value() {

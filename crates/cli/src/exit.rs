@@ -1,5 +1,6 @@
 //! The exit codes of all commands, and how a command ends.
 
+use fairhold_types::text::without_userinfo;
 use std::{
     error::Error,
     io::{self, Write as _},
@@ -36,9 +37,9 @@ pub(crate) fn from_result<E: Error>(result: Result<(), E>) -> ExitCode {
     }
 }
 
-/// Prints the error and returns `code`.
+/// Prints the error, without the passwords of URLs, and returns `code`.
 pub(crate) fn with_error(code: u8, error: &dyn Error) -> ExitCode {
     // Stderr may be a file on a full disk; the exit code still shows the outcome.
-    writeln!(io::stderr(), "fairhold: {error}").ok();
+    writeln!(io::stderr(), "fairhold: {}", without_userinfo(&error.to_string())).ok();
     ExitCode::from(code)
 }

@@ -3,11 +3,14 @@
 
 use crate::remote::{ConnectArgs, Failure, TlsArgs};
 use reqwest::{
-    Certificate, Client, ClientBuilder, Identity, Url,
+    Certificate, Client, ClientBuilder, Identity, Response, Url,
     header::{AUTHORIZATION, HeaderMap, HeaderValue},
     redirect::Policy,
 };
 use std::{error::Error, fs, path::Path, time::Duration};
+
+/// The longest answer of a node to a probe. Those of the largest clusters are much shorter.
+pub(crate) const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// A client for servers without TLS, which ignores the proxies in the environment.
 pub(crate) fn http_client(timeout: Duration) -> Client {
@@ -73,6 +76,18 @@ fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
 
 fn unusable(flag: &str, path: &Path, error: &reqwest::Error) -> Failure {
     Failure::Usage(format!("--{flag} {}: {}", path.display(), cause(error)))
+}
+
+/// The body of an answer, or why there is none. What answers may be no node, and may send without end.
+pub(crate) async fn body_of(mut answer: Response, bytes_max: usize) -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(|error| cause(&error))? {
+        if body.len() + chunk.len() > bytes_max {
+            return Err("its answer is too long for a fairhold node".to_owned());
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
 }
 
 /// The innermost cause of an error, which is what a person needs.

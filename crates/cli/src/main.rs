@@ -32,6 +32,7 @@ mod node;
 mod output;
 mod pages;
 mod probe;
+mod regular_file;
 mod remote;
 mod serve;
 mod sessions;

@@ -9,6 +9,7 @@ use fairhold_health::{
     answer::ClusterDetails,
     cluster_probe::{ClusterProbe, normalized_url},
 };
+use fairhold_types::limits::{LEARNERS_MAX, VOTERS_MAX};
 use futures_util::future::join_all;
 use request::Depth;
 use reqwest::Client;
@@ -16,6 +17,9 @@ use std::time::Duration;
 
 /// The most rounds of requests after the given endpoints, each to the members that the round before has named.
 const ROUNDS_MAX: usize = 3;
+/// The most members that a probe asks without being told to: those of the largest cluster, and as many that they have
+/// replaced. A server that is no node may list any number.
+pub(crate) const LEARNED_MAX: usize = 2 * (VOTERS_MAX as usize + LEARNERS_MAX as usize);
 
 /// Requests only each node's view of the cluster: cheap enough for once a second.
 pub(crate) async fn brief(client: &Client, urls: &[String]) -> ClusterProbe {
@@ -39,14 +43,15 @@ async fn request_all(client: &Client, urls: &[String], all_within: Option<Durati
     let endpoints = request::nodes(client, &given, true, depth).await;
     let mut seen = ClusterProbe { endpoints, begun_at, ..ClusterProbe::default() };
     for _ in 0..ROUNDS_MAX {
-        let missing = seen.unasked();
+        let mut missing = seen.unasked();
+        missing.truncate((given.len() + LEARNED_MAX).saturating_sub(seen.endpoints.len()));
         if missing.is_empty() {
             break;
         }
         seen.endpoints.extend(request::nodes(client, &missing, false, depth).await);
     }
     if let Some(limit) = all_within {
-        let peers = seen.members().into_values().map(|(_, peer)| request::peer_port(peer, limit));
+        let peers = seen.members().into_values().take(LEARNED_MAX).map(|(_, peer)| request::peer_port(peer, limit));
         let best = seen.best_urls().into_iter().next();
         let details = async {
             match best {

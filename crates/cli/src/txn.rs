@@ -55,7 +55,7 @@ pub(crate) fn main(args: &TxnArgs) -> ExitCode {
             OutputFormat::Json | OutputFormat::Ndjson => format::write_body(&reply),
             OutputFormat::Table | OutputFormat::Plain => {
                 let done = if succeeded { "then" } else { "else" };
-                format::write(&format!("{done}\trevision {}\n", cell(&answer, "revision")))
+                format::write(&format!("{done}\trevision {}\n", format::terminal_safe(&cell(&answer, "revision"))))
             }
         }
     });

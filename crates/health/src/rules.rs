@@ -1,6 +1,7 @@
 //! The rules: pure functions from the result of a probe to findings, tested on invented clusters.
 
 mod cannot_serve;
+mod leader;
 mod links;
 mod membership;
 mod room;
@@ -18,15 +19,10 @@ use fairhold_types::{
     dto::{Alarm, AlarmSeverity},
     duration,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A follower that is more entries behind than this is not only slow.
 const LAG_MAX: u64 = 1_000;
-/// A member that has acknowledged nothing for longer than this does not reach the leader.
-const SILENT_MAX: Duration = Duration::from_secs(2);
 /// The most by which clocks may differ before they mislead people, in milliseconds.
 const CLOCK_DIFFERENCE_MAX: u64 = 1_000;
 
@@ -42,7 +38,7 @@ pub fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
     }
     findings.extend(seen.peers.iter().map(|(address, connected)| peer_port(address, connected)));
     findings.push(quorum(seen));
-    findings.push(leader(seen));
+    findings.push(leader::leader(seen));
     findings.push(term(seen));
     findings.extend(followers(seen));
     findings.extend(membership::joins(seen));
@@ -199,42 +195,6 @@ fn quorum(seen: &ClusterProbe) -> Finding {
     ok("quorum", text)
 }
 
-fn leader(seen: &ClusterProbe) -> Finding {
-    const CHECK: &str = "leader";
-    let nodes = seen.nodes();
-    let leads: Vec<NodeId> = nodes.iter().filter(|(_, (_, answer))| answer.cluster.role == "leader").map(|(id, _)| *id).collect();
-    let named: BTreeSet<Option<NodeId>> = nodes.values().map(|(_, answer)| answer.cluster.leader).collect();
-    let views = || {
-        let say = |(id, (_, answer)): (&NodeId, &(&ProbedEndpoint, &ProbedNode))| match answer.cluster.leader {
-            Some(leader) => format!("node {id} says {leader}"),
-            None => format!("node {id} says none"),
-        };
-        nodes.iter().map(say).collect::<Vec<_>>().join(", ")
-    };
-    match (leads.as_slice(), named.iter().collect::<Vec<_>>().as_slice()) {
-        ([leader], [Some(agreed)]) if leader == agreed => {
-            ok(CHECK, format!("node {leader} is the leader, and all nodes that answer agree"))
-        }
-        ([], [None]) => fail(
-            CHECK,
-            "there is no leader",
-            "check that a majority of the nodes runs and that they reach each other's peer ports; then they elect a leader \
-             within a second",
-        ),
-        ([_], _) => warn(
-            CHECK,
-            format!("the nodes do not agree on the leader: {}", views()),
-            "an election may have just ended: run doctor again in a second",
-        ),
-        _ => fail(
-            CHECK,
-            format!("the nodes do not agree on the leader: {}", views()),
-            "run doctor again in a second; if they still disagree, check that the nodes can reach each other's peer ports in \
-             both directions",
-        ),
-    }
-}
-
 fn term(seen: &ClusterProbe) -> Finding {
     let terms: BTreeSet<u64> = seen.nodes().values().map(|(_, answer)| answer.cluster.term).collect();
     match terms.iter().collect::<Vec<_>>().as_slice() {
@@ -260,7 +220,7 @@ fn followers(seen: &ClusterProbe) -> Vec<Finding> {
             return lost_entries(id, count);
         }
         match (silent, member.lag) {
-            (Some(silent), _) if silent > SILENT_MAX => fail(
+            (Some(silent), _) if silent > leader::SILENT_MAX => fail(
                 "follower",
                 format!("node {id} has not answered the leader for {} s", silent.as_secs()),
                 silent_follower(id, &member.peer, has_majority(seen)),

@@ -219,6 +219,23 @@ fn a_node_of_another_cluster_is_reported_but_not_counted() {
 }
 
 #[test]
+fn a_leader_that_the_majority_does_not_answer_is_not_ok() {
+    let mut seen = three();
+    seen.endpoints[0].answer = unreachable("no answer in time");
+    answer(&mut seen, 1).cluster.members[0].silent_for = Some("4s".to_owned());
+    assert!(bad(&seen, "leader").is_empty(), "a majority answers it");
+    seen.endpoints[2].answer = unreachable("no answer in time");
+    answer(&mut seen, 1).cluster.members[2].silent_for = Some("4s".to_owned());
+    let text = "node 2 calls itself the leader, but the majority does not answer it: node 1, 3 -> start these nodes";
+    assert_bad(&seen, "leader", Grade::Fail, text);
+    // It notices within its lease, and before these times are that long.
+    let mut seen = three();
+    let readiness = answer(&mut seen, 1).readiness.as_mut().unwrap();
+    (readiness.ready, readiness.reason) = (false, Some("there is no known leader".to_owned()));
+    assert_bad(&seen, "leader", Grade::Warn, "node 2 calls itself the leader, but cannot serve: there is no known leader");
+}
+
+#[test]
 fn the_leaders_view_of_the_others_is_reported() {
     let mut seen = three();
     answer(&mut seen, 1).cluster.members[0].lag = Some(1_001);

@@ -1,10 +1,14 @@
 //! Files that are followed at run time: how often they are read, and what is told about those that cannot be used.
 
-use std::{sync::Arc, time::Duration};
+use crate::late::{LATE_AFTER, say_if_late};
+use std::{path::Path, sync::Arc, time::Duration};
 use tokio::{sync::Notify, task::spawn_blocking, time::sleep};
 
 /// How often the files are read. They are read whole, so a symlink that moves is noticed too.
 pub const CHECK_EVERY: Duration = Duration::from_secs(2);
+
+/// What the log says of a file whose file system does not answer.
+pub const DOES_NOT_ANSWER: &str = "does not answer: until it does, what was read last counts, and no change of it is noticed";
 
 /// The result of a look at the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,8 +71,9 @@ impl Rejections {
 }
 
 /// Looks at files until this task is aborted: at intervals, and at once when `reload` is notified. `look` may block, and
-/// `log` gets its result, and whether it was requested.
+/// `log` gets its result, and whether it was requested. `file` is the one that the log names.
 pub(crate) async fn follow(
+    file: &Path,
     interval: Duration,
     reload: Arc<Notify>,
     look: impl Fn() -> FileCheck + Send + Sync + 'static,
@@ -82,7 +87,8 @@ pub(crate) async fn follow(
             () = sleep(interval) => false,
         };
         let look = Arc::clone(&look);
-        let Ok(found) = spawn_blocking(move || look()).await else { return };
+        let say = || tracing::error!(file = %file.display(), "this file, or one that belongs to it, {DOES_NOT_ANSWER}");
+        let Ok(found) = say_if_late(spawn_blocking(move || look()), LATE_AFTER, say).await else { return };
         log(&found, is_asked);
     }
 }

@@ -28,6 +28,7 @@ pub mod file_check;
 pub mod files;
 pub mod issuer;
 pub mod jwt;
+pub mod late;
 pub mod live_pair;
 pub mod name;
 pub mod pair;

@@ -90,7 +90,7 @@ impl LivePair {
 
     pub(crate) async fn watch_every(self: Arc<Self>, interval: Duration, reload: Arc<Notify>) {
         let pair = self.clone();
-        follow(interval, reload, move || pair.check(), |found, is_asked| self.log(found, is_asked)).await;
+        follow(&self.files.cert, interval, reload, move || pair.check(), |found, is_asked| self.log(found, is_asked)).await;
     }
 
     fn log(&self, found: &FileCheck, is_asked: bool) {

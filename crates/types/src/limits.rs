@@ -67,6 +67,9 @@ pub const REASON_BYTES_MAX: usize = 256;
 pub const BROKEN_NAMED_MAX: usize = 16;
 /// Bytes of a name that a refusal repeats. A longer one may be a token.
 pub const NAME_REPEATED_BYTES_MAX: usize = 40;
+/// Bytes of the shortest token of an administrator. What is left of a longer one that was not written to its end is often
+/// shorter.
+pub const ADMIN_TOKEN_BYTES_MIN: usize = 16;
 /// Bytes of an administrator's token.
 pub const ADMIN_TOKEN_BYTES_MAX: usize = 4_096;
 /// Bytes of a JWT that a request shows.

@@ -5,6 +5,9 @@
 
 use std::borrow::Cow;
 
+/// What replaces a secret in a text.
+pub const REMOVED: &str = "[removed]";
+
 /// Whether a character may appear in text for people: it is no control character, not invisible, and neither changes the
 /// text direction nor ends the line.
 #[must_use]
@@ -38,6 +41,31 @@ pub fn terminal_safe(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(shown).collect())
 }
 
+/// Text whose URLs have no user and no password: what stands between `//` and the last `@` before the end of the host is
+/// replaced.
+#[must_use]
+pub fn without_userinfo(text: &str) -> Cow<'_, str> {
+    if !text.contains('@') {
+        return Cow::Borrowed(text);
+    }
+    let mut parts = text.split("//");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (host, rest) = part.split_at(part.find(ends_host).unwrap_or(part.len()));
+        shown.push_str("//");
+        match host.rsplit_once('@') {
+            Some((_, host)) => shown.extend([REMOVED, "@", host, rest]),
+            None => shown.push_str(part),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether a character ends the host of a URL in a text.
+fn ends_host(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '`' | '<' | '>')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,5 +87,21 @@ mod tests {
             assert_eq!((terminal_safe(good), first_not_plain(good)), (Cow::Borrowed(good), None));
         }
         assert_eq!(terminal_safe("\u{1b}]0;pwned\u{7}\u{9b}A"), "\\u{1b}]0;pwned\\u{7}\\u{9b}A");
+    }
+
+    #[test]
+    fn a_url_is_shown_without_its_user_and_password() {
+        for (text, shown) in [
+            ("http://user:s3cret@c:4318", "http://[removed]@c:4318"),
+            ("https://s3cret@c/x y", "https://[removed]@c/x y"),
+            ("a http://u:s3c@ret@c, https://u:s3cret@d?q", "a http://[removed]@c, https://[removed]@d?q"),
+            ("{\"url\":\"http://u:s3cret@c\"}", "{\"url\":\"http://[removed]@c\"}"),
+            ("//u:s3cret@c", "//[removed]@c"),
+        ] {
+            assert_eq!(without_userinfo(text), shown);
+        }
+        for good in ["", "http://n1:7171/v1/locks/a@b", "ci@10.0.0.1 at http://n1:7171", "mail@x // y", "\"http://c\" of a@b"] {
+            assert_eq!(without_userinfo(good), good);
+        }
     }
 }

@@ -206,10 +206,14 @@ pub(crate) enum ConfigError {
     TraceWithoutEndpoint,
     /// The collector's URL.
     #[error(
-        "trace.endpoint in the configuration file: {endpoint}: write the URL of a collector, like http://collector:4318, without \
-         a user, a query or /v1/traces"
+        "trace.endpoint in the configuration file{}: write the URL of a collector, like http://collector:4318, without a user, a \
+         query or /v1/traces",
+        origin.as_ref().map_or_else(String::new, |origin| format!(" names {origin}"))
     )]
-    TraceEndpoint { endpoint: String },
+    TraceEndpoint {
+        /// Its scheme, host and port. The rest may be a secret.
+        origin: Option<String>,
+    },
     /// A part that is none.
     #[error("trace.sample in the configuration file: {part}: write the part of all requests, from 0 to 1, like 0.01")]
     TraceSample { part: String },

@@ -8,11 +8,11 @@ use super::{
     peer_tls::PeerTlsMode,
     trace::TraceTable,
 };
+use crate::regular_file;
 use fairhold_types::{NodeId, Timing, duration};
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -188,7 +188,7 @@ pub(super) struct FileRead {
 /// Reads and checks the file.
 pub(super) fn read_file(path: &Path) -> Result<FileRead, ConfigError> {
     let name = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|error| ConfigError::Unreadable { path: name.clone(), error })?;
+    let text = regular_file::read_to_string(path).map_err(|error| ConfigError::Unreadable { path: name.clone(), error })?;
     let malformed = |error: toml::de::Error| {
         let line = line_at(&text, error.span().map_or(0, |span| span.start));
         // A known key is no secret, and a person looks for it.

@@ -1,6 +1,7 @@
 //! Tests of the file: every finding is told at once, with its line and what to write.
 
 use super::*;
+use std::fs;
 
 fn read(text: &str) -> FileRead {
     let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,8 @@
 use super::error::ConfigError;
 use fairhold_access::{pattern::is_attribute_name, principal};
 use fairhold_trust::jwt::JwtProviderConfig;
+use fairhold_types::text::without_userinfo;
+use reqwest::Url;
 use serde::Deserialize;
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -67,6 +69,9 @@ fn provider(name: &str, table: JwtTable) -> Result<JwtProviderConfig, String> {
     let user_claim = user_claim.unwrap_or_else(|| SUBJECT.to_owned());
     match () {
         () if issuer.is_empty() => Err(missing("issuer")),
+        () if has_userinfo(&issuer) => {
+            Err("issuer has a user or a password: an issuer is a name that others read, so write it without".to_owned())
+        }
         () if audience.is_empty() => Err(missing("audience")),
         () if user_claim.is_empty() => Err("user-claim is empty".to_owned()),
         () => Ok(JwtProviderConfig {
@@ -78,6 +83,12 @@ fn provider(name: &str, table: JwtTable) -> Result<JwtProviderConfig, String> {
             attributes: attributes.into_iter().collect(),
         }),
     }
+}
+
+/// Whether a URL has a user or a password. It would be a secret in a file that others may read.
+fn has_userinfo(text: &str) -> bool {
+    let is_in_url = |url: Url| !url.username().is_empty() || url.password().is_some();
+    without_userinfo(text) != text || Url::parse(text).is_ok_and(is_in_url)
 }
 
 #[cfg(test)]
@@ -98,6 +109,18 @@ mod tests {
         assert_eq!((ci.name.as_str(), ci.user_claim.as_str(), ci.attributes.len()), ("ci", "repository", 0));
         assert_eq!((k8s.name.as_str(), k8s.user_claim.as_str()), ("k8s", "sub"));
         assert_eq!(k8s.attributes, [("namespace".to_owned(), "/kubernetes.io/namespace".to_owned())]);
+    }
+
+    #[test]
+    fn an_issuer_has_no_password() {
+        let with = |issuer: &str| parse(&format!("[ci]\nissuer = \"{issuer}\"\naudience = \"a\"\njwks = \"j\"\n"));
+        for issuer in ["https://u:s3cret@x", "https://s3cret@x/y", "https:u:s3cret@x", "//u:s3cret@x"] {
+            let error = with(issuer).unwrap_err();
+            assert!(error.contains("jwt.ci") && error.contains("a user or a password") && !error.contains("s3cret"), "{error}");
+        }
+        for issuer in ["accounts.example.com", "https://x/a@b", "ci@x", "mailto:ci@x"] {
+            assert!(with(issuer).is_ok(), "{issuer}");
+        }
     }
 
     #[test]

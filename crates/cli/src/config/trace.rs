@@ -29,7 +29,7 @@ impl TraceTable {
     /// The configuration, if the table names a collector.
     pub(super) fn resolve(self) -> Result<TraceConfig, ConfigError> {
         let endpoint = self.endpoint.ok_or(ConfigError::TraceWithoutEndpoint)?;
-        let Some(url) = base_url(&endpoint) else { return Err(ConfigError::TraceEndpoint { endpoint }) };
+        let Some(url) = base_url(&endpoint) else { return Err(ConfigError::TraceEndpoint { origin: origin(&endpoint) }) };
         let sample = match self.sample {
             None => SampleRate::DEFAULT,
             Some(part) => SampleRate::new(part).ok_or(ConfigError::TraceSample { part: part.to_string() })?,
@@ -46,6 +46,18 @@ fn base_url(text: &str) -> Option<Url> {
         let is_base = url.query().is_none() && url.fragment().is_none();
         is_http && is_base && url.username().is_empty() && url.password().is_none()
     })
+}
+
+/// The scheme, host and port of a URL, without what may be a secret. With an `@` behind the host, they may be the user and a
+/// part of the password.
+fn origin(text: &str) -> Option<String> {
+    let url = Url::parse(text).ok()?;
+    let behind = [Some(url.path()), url.query(), url.fragment()];
+    if behind.into_iter().flatten().any(|part| part.contains('@')) {
+        return None;
+    }
+    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+    Some(format!("{}://{}{port}", url.scheme(), url.host_str()?))
 }
 
 #[cfg(test)]
@@ -68,6 +80,11 @@ mod tests {
         assert_eq!(resolve("endpoint = \" HTTPS://Collector:4318/ \"\n").unwrap().endpoint, "https://collector:4318");
         for wrong in ["", "collector:4318", "grpc://c:4317", "http://", "http://a:b@c", "http://c?x=1", "http://c#x"] {
             assert!(resolve(&format!("endpoint = \"{wrong}\"\n")).unwrap_err().contains("trace.endpoint"), "{wrong}");
+        }
+        assert!(resolve("endpoint = \"grpc://c:4317/x\"\n").unwrap_err().contains("file names grpc://c:4317: write the URL"));
+        for secret in ["//u:s3cret@c:4318", "//s3cret@c", "//c/?key=s3cret", "//c#s3cret", "//u:s3c/ret@c", "//u:1#s3cret@c"] {
+            let error = resolve(&format!("endpoint = \"http:{secret}\"\n")).unwrap_err();
+            assert!(!error.contains("s3c") && !error.contains("http://u"), "{error}");
         }
         assert!(resolve("sample = 0.5\n").unwrap_err().contains("needs the key `endpoint`"));
         for wrong in ["-0.1", "1.1", "nan", "inf"] {

@@ -8,8 +8,13 @@ use super::{
     redaction::{HiddenNames, without_secrets},
     report,
 };
-use crate::{config_show, output, version};
+use crate::{
+    config_show,
+    local_http::{ANSWER_BYTES_MAX, body_of, cause},
+    output, version,
+};
 use fairhold_health::{cluster_probe::ClusterProbe, finding::Finding};
+use fairhold_types::text::terminal_safe;
 use reqwest::Client;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -40,6 +45,8 @@ const OF_NODE: [(&str, &str); 4] = [
 ];
 /// Where the names of locks and owners are, if they are to be hidden.
 const LOCKS: &str = "/v1/locks?limit=1000";
+/// The longest such answer that is read.
+const LOCKS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Why there is no archive.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +107,7 @@ pub(super) async fn write(
             continue;
         }
         for (name, path) in OF_NODE {
-            let text = get(client, &format!("{}{path}", endpoint.url)).await;
+            let text = safe_lines(&get(client, &format!("{}{path}", endpoint.url), ANSWER_BYTES_MAX).await);
             files.push(BundleFile { name: format!("node-{}/{name}", answer.cluster.id), text });
         }
     }
@@ -116,7 +123,8 @@ pub(super) async fn write(
     if let Some(names) = &mut names {
         let urls = seen.best_urls();
         if let Some(url) = urls.first() {
-            learn(names, &serde_json::from_str(&get(client, &format!("{url}{LOCKS}")).await).unwrap_or_default());
+            let listed = get(client, &format!("{url}{LOCKS}"), LOCKS_BYTES_MAX).await;
+            learn(names, &serde_json::from_str(&listed).unwrap_or_default());
         }
     }
     for file in &mut files {
@@ -130,9 +138,20 @@ pub(super) async fn write(
 }
 
 /// What a node answers, or why it does not.
-async fn get(client: &Client, url: &str) -> String {
-    let answer = async { client.get(url).send().await?.text().await };
-    answer.await.unwrap_or_else(|error| format!("no answer: {}\n", crate::local_http::cause(&error)))
+async fn get(client: &Client, url: &str, bytes_max: usize) -> String {
+    let answer = async {
+        let answer = client.get(url).send().await.map_err(|error| cause(&error))?;
+        body_of(answer, bytes_max).await
+    };
+    match answer.await {
+        Ok(body) => String::from_utf8_lossy(&body).into_owned(),
+        Err(why) => format!("no answer: {why}\n"),
+    }
+}
+
+/// The lines of a server, which may be no node: somebody reads them in a terminal.
+fn safe_lines(text: &str) -> String {
+    text.split('\n').map(terminal_safe).collect::<Vec<_>>().join("\n")
 }
 
 /// Remembers the names of locks and owners in a list of locks.
@@ -242,6 +261,12 @@ mod tests {
         fs::write(&taken, "older").unwrap();
         assert!(check_free(&taken).unwrap_err().to_string().ends_with("b.tar: this exists: choose another name"));
         assert!(check_free(folder.path()).is_err() && check_free(Path::new("-")).is_err());
+    }
+
+    #[test]
+    fn the_answer_of_a_server_cannot_control_a_terminal() {
+        assert_eq!(safe_lines("up 1\n\n# é\n"), "up 1\n\n# é\n");
+        assert_eq!(safe_lines("\u{1b}[2Ja\r\nb"), "\\u{1b}[2Ja\\r\nb");
     }
 
     #[test]

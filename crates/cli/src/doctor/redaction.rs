@@ -1,9 +1,8 @@
 //! Takes secrets and ids out of a text, and names if somebody wants that.
 
+use fairhold_types::text::{REMOVED, without_userinfo};
 use std::collections::BTreeMap;
 
-/// What replaces a secret or an id.
-const REMOVED: &str = "[removed]";
 /// The beginnings of tokens of users and of join tokens.
 const TOKENS: [&str; 2] = ["fht_", "fhj1"];
 /// How a JWT begins: the base64 of `{"`.
@@ -79,10 +78,11 @@ fn value_at(text: &str) -> (&str, usize) {
     (text.get(..end).unwrap_or_default(), end)
 }
 
-/// Removes tokens, and the ids of sessions, grants and requests: each of them is a ULID, a UUID or 32 hexadecimal digits.
+/// Removes tokens, the users and passwords of URLs, and the ids of sessions, grants and requests: each of these ids is a ULID, a
+/// UUID or 32 hexadecimal digits.
 pub(super) fn without_secrets(text: &str) -> String {
     words(
-        text,
+        &without_userinfo(text),
         |c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')),
         |word| is_secret(word.trim_end_matches('.')).then(|| REMOVED.to_owned()),
     )
@@ -147,6 +147,8 @@ mod tests {
                 assert!(!cleaned.contains(secret) && cleaned.contains(REMOVED), "{cleaned}");
             }
         }
+        let log = "ERROR the URL http://user:s3cretPW@collector:4318 of \"https://s3cretPW@x\"\n";
+        assert_eq!(without_secrets(log), "ERROR the URL http://[removed]@collector:4318 of \"https://[removed]@x\"\n");
         let digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         for text in [
             "node 1 at http://n1.example.com:7171 leads; 2026-11-27T21:00:00.123Z\n",

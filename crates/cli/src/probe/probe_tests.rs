@@ -5,8 +5,13 @@ use super::{
     *,
 };
 use crate::local_http::http_client;
+use fairhold_health::answer::Unanswered;
 use fairhold_types::NodeId;
 use std::{collections::BTreeSet, time::Duration};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -45,4 +50,38 @@ async fn learners_do_not_count_towards_the_failures_that_the_cluster_survives() 
     assert_eq!(seen.summary(), "3 of 4 nodes answer, node 1 leads in term 3, 0 more may fail");
     let rows = seen.member_rows();
     assert_eq!(rows.iter().map(|row| row.role.is_ok()).collect::<Vec<_>>(), [true, true, false, true]);
+}
+
+/// Answers the first request without end, until the client closes the connection.
+async fn answer_without_end(listener: TcpListener) {
+    let (mut connection, _) = listener.accept().await.unwrap();
+    let mut head = [0; 1024];
+    assert!(connection.read(&mut head).await.unwrap() > 0);
+    connection.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n").await.unwrap();
+    let spaces = vec![b' '; 64 * 1024];
+    while connection.write_all(&spaces).await.is_ok() {}
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_not_read_to_its_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let server = tokio::spawn(answer_without_end(listener));
+    let seen = brief(&http_client(LIMIT), &[url]).await;
+    let too_long = Unanswered::Unreachable("its answer is too long for a fairhold node".to_owned());
+    assert_eq!(seen.endpoints[0].answer.as_ref().unwrap_err(), &too_long);
+    server.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_list_of_thousands_of_members_is_not_asked_to_its_end() {
+    let node = TestNode::start().await;
+    let members: Vec<(NodeId, &TestNode)> = (1..=2_000).map(|id| (id, &node)).collect();
+    let mut listed = view(1, 1, 3, &members);
+    for member in &mut listed.members {
+        member.url = format!("{}/{}", node.url, member.id);
+    }
+    node.answers(Some(listed));
+    let seen = brief(&http_client(LIMIT), std::slice::from_ref(&node.url)).await;
+    assert_eq!(seen.endpoints.len(), 1 + LEARNED_MAX);
 }

@@ -1,6 +1,7 @@
-//! The requests of a probe. None of them takes longer than the limit of the client.
+//! The requests of a probe. None of them takes longer than the limit of the client, and no answer is longer than that of a
+//! node.
 
-use crate::local_http::cause;
+use crate::local_http::{ANSWER_BYTES_MAX, body_of, cause};
 use fairhold_health::answer::{ClockOffset, ClusterDetails, ProbedEndpoint, ProbedNode, Unanswered};
 use fairhold_types::{
     Code,
@@ -75,10 +76,9 @@ pub(super) async fn peer_port(address: String, limit: Duration) -> (String, Resu
 
 /// A JSON body, whatever the status: a node that is not ready answers with one too.
 async fn get<T: DeserializeOwned>(client: &Client, url: String) -> Result<T, Unanswered> {
-    let unreachable = |error| Unanswered::Unreachable(cause(&error));
-    let answer = client.get(url).send().await.map_err(unreachable)?;
+    let answer = client.get(url).send().await.map_err(|error| Unanswered::Unreachable(cause(&error)))?;
     let status = answer.status();
-    let body = answer.bytes().await.map_err(unreachable)?;
+    let body = body_of(answer, ANSWER_BYTES_MAX).await.map_err(Unanswered::Unreachable)?;
     serde_json::from_slice(&body).map_err(|_| unexpected(status, &body))
 }
 
@@ -97,7 +97,8 @@ fn unexpected(status: StatusCode, body: &[u8]) -> Unanswered {
 }
 
 async fn text(client: &Client, url: String) -> Option<String> {
-    client.get(url).send().await.ok()?.text().await.ok()
+    let answer = client.get(url).send().await.ok()?;
+    String::from_utf8(body_of(answer, ANSWER_BYTES_MAX).await.ok()?).ok()
 }
 
 /// The start time in the metrics of a node.

@@ -2,7 +2,11 @@
 
 use super::secret_file;
 use fairhold_http::Admin;
-use fairhold_types::limits::ADMIN_TOKEN_BYTES_MAX;
+use fairhold_trust::{
+    file_check::DOES_NOT_ANSWER,
+    late::{LATE_AFTER, say_if_late},
+};
+use fairhold_types::limits::{ADMIN_TOKEN_BYTES_MAX, ADMIN_TOKEN_BYTES_MIN};
 use std::{
     fs::Metadata,
     io,
@@ -32,8 +36,8 @@ pub(crate) enum AdminTokenError {
     Unreadable { path: String, error: io::Error },
     /// The file has no token, or one that a header cannot contain.
     #[error(
-        "--admin-token-file {path} {fault}: write lines of printable ASCII to it, each a token, such as `openssl rand -hex 32` \
-         prints"
+        "--admin-token-file {path} {fault}: write lines of printable ASCII to it, each a token of at least \
+         {ADMIN_TOKEN_BYTES_MIN} characters, such as `openssl rand -hex 32` prints"
     )]
     NoToken { path: String, fault: &'static str },
 }
@@ -50,9 +54,7 @@ pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTo
         return Ok(Admin::open());
     };
     let (tokens, metadata) = read(file)?;
-    if let Some(warning) = permission_warning(&metadata) {
-        tracing::warn!(file = %file.display(), "{warning}");
-    }
+    warn_of(permission_warning(&metadata), file);
     tracing::info!(file = %file.display(), "administrators' calls require the token");
     Ok(Admin::guarded(tokens))
 }
@@ -60,6 +62,12 @@ pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTo
 /// Reads the file as a start does, and uses nothing of it.
 pub(super) fn check(file: &Path) -> Result<(), AdminTokenError> {
     read(file).map(drop)
+}
+
+fn warn_of(warning: Option<&'static str>, file: &Path) {
+    if let Some(warning) = warning {
+        tracing::warn!(file = %file.display(), "{warning}");
+    }
 }
 
 /// A warning if other users can read the token. It is not an error, because some systems mount secrets that way.
@@ -75,28 +83,33 @@ fn permission_warning(metadata: &Metadata) -> Option<&'static str> {
 /// nothing.
 pub(super) fn watch(file: PathBuf, admin: Admin) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let mut last = None;
+        let mut failed: Option<String> = None;
+        let mut warned = None;
         loop {
             sleep(CHECK_EVERY).await;
             let path = file.clone();
-            let Ok(found) =
-                spawn_blocking(move || read(&path).map(|(tokens, _)| tokens).map_err(|error| error.to_string())).await
-            else {
-                return;
-            };
-            if last.as_ref() == Some(&found) {
-                continue;
-            }
-            match &found {
-                Ok(tokens) => {
-                    admin.replace_tokens(tokens.clone());
-                    if last.is_some() {
+            let look = move || read(&path).map(|(tokens, metadata)| (tokens, permission_warning(&metadata)));
+            let looking = spawn_blocking(move || look().map_err(|error| error.to_string()));
+            let say = || tracing::error!(file = %file.display(), "the file with the administrators' token {DOES_NOT_ANSWER}");
+            let Ok(found) = say_if_late(looking, LATE_AFTER, say).await else { return };
+            match found {
+                Ok((tokens, warning)) => {
+                    // The start has warned of the first one.
+                    if warned.replace(warning).is_some_and(|before| before != warning) {
+                        warn_of(warning, &file);
+                    }
+                    // A file that is valid again is worth a line too.
+                    let is_valid_again = failed.take().is_some();
+                    if admin.replace_tokens(tokens) || is_valid_again {
                         tracing::info!(file = %file.display(), "reloaded the administrators' token");
                     }
                 }
-                Err(error) => tracing::error!("{error}; the node keeps the last valid token"),
+                Err(error) if failed.as_ref() == Some(&error) => {}
+                Err(error) => {
+                    tracing::error!("{error}; the node keeps the last valid token");
+                    failed = Some(error);
+                }
             }
-            last = Some(found);
         }
     })
 }
@@ -116,6 +129,9 @@ fn read(file: &Path) -> Result<(Vec<String>, Metadata), AdminTokenError> {
         Some("is too long")
     } else if !tokens.iter().all(|token| token.bytes().all(|byte| byte.is_ascii_graphic())) {
         Some("has a line with more than one word, or with other characters")
+    } else if tokens.iter().any(|token| token.len() < ADMIN_TOKEN_BYTES_MIN) {
+        // What is left of a file that was not written to its end is a token that can be guessed.
+        Some("has a token that is too short, or the file is not written to its end")
     } else if tokens.iter().any(|token| token.starts_with(TOKEN_PREFIX)) {
         Some("has a token of a user: an administrators' token has another beginning")
     } else {
@@ -136,7 +152,7 @@ mod tests {
     fn a_token_that_other_users_can_read_causes_a_warning() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("token");
-        fs::write(&file, "s3cret\n").unwrap();
+        fs::write(&file, "s3cret-of-the-file\n").unwrap();
         let with = |mode: u32| {
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
             permission_warning(&read(&file).unwrap().1)
@@ -153,19 +169,23 @@ mod tests {
             fs::write(&file, content).unwrap();
             read(&file).map(|(tokens, _)| tokens).map_err(|error| error.to_string())
         };
-        assert_eq!(of("s3cret\n").unwrap(), ["s3cret"]);
-        assert_eq!(of("s3cret\n\n next").unwrap(), ["s3cret", "next"]);
+        let shortest = "0123456789abcdef";
+        assert_eq!(of("s3cret-of-the-file\n").unwrap(), ["s3cret-of-the-file"]);
+        assert_eq!(of(&format!("s3cret-of-the-file\n\n {shortest}")).unwrap(), ["s3cret-of-the-file", shortest]);
         let longest = "x".repeat(ADMIN_TOKEN_BYTES_MAX);
         assert_eq!(of(&longest).unwrap(), std::slice::from_ref(&longest));
         assert_eq!(of(&format!("{longest}\n").repeat(TOKENS_MAX)).unwrap().len(), TOKENS_MAX);
         for (content, says) in [
             ("", "is empty"),
             (" \n", "is empty"),
+            ("s", "is too short"),
+            ("0123456789abcde\n", "at least 16 characters"),
+            (&*format!("{shortest}\n01234"), "not written to its end"),
             ("two words", "more than one word"),
             ("é", "other characters"),
             (&*"x".repeat(ADMIN_TOKEN_BYTES_MAX + 1), "is too long"),
             (&*format!("{longest}\n").repeat(TOKENS_MAX + 1), "is too long"),
-            ("s3cret\nfht_x", "has a token of a user"),
+            ("s3cret-of-the-file\nfht_0123456789ab", "has a token of a user"),
         ] {
             let error = of(content).unwrap_err();
             assert!(error.contains(says) && error.contains("token"), "{error}");

@@ -229,7 +229,8 @@ pub(crate) struct ServeArgs {
 
     /// Require the token in this file for administrators' calls [default: none; anyone can make them]
     ///
-    /// These calls break locks, end sessions by number, and more. The node reloads the file when it changes.
+    /// These calls break locks, end sessions by number, and more. Each line is a token of at least 16 characters. The node
+    /// reloads the file when it changes.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_ADMIN_TOKEN_FILE")]
     pub(crate) admin_token_file: Option<PathBuf>,
 

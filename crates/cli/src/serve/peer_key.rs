@@ -3,6 +3,10 @@
 use super::secret_file;
 use crate::config::peer_trust::PeerTrust;
 use fairhold_peer::key::{KEY_BYTES_MIN, KeyError, PeerKeys};
+use fairhold_trust::{
+    file_check::DOES_NOT_ANSWER,
+    late::{LATE_AFTER, say_if_late},
+};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -71,7 +75,9 @@ async fn reload(file: PathBuf, keys: PeerKeys) {
     loop {
         sleep(CHECK_EVERY).await;
         let path = file.clone();
-        let Ok(found) = spawn_blocking(move || read(&path).map_err(|error| error.to_string())).await else { return };
+        let looking = spawn_blocking(move || read(&path).map_err(|error| error.to_string()));
+        let say = || tracing::error!(file = %file.display(), "the file with the peer key {DOES_NOT_ANSWER}");
+        let Ok(found) = say_if_late(looking, LATE_AFTER, say).await else { return };
         match found {
             Ok(found) => {
                 failed = None;

@@ -13,7 +13,11 @@ use crate::{
 };
 use fairhold_http::{Audit, ConnectionLimits, Limits, SlowRequests};
 use fairhold_metrics::{ByLabel, Counter, Registry};
-use fairhold_trust::jwt::JwtProviders;
+use fairhold_trust::{
+    jwt::JwtProviders,
+    late::{LATE_AFTER, say_if_late},
+};
+use fairhold_types::text::without_userinfo;
 use std::{collections::BTreeMap, env};
 use tokio::{signal::unix::Signal, task::spawn_blocking};
 use tracing_subscriber::EnvFilter;
@@ -38,16 +42,17 @@ pub(super) struct LiveParts {
     pub(super) traces: TraceExport,
 }
 
-/// How many reloads were accepted and refused. Clones share them.
+/// How many reloads were accepted and refused, and how many took long. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReloadCounters {
     accepted: Counter,
     refused: Counter,
+    late: Counter,
 }
 
 impl ReloadCounters {
     pub(super) fn register(&self, registry: &mut Registry) {
-        let results = [("accepted", self.accepted.clone()), ("refused", self.refused.clone())];
+        let results = [("accepted", self.accepted.clone()), ("refused", self.refused.clone()), ("late", self.late.clone())];
         let help = "Times that SIGHUP made this node read its configuration again";
         registry.register("config_reloads", help, ByLabel::new("result", results));
     }
@@ -100,11 +105,20 @@ impl Reload {
     pub(super) async fn at_each(mut self, mut hangups: Signal) {
         while hangups.recv().await.is_some() {
             // It reads files, and tries certificates.
-            let reloaded = spawn_blocking(move || {
+            let late = self.counters.late.clone();
+            let reloading = spawn_blocking(move || {
                 self.reload();
                 self
             });
-            match reloaded.await {
+            let say = || {
+                late.inc();
+                tracing::warn!(
+                    "SIGHUP: the reload is not done after {} s: a file that the configuration names does not answer. Until it \
+                     does, the old configuration counts, and another SIGHUP has no effect",
+                    LATE_AFTER.as_secs()
+                );
+            };
+            match say_if_late(reloading, LATE_AFTER, say).await {
                 Ok(this) => self = this,
                 Err(error) => {
                     tracing::error!(%error, "SIGHUP has no effect any more");
@@ -120,7 +134,7 @@ impl Reload {
             Err(findings) => {
                 self.counters.refused.inc();
                 for finding in &findings {
-                    tracing::error!("SIGHUP: {finding}");
+                    tracing::error!("SIGHUP: {}", without_userinfo(finding));
                 }
                 tracing::error!(findings = findings.len(), "SIGHUP: the configuration has errors, so nothing has changed");
             }

@@ -1,8 +1,9 @@
 //! A file with a secret: its content, and whether other users can read it.
 
+use crate::regular_file;
 use rustix::process::geteuid;
 use std::{
-    fs::{File, Metadata},
+    fs::Metadata,
     io::{self, Read as _},
     os::unix::fs::MetadataExt as _,
     path::Path,
@@ -13,7 +14,7 @@ const OTHERS: u32 = 0o066;
 
 /// Reads the metadata of a file and its content, at most one byte more than allowed.
 pub(super) fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, Metadata)> {
-    let file = File::open(path)?;
+    let file = regular_file::open(path)?;
     let metadata = file.metadata()?;
     let mut bytes = Vec::new();
     file.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;

@@ -105,7 +105,8 @@ impl Poller {
         }
         self.frame.summary = seen.summary();
         let mut rows = seen.member_rows();
-        self.learned = rows.iter().map(|row| normalized_url(&row.url)).collect();
+        // A server that is no node may list any number.
+        self.learned = rows.iter().take(probe::LEARNED_MAX).map(|row| normalized_url(&row.url)).collect();
         self.api = self.api.at(best);
         // A program without this call has no joins, and a node that does not answer it in time is asked again soon.
         let listed = self.api.call(&ApiRequest::get("/v1/cluster/members")).await;

@@ -40,14 +40,17 @@ impl Admin {
         Admin(Some(Arc::new(Guarding { tokens: RwLock::new(tokens), file: FileTokens::default() })))
     }
 
-    /// Replaces the tokens: the streams and waits of their callers end. Without a token before, calls stay open.
-    pub fn replace_tokens(&self, tokens: Vec<String>) {
-        let Some(guarding) = &self.0 else { return };
+    /// Replaces the tokens: the streams and waits of their callers end. Without a token before, calls stay open. Returns
+    /// whether the tokens differ from the old ones.
+    pub fn replace_tokens(&self, tokens: Vec<String>) -> bool {
+        let Some(guarding) = &self.0 else { return false };
         let mut current = guarding.tokens.write();
-        if *current != tokens {
+        let has_changed = *current != tokens;
+        if has_changed {
             *current = tokens;
             guarding.file.replace();
         }
+        has_changed
     }
 
     /// The caller that shows one of the tokens.
@@ -118,9 +121,9 @@ mod tests {
         let caller = admin.caller("s3cret").unwrap();
         let state = fairhold_state::State::new();
         let is_valid = || caller.check_credential(state.access(), WallMillis(0)).is_ok();
-        admin.replace_tokens(vec!["s3cret".to_owned()]);
+        assert!(!admin.replace_tokens(vec!["s3cret".to_owned()]));
         assert!(is_valid(), "the file was read again");
-        admin.replace_tokens(vec!["other".to_owned()]);
+        assert!(admin.replace_tokens(vec!["other".to_owned()]));
         assert!(!is_valid() && admin.caller("s3cret").is_none());
         assert!(Admin::open().caller("s3cret").is_none());
     }

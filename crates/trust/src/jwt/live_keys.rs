@@ -78,7 +78,7 @@ impl LiveKeySet {
     /// Follows the file until this task is aborted: every 2 s, and at once when `reload` is notified.
     pub async fn watch(self: Arc<Self>, reload: Arc<Notify>) {
         let keys = Arc::clone(&self);
-        follow(CHECK_EVERY, reload, move || keys.check(), |found, is_asked| self.log(found, is_asked)).await;
+        follow(&self.path, CHECK_EVERY, reload, move || keys.check(), |found, is_asked| self.log(found, is_asked)).await;
     }
 
     fn log(&self, found: &FileCheck, is_asked: bool) {
