@@ -177,7 +177,8 @@ pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Repl
     loop {
         sleep(WATCH_EVERY).await;
         let Some(free) = read_free_bytes(&data).await else { continue };
-        let before = std::mem::replace(&mut shortage, shortage.at(free));
+        let now = shortage.at(free);
+        let before = std::mem::replace(&mut shortage, now);
         let warning = shortage.warning(free, &data);
         node.warn(Concern::Disk, warning.clone());
         if before.refuses != shortage.refuses {
