@@ -2,12 +2,11 @@
 
 import { html, useEffect, useState } from "../../vendor/preact.js";
 import { call, withQuery } from "../api.js";
-import { happened, nearest } from "../happened.js";
+import { column, electionsWithin, happened, nearest, NO_ROWS } from "../happened.js";
 import { count, fieldOf, fromField, parseSpan, parseTime, quoted, shortened, span, timeText } from "../format.js";
 import { Curl, Guard, Heading, Line, LockLink, OwnerLink, Pages, Panel, Shape, Since, Table, Time, usePoll, Waiting } from "../parts.js";
 import { Cycle, refusals, refusedSince } from "../refused.js";
 import { link } from "../route.js";
-import { column, electionsWithin, NO_ROWS } from "../series.js";
 import { failure, look, route, serverNow, settings } from "../state.js";
 import { Ended, ENDED } from "./lock.js";
 
