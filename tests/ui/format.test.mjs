@@ -64,6 +64,21 @@ test("what happened around a time is what began and ended in it, what is notable
   assert.deepEqual(shown(40), [all, 0], "the end of a window is not in it");
   assert.deepEqual(shown(2, 1000), [["1000 granted #11", "5000 broken #12"], 3]);
   assert.deepEqual(happened.nearest([], 0, 40), { rows: [], leftOut: 0 });
+  assert.deepEqual(happened.happened([...holds, ...holds], 1000, 9000), rows, "two answers may have the same hold");
+});
+
+test("the grants of one lock to one owner share a row, and so does a loss that repeats", () => {
+  const at = (/** @type {number} */ time) => new Date(time).toISOString();
+  const hold = (number, owner, ended, lock = "deploy", reason) => ({
+    lock, owner, number, from: at(number), from_revision: number, to: at(number + 1), to_revision: number + 1, ended, reason,
+  });
+  const holds = [hold(1, "a", "released"), hold(2, "a", "released"), hold(3, "a", "broken", "deploy", "hangs"), hold(4, "b", "released"), hold(5, "a", "released", "other"),
+    hold(6, "c", "broken", "deploy", "hangs"), hold(7, "c", "broken", "deploy", "hangs"), hold(8, "c", "broken", "deploy", "again")];
+  const told = happened.folded(happened.happened(holds, 0, 90)).map((row) => `${row.kind} ${row.hold.lock} ${row.hold.owner} ${row.times ? `${row.times} times, ${row.first} to ${row.at}` : row.at}`);
+  assert.deepEqual(told, ["granted deploy a 3 times, 1 to 3", "broken deploy a 4", "granted deploy b 4", "released deploy b 5", "granted other a 5",
+    "released other a 6", "granted deploy c 3 times, 6 to 8", "broken deploy c 2 times, 7 to 8", "broken deploy c 9"]);
+  const changed = [{ ...hold(1, "a", "upgraded"), from_revision: 1 }, { ...hold(1, "a", "released"), from_revision: 2, to_revision: 3 }];
+  assert.equal(happened.folded(happened.happened(changed, 0, 90)).some((row) => row.times), false, "a change of the mode is no other grant");
 });
 
 test("an event has the time at which the page saw it, or nothing", () => {

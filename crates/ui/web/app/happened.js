@@ -39,7 +39,7 @@ export function leftOut(items) {
 /** How a hold ends that its holder did not end itself. */
 export const LOST = ["expired", "broken", "withdrawn"];
 
-/** @typedef {{ at: number, revision: number, key: string, kind: string, isNotable: boolean, hold: any }} Happened */
+/** @typedef {{ at: number, revision: number, key: string, kind: string, isNotable: boolean, hold: any, times?: number, first?: number }} Happened */
 
 /** What began and ended in a time, of the holds that overlap it.
  * @param {any[]} holds @param {number} begin @param {number} end in milliseconds since 1970 @returns {Happened[]} */
@@ -50,7 +50,27 @@ export function happened(holds, begin, end) {
     if (!hold.to) return [began];
     return [began, { at: Date.parse(hold.to), revision: hold.to_revision, key: `to ${key}`, kind: hold.ended, isNotable: LOST.includes(hold.ended), hold }];
   });
-  return rows.filter(({ at }) => at >= begin && at < end);
+  // Two answers may have the same hold.
+  return [...new Map(rows.filter(({ at }) => at >= begin && at < end).map((row) => [row.key, row])).values()];
+}
+
+/** One row for what repeats: the grants of one lock to one owner, without their usual ends, or the same loss.
+ * @param {Happened[]} rows @returns {Happened[]} */
+export function folded(rows) {
+  const groups = /** @type {Map<string, Happened[]>} */ (new Map());
+  for (const row of rows) {
+    const { lock, owner, by, reason } = row.hold;
+    const key = JSON.stringify([lock, owner, ...(row.isNotable ? [row.kind, by, reason] : [])]);
+    const group = groups.get(key);
+    if (group) group.push(row);
+    else groups.set(key, [row]);
+  }
+  return [...groups].flatMap(([key, group]) => {
+    const same = group.filter(({ isNotable, kind }) => isNotable || kind === "granted").sort((one, other) => one.at - other.at);
+    // A change of the mode is no other grant.
+    const times = new Set(same.map(({ hold }) => hold.number)).size;
+    return times < 2 ? group : [{ ...same[same.length - 1], key, times, first: same[0].at }];
+  });
 }
 
 /** The rows to show, in the order of time: what is notable, then what is nearest to the time.
