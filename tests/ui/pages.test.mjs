@@ -228,7 +228,7 @@ test("the page of a lock has a sentence for a chat, also about one waiter", asyn
   const [holder, next, last] = items;
   const utc = "\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d";
   const held = `Lock “chat/a b” has been held by ci-7 \\(grant #${holder.number}, token ${holder.token}\\) since ${utc}:\\d\\d UTC \\(less than 1 min\\)\\. 2 wait for it\\.`;
-  const first = new RegExp(`^${held} First in line: ci-8 \\(grant #${next.number}\\) since ${utc}:\\d\\d UTC \\(less than 1 min\\)\\. Seen ${utc} UTC\\. ${address}$`);
+  const first = new RegExp(`^${held} Next: ci-8 \\(grant #${next.number}\\) since ${utc}:\\d\\d UTC \\(less than 1 min\\)\\. Seen ${utc} UTC\\. ${address}$`);
   await until("the sentence has the holder and the first waiter", async () => first.test(await text()));
   await page.locator("table[aria-label=Queue]").getByRole("link", { name: `#${last.number}` }).click();
   await page.waitForURL(`${address}?around=${last.number}`);
