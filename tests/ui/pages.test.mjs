@@ -182,7 +182,8 @@ test("locks are found by a part of the name, and by an owner that holds or waits
   await page.getByLabel("Order").selectOption("held_for");
   await until("the longest hold comes first", async () => (await rows.getByRole("link").first().innerText()) === "found/Nightly-build");
   await search("found/nothing", "");
-  await shown(page, "No lock matches");
+  await shown(page, "No lock matches. Is it an owner? owner:found/nothing");
+  assert.equal(await page.getByText("Locks appear").count(), 0);
   const instead = page.getByRole("link", { name: "owner:found/nothing" });
   assert.equal(await instead.getAttribute("href"), "#/locks?match=owner%3Afound%2Fnothing&sort=held_for");
   assert.match(await page.locator("code[aria-label=curl]").innerText(), /v1\/locks\?consistency=local&limit=100&match=found%2Fnothing&sort=held_for/);
@@ -582,7 +583,6 @@ test("a part of the holds around a time does not look like all of them", async (
   await close();
 });
 
-test("a hold that changed its mode is not lost", async () => {
 test("a busy lock does not hide the lost hold of a later lock", async () => {
   const from = new Date().toISOString();
   const busy = Array.from({ length: 48 }, (_, at) => ({ lock: "busy/a", number: at + 1, from_revision: at + 1, to_revision: at + 2, owner: "pay-1", from, to: from, held_for: "1ms", ended: "released" }));
@@ -622,6 +622,7 @@ test("what was copied, or not, is told beside the button", async () => {
   await close();
 });
 
+test("a hold that changed its mode is not lost", async () => {
   const { id } = await cluster.acquire(await cluster.session("mode"), "mode/a", "reader", { mode: "shared" });
   assert.equal((await cluster.call(`/v1/grants/${id}/upgrade`, { method: "POST" })).status, 200);
   const { page, close } = await open("#/locks/mode%2Fa?tab=history");
@@ -635,8 +636,8 @@ test("a history without a time shows the present, and a bad or a future time is 
   await cluster.acquire(await cluster.session("present"), "present", "somebody");
   const { page, wrong, close } = await open("#/history?prefix=present");
   await page.waitForURL(/at=\d{4}-/);
-  await page.goto(`${cluster.urls[0]}/ui/#/history?at=noon`);
   await shown(page, "The ten minutes before", "h2");
+  await page.goto(`${cluster.urls[0]}/ui/#/history?at=noon`);
   await shown(page, "cannot be read");
   assert.equal(await page.locator("table").count(), 0);
   // In two days, the time is in the future in every zone.
