@@ -7,7 +7,6 @@ import { remedy } from "../../crates/ui/web/app/follow.js";
 import * as format from "../../crates/ui/web/app/format.js";
 import * as happened from "../../crates/ui/web/app/happened.js";
 import * as route from "../../crates/ui/web/app/route.js";
-import * as series from "../../crates/ui/web/app/series.js";
 
 test("a span has two units at most and rounds down", () => {
   const spans = [
@@ -32,23 +31,23 @@ test("a latency is a bound, or nothing", () => {
 test("rows continue those before, or replace them if the server has begun anew", () => {
   const row = (at, grants, term = 1) => [at * 1000, grants, term];
   const answer = (continues, rows) => ({ names: ["at", "grants", "term"], rows, continues, next: "1s-0000000000000007-9" });
-  const first = series.joined(series.NO_ROWS, answer(false, [row(1, 5), row(2, 7)]));
-  const second = series.joined(first, answer(true, [row(3, 9, 2)]));
-  assert.deepEqual(series.column(second, "grants"), [5, 7, 9]);
-  assert.deepEqual(series.column(second, "held"), [], "the server has no such column");
-  assert.deepEqual(series.elections(second), [2]);
-  assert.deepEqual(series.column(series.joined(second, answer(false, [row(4, 1)])), "grants"), [1]);
+  const first = happened.joined(happened.NO_ROWS, answer(false, [row(1, 5), row(2, 7)]));
+  const second = happened.joined(first, answer(true, [row(3, 9, 2)]));
+  assert.deepEqual(happened.column(second, "grants"), [5, 7, 9]);
+  assert.deepEqual(happened.column(second, "held"), [], "the server has no such column");
+  assert.deepEqual(happened.elections(second), [2]);
+  assert.deepEqual(happened.column(happened.joined(second, answer(false, [row(4, 1)])), "grants"), [1]);
   const many = Array.from({ length: 600 }, (_, at) => row(at, at));
-  assert.equal(series.joined(second, answer(true, many)).rows.length, 600);
+  assert.equal(happened.joined(second, answer(true, many)).rows.length, 600);
 });
 
 test("an election is in the row at whose end the term is another one", () => {
   const rows = { names: ["at", "term"], rows: [[60000, 4], [120000, 4], [180000, 6], [240000, 6], [300000, 7]], next: null };
   const found = [{ from: 120000, to: 180000, before: 4, term: 6 }, { from: 240000, to: 300000, before: 6, term: 7 }];
-  assert.deepEqual(series.electionsWithin(rows, 0, 400000), found);
-  assert.deepEqual(series.electionsWithin(rows, 170000, 230000), found.slice(0, 1));
-  assert.deepEqual(series.electionsWithin(rows, 181000, 239000), []);
-  assert.deepEqual(series.electionsWithin(series.NO_ROWS, 0, 400000), []);
+  assert.deepEqual(happened.electionsWithin(rows, 0, 400000), found);
+  assert.deepEqual(happened.electionsWithin(rows, 170000, 230000), found.slice(0, 1));
+  assert.deepEqual(happened.electionsWithin(rows, 181000, 239000), []);
+  assert.deepEqual(happened.electionsWithin(happened.NO_ROWS, 0, 400000), []);
 });
 
 test("what happened around a time is what began and ended in it, what is notable and near first", () => {
@@ -65,6 +64,21 @@ test("what happened around a time is what began and ended in it, what is notable
   assert.deepEqual(shown(40), [all, 0], "the end of a window is not in it");
   assert.deepEqual(shown(2, 1000), [["1000 granted #11", "5000 broken #12"], 3]);
   assert.deepEqual(happened.nearest([], 0, 40), { rows: [], leftOut: 0 });
+  assert.deepEqual(happened.happened([...holds, ...holds], 1000, 9000), rows, "two answers may have the same hold");
+});
+
+test("the grants of one lock to one owner share a row, and so does a loss that repeats", () => {
+  const at = (/** @type {number} */ time) => new Date(time).toISOString();
+  const hold = (number, owner, ended, lock = "deploy", reason) => ({
+    lock, owner, number, from: at(number), from_revision: number, to: at(number + 1), to_revision: number + 1, ended, reason,
+  });
+  const holds = [hold(1, "a", "released"), hold(2, "a", "released"), hold(3, "a", "broken", "deploy", "hangs"), hold(4, "b", "released"), hold(5, "a", "released", "other"),
+    hold(6, "c", "broken", "deploy", "hangs"), hold(7, "c", "broken", "deploy", "hangs"), hold(8, "c", "broken", "deploy", "again")];
+  const told = happened.folded(happened.happened(holds, 0, 90)).map((row) => `${row.kind} ${row.hold.lock} ${row.hold.owner} ${row.times ? `${row.times} times, ${row.first} to ${row.at}` : row.at}`);
+  assert.deepEqual(told, ["granted deploy a 3 times, 1 to 3", "broken deploy a 4", "granted deploy b 4", "released deploy b 5", "granted other a 5",
+    "released other a 6", "granted deploy c 3 times, 6 to 8", "broken deploy c 2 times, 7 to 8", "broken deploy c 9"]);
+  const changed = [{ ...hold(1, "a", "upgraded"), from_revision: 1 }, { ...hold(1, "a", "released"), from_revision: 2, to_revision: 3 }];
+  assert.equal(happened.folded(happened.happened(changed, 0, 90)).some((row) => row.times), false, "a change of the mode is no other grant");
 });
 
 test("an event has the time at which the page saw it, or nothing", () => {
@@ -81,10 +95,10 @@ test("an event has the time at which the page saw it, or nothing", () => {
 
 test("a rate is per second, also if the server was late or its clock stepped back", () => {
   const of = (...rows) => ({ names: ["at", "grants"], rows, next: null });
-  assert.equal(series.rate(of(), "grants", 10), null);
-  assert.equal(series.rate(of([1000, 4], [2000, 8]), "grants", 10), 6);
-  assert.equal(series.rate(of([1000, 100], [2000, 4], [6000, 16]), "grants", 2), 4);
-  assert.equal(series.rate(of([9000, 100], [1000, 4], [2000, 8]), "grants", 2), 6);
+  assert.equal(happened.rate(of(), "grants", 10), null);
+  assert.equal(happened.rate(of([1000, 4], [2000, 8]), "grants", 10), 6);
+  assert.equal(happened.rate(of([1000, 100], [2000, 4], [6000, 16]), "grants", 2), 4);
+  assert.equal(happened.rate(of([9000, 100], [1000, 4], [2000, 8]), "grants", 2), 6);
 });
 
 test("a time has its zone", () => {

@@ -182,7 +182,8 @@ test("locks are found by a part of the name, and by an owner that holds or waits
   await page.getByLabel("Order").selectOption("held_for");
   await until("the longest hold comes first", async () => (await rows.getByRole("link").first().innerText()) === "found/Nightly-build");
   await search("found/nothing", "");
-  await shown(page, "No lock matches");
+  await shown(page, "No lock matches. Is it an owner? owner:found/nothing");
+  assert.equal(await page.getByText("Locks appear").count(), 0);
   const instead = page.getByRole("link", { name: "owner:found/nothing" });
   assert.equal(await instead.getAttribute("href"), "#/locks?match=owner%3Afound%2Fnothing&sort=held_for");
   assert.match(await page.locator("code[aria-label=curl]").innerText(), /v1\/locks\?consistency=local&limit=100&match=found%2Fnothing&sort=held_for/);
@@ -228,7 +229,7 @@ test("the page of a lock has a sentence for a chat, also about one waiter", asyn
   const [holder, next, last] = items;
   const utc = "\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d";
   const held = `Lock “chat/a b” has been held by ci-7 \\(grant #${holder.number}, token ${holder.token}\\) since ${utc}:\\d\\d UTC \\(less than 1 min\\)\\. 2 wait for it\\.`;
-  const first = new RegExp(`^${held} First in line: ci-8 \\(grant #${next.number}\\) since ${utc}:\\d\\d UTC \\(less than 1 min\\)\\. Seen ${utc} UTC\\. ${address}$`);
+  const first = new RegExp(`^${held} Next: ci-8 \\(grant #${next.number}\\) since ${utc}:\\d\\d UTC \\(less than 1 min\\)\\. Seen ${utc} UTC\\. ${address}$`);
   await until("the sentence has the holder and the first waiter", async () => first.test(await text()));
   await page.locator("table[aria-label=Queue]").getByRole("link", { name: `#${last.number}` }).click();
   await page.waitForURL(`${address}?around=${last.number}`);
@@ -572,13 +573,52 @@ test("a part of the holds around a time does not look like all of them", async (
     (url) => url.pathname === "/v1/history" && url.searchParams.has("from"),
     (route) => route.fulfill({ json: { items: holds, next_cursor: "later", kept_per_lock: 1000 } }),
   ) });
-  await shown(page, "More may have happened in these ten minutes. Filter by owner or name.");
+  await shown(page, "Of the other holds, this page has only a part. Filter by owner or name to see others.");
   await page.locator("main", { hasText: "No matching hold" }).waitFor({ state: "detached" });
   const from = new Date().toISOString();
   holds = [{ lock: "part/a", number: 7, from_revision: 7, owner: "ci-7", from }];
   await page.goto(`${cluster.urls[0]}/ui/#/history?at=${from}`);
-  await shown(page, "holds of part/a and of the locks after it may be missing here");
+  await shown(page, "only those of the locks up to part/a in the order of names, and of this lock maybe a part");
   await page.unrouteAll({ behavior: "ignoreErrors" });
+  await close();
+});
+
+test("a busy lock does not hide the lost hold of a later lock", async () => {
+  const from = new Date().toISOString();
+  const busy = Array.from({ length: 48 }, (_, at) => ({ lock: "busy/a", number: at + 1, from_revision: at + 1, to_revision: at + 2, owner: "pay-1", from, to: from, held_for: "1ms", ended: "released" }));
+  const lost = { lock: "busy/z", number: 99, from_revision: 99, to_revision: 100, owner: "ci-7", from, to: from, held_for: "1ms", ended: "broken", by: "ann", reason: "it hangs" };
+  const asked = [];
+  const { page, wrong, close } = await open(`#/history?at=${from}`, { prepare: (opened) => opened.route(
+    (url) => url.pathname === "/v1/history" && url.searchParams.has("from"),
+    (route) => {
+      const { searchParams } = new URL(route.request().url());
+      const ended = searchParams.get("ended");
+      asked.push(ended ?? searchParams.get("cursor"));
+      const items = ended === null ? busy : ended === "broken" ? [lost] : [];
+      return route.fulfill({ json: { items, next_cursor: ended === null ? "6c61746572" : null, kept_per_lock: 1000 } });
+    },
+  ) });
+  const rows = page.locator("table[aria-label='Around then'] tbody tr");
+  await until("the repeated holds share a row", async () => /granted busy\/a pay-1 48 times$/.test((await rows.filter({ hasText: "busy/a" }).allInnerTexts()).join().replace(/\s+/g, " ")));
+  await rows.filter({ hasText: "✕ broken busy/z ci-7" }).waitFor();
+  await shown(page, "Of the other holds, this page has only those of the locks up to busy/a");
+  assert.deepEqual(asked.slice(0, 5), [null, "6c61746572", "expired", "broken", "withdrawn"]);
+  assert.deepEqual(wrong, []);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+  await close();
+});
+
+test("what was copied, or not, is told beside the button", async () => {
+  const { page, wrong, close } = await open("#/locks/copied");
+  const line = page.locator(".line", { has: page.getByRole("button", { name: "Copy: fairhold" }) });
+  await page.evaluate(() => { navigator.clipboard.writeText = () => Promise.reject(new Error("no")); });
+  await line.getByRole("button").click();
+  await line.getByText("cannot copy: select the text").waitFor();
+  await line.getByText("cannot copy: select the text").waitFor({ state: "detached" });
+  await page.evaluate(() => { navigator.clipboard.writeText = () => Promise.resolve(); });
+  await line.getByRole("button").click();
+  await line.getByText("copied", { exact: true }).waitFor();
+  assert.deepEqual(wrong, []);
   await close();
 });
 
@@ -596,6 +636,7 @@ test("a history without a time shows the present, and a bad or a future time is 
   await cluster.acquire(await cluster.session("present"), "present", "somebody");
   const { page, wrong, close } = await open("#/history?prefix=present");
   await page.waitForURL(/at=\d{4}-/);
+  await shown(page, "The ten minutes before", "h2");
   await page.goto(`${cluster.urls[0]}/ui/#/history?at=noon`);
   await shown(page, "cannot be read");
   assert.equal(await page.locator("table").count(), 0);

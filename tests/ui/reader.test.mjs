@@ -109,6 +109,7 @@ test("an open dialog says what happens, because nothing behind it is heard", asy
   await until("the role is said", async () => (await page.evaluate(() => globalThis.sentences)).some(([text]) => text === "You act as administrator."));
   await page.getByRole("button", { name: "Snapshot…" }).click();
   await page.locator("dialog").getByRole("button", { name: "Copy: fairhold" }).click();
+  await page.locator("dialog .line", { hasText: "copied" }).waitFor();
   await page.locator("dialog [role=status]", { hasText: "Copied." }).waitFor({ state: "attached", timeout: 2 * SAID_EVERY });
   assert.equal(await page.locator("body > #app > [role=status]").textContent(), "");
   assert.deepEqual(wrong, []);

@@ -19,7 +19,7 @@ function told(more = {}) {
 
 test("a sentence has the lock, its holder, the first waiter and the link", () => {
   assert.equal(told(), "Lock deploy has been held by ci-7 (grant #88, token 89) since 2026-11-22 00:10:31 UTC (3 h 1 min). It is usually held for 40 s. "
-    + "12 wait for it. First in line: ci-9 (grant #91) since 2026-11-22 00:11:02 UTC (3 h 1 min). Seen 2026-11-22 03:12 UTC. http://n1:7171/ui/#/locks/deploy");
+    + "12 wait for it. Next: ci-9 (grant #91) since 2026-11-22 00:11:02 UTC (3 h 1 min). Seen 2026-11-22 03:12 UTC. http://n1:7171/ui/#/locks/deploy");
 });
 
 test("a sentence begins with the waiter that is selected, and its link selects it", () => {

@@ -227,7 +227,7 @@ export function sentence({ name, lock, usual, waiter, isChosen, seen, isOld, add
     isChosen ? `${grant(waiter)} has waited for ${about}${since(waiter.queued_at)}${place(waiter)}.` : "",
     held(lock, about, since, usual === null ? "" : ` It is usually held for ${span(usual)}.`),
     lock.queue_length === undefined ? "" : `${lock.queue_length === 0 ? "Nobody waits" : waits(lock.queue_length)} for it.`,
-    waiter && !isChosen ? `First in line: ${grant(waiter)}${since(waiter.queued_at)}.` : "",
+    waiter && !isChosen ? `Next: ${grant(waiter)}${since(waiter.queued_at)}.` : "",
     Number.isNaN(at) ? "" : `${isOld ? "Last seen" : "Seen"} ${time(new Date(at).toISOString(), true).replace(/:\d\d UTC$/, " UTC")}.`,
     isOld ? "It may have changed since." : "",
     address,

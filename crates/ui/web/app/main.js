@@ -9,14 +9,13 @@ import { copy, focusNext, Guard, Heading, Panel, Shape } from "./parts.js";
 import { Cluster, isAsked, isSilent } from "./pages/cluster.js";
 import { Election, Elections } from "./pages/elections.js";
 import { Events } from "./pages/events.js";
-import { Grants } from "./pages/grants.js";
 import { History } from "./pages/history.js";
 import { Lock } from "./pages/lock.js";
 import { Locks } from "./pages/locks.js";
 import { Overview } from "./pages/overview.js";
 import { OneSession, Sessions } from "./pages/sessions.js";
 import { Tree } from "./pages/tree.js";
-import { Waits } from "./pages/waits.js";
+import { Grants, Waits } from "./pages/waits.js";
 import { above, bare, link, parse } from "./route.js";
 import { admin, age, dialog, failure, late, look, now, paused, route, say, set, settings, stale, start, tokenWanted } from "./state.js";
 

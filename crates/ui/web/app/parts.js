@@ -243,7 +243,7 @@ export function Waiting({ poll }) {
   return html`<p class="note lost">No answer yet: ${visible(poll.error.message)}</p>`;
 }
 
-/** Copies text, also where the page is no secure context. @param {string} text */
+/** Copies text, also where the page is no secure context. Says the outcome, and returns it. @param {string} text */
 export async function copy(text) {
   try {
     if (navigator.clipboard) {
@@ -254,19 +254,38 @@ export async function copy(text) {
       area.className = "offscreen";
       (document.querySelector("dialog[open]") ?? document.body).append(area);
       area.select();
-      document.execCommand("copy");
+      const isDone = document.execCommand("copy");
       area.remove();
+      if (!isDone) throw new Error();
     }
     say("Copied.");
+    return "copied";
   } catch {
-    say("The browser does not allow copying.");
+    say("Cannot copy: select the text.");
+    return "cannot copy: select the text";
   }
+}
+
+/** How long the outcome stays beside a button. */
+const OUTCOME_FOR = 4000;
+
+/** @param {{ text: string, label: string }} props label: what a screen reader says of the button */
+export function Copy({ text, label }) {
+  const [outcome, setOutcome] = useState("");
+  const timer = useRef(0);
+  useLayoutEffect(() => () => clearTimeout(timer.current), []);
+  const go = async () => {
+    setOutcome(await copy(text));
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => setOutcome(""), OUTCOME_FOR);
+  };
+  return html`<button type="button" onClick=${go} aria-label=${label}>Copy</button>${outcome ? html`<span class="muted">${outcome}</span>` : null}`;
 }
 
 /** A line to copy. @param {{ text: string, label: string, wraps?: boolean }} props wraps: people read it, so all of it is in view */
 export function Line({ text, label, wraps = false }) {
   return html`<div class="line"><code class=${wraps ? "wraps" : null} tabIndex="0" role="group" aria-label=${label}>${visible(text)}</code>
-    <button type="button" onClick=${() => copy(text)} aria-label=${`Copy: ${label}`}>Copy</button></div>`;
+    <${Copy} text=${text} label=${`Copy: ${label}`} /></div>`;
 }
 
 /** The call of a page, to copy. @param {{ path: string }} props */

@@ -3,7 +3,7 @@
 import { html } from "../../vendor/preact.js";
 import { withQuery } from "../api.js";
 import { count, ordinal, quoted, shortened, visible, waits } from "../format.js";
-import { copy, Curl, Facts, Guard, Heading, Line, Linked, OpenByName, OwnerLink, Pages, Panel, SessionLink, Shape, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
+import { Copy, Curl, Facts, Guard, Heading, Line, Linked, OpenByName, OwnerLink, Pages, Panel, SessionLink, Shape, Since, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link } from "../route.js";
 import { route } from "../state.js";
 
@@ -77,7 +77,7 @@ function Leader({ found }) {
   ];
   return html`<p class="note"><span class="role leader"><${Shape} of="★" /> leads</span> <strong><${OwnerLink} owner=${leader.owner} /></strong></p>
     <div class="line"><span class="value">${value === "" ? html`<span class="muted">The value is empty.</span>` : html`<${Linked} text=${value} most=${Infinity} />`}</span>
-      <button type="button" onClick=${() => copy(value)} aria-label="Copy the value">Copy</button></div>
+      <${Copy} text=${value} label="Copy the value" /></div>
     <${Facts} rows=${rows} />`;
 }
 

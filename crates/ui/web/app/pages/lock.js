@@ -204,7 +204,7 @@ function TimeLine({ rows }) {
       <rect class=${kind} x=${from} y=${y + 2} width=${Math.max(2, to - from)} height=${tall - 4} /></g>`;
   };
   return html`<figure class="timeline" aria-hidden="true"><svg viewBox=${`0 0 1000 ${shown.length * tall}`} preserveAspectRatio="none">${shown.map(bar)}</svg>
-    <figcaption class="muted"><span>${span(end - start)} ago</span><span>— waited · ▬ held · <span class="lost">▬ lost</span></span><span>now</span></figcaption></figure>`;
+    <figcaption class="muted"><span>${span(end - start)} ago</span><span><span class="queued">— waited</span> · <span class="held">▬ held</span> · <span class="lost">▬ lost</span></span><span>now</span></figcaption></figure>`;
 }
 
 /** @param {{ lock: any }} props */
@@ -216,17 +216,17 @@ function Settings({ lock }) {
     ["Newest token", lock.last_token ?? "—"],
   ];
   const found = lock.statistics;
-  const ends = found ? [["Released", found.released], ["Expired", found.expired], ["Broken", found.broken], ["Caller gone", found.abandoned], ["Gave up waiting", found.gave_up], ["Had to wait", found.hand_overs]] : [];
+  const ends = found ? [["Released", found.released], ["Expired", found.expired], ["Broken", found.broken], ["Caller gone", found.abandoned], ["Gave up waiting", found.gave_up], ["Granted after a wait", found.hand_overs]] : [];
   return html`<div class="columns"><${Panel} title="Settings"><${Facts} rows=${rows} /></>
     <${Panel} title="How holds ended"><${Facts} rows=${ends.map(([key, value]) => [key, count(value)])} />
       ${found ? null : html`<p class="note">Nothing has been counted yet.</p>`}</></div>
-    ${found ? html`<div class="columns"><${Buckets} title="How long they waited" spans=${found.waited} /><${Buckets} title="How long they held" spans=${found.held} /></div>` : null}`;
+    ${found ? html`<div class="columns"><${Buckets} title="How long they waited" spans=${found.waited} note="Only waits that ended with a grant count: nobody who still waits is in these figures." /><${Buckets} title="How long they held" spans=${found.held} /></div>` : null}`;
 }
 
-/** @param {{ title: string, spans: any }} props */
-function Buckets({ title, spans }) {
+/** @param {{ title: string, spans: any, note?: string }} props */
+function Buckets({ title, spans, note }) {
   const most = Math.max(...spans.buckets, 1);
-  return html`<${Panel} title=${title}><table class="buckets" aria-label=${title}><tbody>${spans.buckets.map((/** @type {number} */ value, /** @type {number} */ index) => html`<tr key=${index}>
+  return html`<${Panel} title=${title}>${note ? html`<p class="note">${note}</p>` : null}<table class="buckets" aria-label=${title}><tbody>${spans.buckets.map((/** @type {number} */ value, /** @type {number} */ index) => html`<tr key=${index}>
     <th scope="row" class="figure">${bucket(index, spans.buckets.length)}</th>
     <td aria-hidden="true"><svg viewBox="0 0 100 10" preserveAspectRatio="none"><rect x="0" y="1" width=${(value / most) * 100} height="8" /></svg></td>
     <td class="figure">${count(value)}</td></tr>`)}</tbody></table></>`;

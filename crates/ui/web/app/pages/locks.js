@@ -32,7 +32,7 @@ export function Locks() {
     ${search.owner ? html`<p class="note">Only locks that ${" "}<${OwnerLink} owner=${search.owner} />${" "} holds or waits for.
       For whom it waits, and who waits for it, is on the page of <a href=${link("waits", null, { owner: search.owner })}>waits</a>.</p>` : null}
     <${Panel} title="Locks" extra=${extra}>
-      ${poll.body ? html`<${Rows} items=${items} rest=${Boolean(poll.body.next_cursor)} search=${search} to=${to} />` : html`<${Waiting} poll=${poll} />`}
+      ${poll.body ? html`<${Rows} items=${items} rest=${Boolean(poll.body.next_cursor)} isAll=${!(text || state || cursor)} search=${search} to=${to} />` : html`<${Waiting} poll=${poll} />`}
       <${Pages} first=${cursor ? link("locks", null, { match: text, state, sort }) : null}
         next=${poll.body?.next_cursor ? link("locks", null, { match: text, state, sort, cursor: poll.body.next_cursor }) : null} />
     </>
@@ -78,8 +78,8 @@ function Search({ text, to, state, order }) {
   </form>`;
 }
 
-/** @param {{ items: any[], rest: boolean, search: any, to: (change: Record<string, string | null>) => string }} props */
-function Rows({ items, rest, search, to }) {
+/** @param {{ items: any[], rest: boolean, isAll: boolean, search: any, to: (change: Record<string, string | null>) => string }} props isAll: nothing is left out */
+function Rows({ items, rest, isAll, search, to }) {
   const columns = [
     { head: "Lock", cell: (/** @type {any} */ row) => html`<${LockLink} name=${row.lock} />` },
     { head: "State", cell: (/** @type {any} */ row) => html`<${State} state=${row.state} />${row.limit > 1 ? html` <span class="muted">${row.holders} of ${row.limit}</span>` : null}` },
@@ -90,8 +90,9 @@ function Rows({ items, rest, search, to }) {
     { head: "Waiting since", cell: (/** @type {any} */ row) => html`<${Time} at=${row.waiting_since} />` },
     { head: "Hand-overs", figure: true, cell: (/** @type {any} */ row) => count(row.hand_overs) },
   ];
-  const empty = rest ? "No match on this page. There may be some on the next one." : html`No lock matches. <${Instead} search=${search} to=${to} />Locks appear when somebody takes them:
-    <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />`;
+  const empty = rest ? "No match on this page. There may be some on the next one." : isAll
+    ? html`There are no locks that you may see. Locks appear when somebody takes them:
+      <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />` : html`No lock matches. <${Instead} search=${search} to=${to} />`;
   return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => row.lock} label="Locks" empty=${empty} />`;
 }
 
@@ -102,6 +103,6 @@ function Instead({ search, to }) {
   if (search.match === "" || search.match.includes(" ") || search.owner) return null;
   const owner = `owner:${search.match}`;
   const href = to({ match: `${search.state ? `state:${search.state} ` : ""}${owner}` });
-  return html`Is it an owner? <a class="typed" href=${href} title=${visible(owner)}>${shortened(owner)}</a>${" "}`;
+  return html`Is it an owner? <a class="typed" href=${href} title=${visible(owner)}>${shortened(owner)}</a>`;
 }
 

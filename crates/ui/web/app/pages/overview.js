@@ -3,10 +3,10 @@
 import { html, signal, useEffect } from "../../vendor/preact.js";
 import { call, UNKNOWN_CALL, withQuery } from "../api.js";
 import { count, latency, parseSpan, shortened, span, visible } from "../format.js";
+import { column, elections, joined, NO_ROWS, rate, sum } from "../happened.js";
 import { Guard, Heading, Line, LockLink, OwnerLink, Panel, Shape, Since, Spark, Table, Time, usePoll, Waiting } from "../parts.js";
 import { Refusals, refusals, refusedSince, repeated } from "../refused.js";
 import { link } from "../route.js";
-import { column, elections, joined, NO_ROWS, rate, sum } from "../series.js";
 import { failure, look, serverNow } from "../state.js";
 
 /** The number of seconds over which a figure is taken, so that it does not jump. */
