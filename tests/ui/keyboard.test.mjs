@@ -129,6 +129,24 @@ test("what is typed after / is in the search field, on each page", async () => {
   }
 });
 
+test("Escape empties the search field, leaves it, and the keys work again", async () => {
+  const { page, wrong, close } = await openIn(browser, cluster, "#/locks");
+  await page.locator("h1", { hasText: "Locks" }).waitFor();
+  await page.keyboard.type("/batch");
+  await page.locator("#search:focus").waitFor();
+  await page.keyboard.press("Escape");
+  assert.equal(await page.inputValue("#search:focus"), "");
+  await page.keyboard.press("Escape");
+  await page.locator("h1:focus").waitFor();
+  await page.locator("main select").first().focus();
+  await page.keyboard.press("Escape");
+  await page.locator("h1:focus").waitFor();
+  await page.keyboard.type("go");
+  await page.locator("h1:focus", { hasText: "Overview" }).waitFor();
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
 /** Scrolls down, and returns how far. */
 const scrolled = (page) => page.evaluate(() => {
   scrollTo(0, 60);

@@ -193,7 +193,7 @@ function Snapshot({ shown, close }) {
 }
 
 export const KEYS = [
-  ["/", "search"], ["j, k", "next and previous row"], ["Enter", "open"], ["u", "up"], ["g o, g l, g w", "overview, locks, waits"],
+  ["/", "search"], ["Esc", "leave a field"], ["j, k", "next and previous row"], ["Enter", "open"], ["u", "up"], ["g o, g l, g w", "overview, locks, waits"],
   ["g s, g e, g t", "sessions, elections, tree"], ["g v, g h, g c", "events, history, cluster"],
   ["p", "pause"], ["d", "dark or light"], ["z", "local time or UTC"], ["y", "copy a link to this view"], ["?", "this list"],
 ];

@@ -29,7 +29,7 @@ function App() {
   return html`<a class="skip" href=${location.hash || "#/"} onClick=${skip}>Skip to the page</a>
     <${Strip} /><${Guard} title="Banner"><${Banner} /></>
     <main id="main" tabIndex="-1" key=${`${page}/${name ?? ""}`}><${Guard} title="Page" heading=${name === null ? label : visible(name)}><${Page} page=${page} name=${name} /></></main>
-    <footer><span class="muted">Names and figures are what this node knows.</span> <button type="button" class="plain" onClick=${() => { dialog.value = { kind: "keys" }; }}>Keys</button></footer>
+    <footer><button type="button" class="plain" onClick=${() => { dialog.value = { kind: "keys" }; }}>Keys</button></footer>
     <${Said} when=${dialog.value === null && tokenWanted.value === null} />
     <${Guard} title="Dialog"><${Dialogs} /></>`;
 }
@@ -154,6 +154,9 @@ let prefix = false;
 function onKey(event) {
   const target = /** @type {HTMLElement} */ (event.target);
   const typing = target.closest?.("input, select, textarea, dialog") !== null;
+  const { type, value } = /** @type {any} */ (target);
+  // The first Escape empties a search field.
+  if (typing && event.key === "Escape" && target.closest("main") && (type !== "search" || !value)) document.querySelector("h1")?.focus();
   if (typing || event.ctrlKey || event.metaKey || event.altKey || !settings.value.keys || document.querySelector("dialog[open]")) return;
   const after = prefix;
   prefix = false;
