@@ -413,6 +413,8 @@ A cluster has at most 1,000 roles of 100 rules, 10,000 bindings of roles, 10,000
 a prefix of a tenant have at most 1,152 bytes, their pattern 1,024, and the name of a role, a user,
 a tenant or a principal 128.
 
+The file of administrators' tokens has at most 16 tokens of 16 to 4,096 characters.
+
 A node has at most 16 providers of JWTs, with 16 attributes and 64 keys each. A JWT has at most
 8 KiB and lives for at most 24 hours, and the clocks of its issuer and of the node may differ by
 30 s.
@@ -467,6 +469,12 @@ While fewer than a majority of the nodes have 256 MiB free, the leader refuses w
 space (`503 disk_low`). Releases, deletes and keepalives still work, but a transaction over 64 KiB
 always needs space: split a large delete. A start needs 128 MiB, and first frees the log entries
 that the snapshot covers.
+
+**The commands** trust no server with their memory: a command ends with an error when an answer has
+more than 8 MiB, or a line of a stream more than 1 MiB. `doctor`, `top`, `cluster members` and
+`cluster alarms` read at most 2 MiB of each answer to a probe, and ask at most 34 members that they
+learn from others, twice as many as a cluster has. What a server says is printed with its control
+characters escaped.
 
 **The memory of a node** is 0.2 GiB, plus the values, 0.5 KB for each node, and 1 to 9 KB for each
 grant or session, depending on the length of its texts. Building a snapshot adds a few MiB, plus the
