@@ -39,7 +39,7 @@ pub(super) struct RestoreArgs {
     /// A node of the new cluster, with its number and its two addresses; repeat it for every node
     #[arg(long, value_name = "N=http://HOST:PORT,HOST:PORT", required = true)]
     member: Vec<String>,
-    /// Largest fencing token that you know, if a clock was wrong, or a newer backup was restored with this option
+    /// Largest fencing token that you know; needed if a clock was wrong, or if a later restore needed it
     #[arg(long, value_name = "REVISION")]
     revision_above: Option<u64>,
     /// Revoke all access tokens in the backup
