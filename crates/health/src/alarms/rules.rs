@@ -111,8 +111,8 @@ fn disk(input: &RuleInput<'_>, raised: bool) -> Option<Objection> {
     if free < DISK_FULL {
         return critical(
             seen,
-            "free space on the disk of its data directory: while fewer than a majority of the nodes have 256 MiB free, the cluster \
-             refuses writes, and a node that cannot write stops",
+            "free space on the disk of its data directory: while fewer than a majority of the nodes have 256 MiB free, the \
+             cluster refuses writes, and a node that cannot write stops",
         );
     }
     warning(seen, "free space on the disk of its data directory: a node that cannot write stops")

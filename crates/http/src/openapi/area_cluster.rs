@@ -80,8 +80,9 @@ fn take_backup(api: &mut Describer) -> Operation<'_> {
             "For administrators. Any server answers, with everything that was acknowledged before the request. It encodes the \
              backup while you read it, and nothing else waits for it. A server makes one such backup at a time: another \
              request gets `backup_busy`. A reader that takes more than 30 s for one block, or on average less than 256 KiB \
-             a second, is cut off. A backup that ends early, for whatever reason, has no trailer: verify it before you keep it, as `fairhold backup save` does. No \
-             session, no grant and no id is in it, but all values are, and the hashes of tokens.",
+             a second, is cut off. A backup that ends early, for whatever reason, has no trailer: verify it before you keep \
+             it, as `fairhold backup save` does. No session, no grant and no id is in it, but all values are, and the hashes \
+             of tokens.",
         )
         .query::<call::TakeBackup>()
         .content("The backup, as it is made.", BACKUP, file, json!("FAIRHOLD-BACKUP…"))

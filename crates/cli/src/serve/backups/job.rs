@@ -75,7 +75,8 @@ impl BackupJob {
         self.progress.load(Ordering::Relaxed)
     }
 
-    /// When the newest backup of this cluster in the folder was made. A folder that cannot be read has none: the next backup says why.
+    /// When the newest backup of this cluster in the folder was made. A folder that cannot be read has none: the next backup
+    /// says why.
     pub(super) fn newest(&self, now: WallSeconds) -> Option<WallSeconds> {
         newest(&find(&self.dir, &self.cluster, self.cluster_id).ok()?.own, now)
     }
