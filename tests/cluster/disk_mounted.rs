@@ -23,17 +23,23 @@ const REFUSED_MIB: u64 = 200;
 const LARGE: usize = 10_000;
 const SMALL: usize = 100;
 
+/// A cluster whose first node has its data on a small file system. `None` if nothing can be mounted here.
+async fn with_a_mounted_node() -> Option<(Cluster, Mount)> {
+    let mut cluster = Cluster::plan();
+    let folder = cluster.nodes[0].data.with_extension("mount");
+    let mount = MOUNTS.or_without(Mount::memory_at(&folder, SIZE_MIB))?;
+    cluster.nodes[0].move_to(&folder.join("data"));
+    for node in &mut cluster.nodes {
+        node.start();
+    }
+    cluster.ready().await;
+    Some((cluster, mount))
+}
+
 #[test]
 fn a_leader_on_a_full_file_system_ends_and_returns() {
     run_exclusive(LONG, async {
-        let mut cluster = Cluster::plan();
-        let folder = cluster.nodes[0].data.with_extension("mount");
-        let Some(mount) = MOUNTS.or_without(Mount::memory_at(&folder, SIZE_MIB)) else { return };
-        cluster.nodes[0].move_to(&folder.join("data"));
-        for node in &mut cluster.nodes {
-            node.start();
-        }
-        cluster.ready().await;
+        let Some((mut cluster, mount)) = with_a_mounted_node().await else { return };
         if cluster.leader().await != 0 {
             let call = Call::post("/v1/cluster/leader").json(&serde_json::json!({"to": 1}));
             cluster.client(0).write(&call).await.expect_status(200);
@@ -130,28 +136,22 @@ fn a_command_that_waits_while_the_disks_of_a_majority_are_full_says_so() {
 #[test]
 fn the_data_of_a_survivor_on_a_full_or_read_only_disk_is_read_from_a_copy() {
     run_exclusive(LONG, async {
-        let mut cluster = Cluster::plan();
-        let folder = cluster.nodes[0].data.with_extension("mount");
-        let Some(mount) = MOUNTS.or_without(Mount::memory_at(&folder, SIZE_MIB)) else { return };
-        cluster.nodes[0].move_to(&folder.join("data"));
-        for node in &mut cluster.nodes {
-            node.start();
-        }
-        cluster.ready().await;
+        let Some((mut cluster, mount)) = with_a_mounted_node().await else { return };
+        let data = cluster.nodes[0].data.clone();
         cluster.client(1).write(&Call::put("/v1/nodes/config", "green")).await;
         cluster.nodes[0].kill().await;
         let inspect = |data: PathBuf| async move {
             program().args(["backup", "inspect", "--data"]).arg(data).output().await.expect("it runs")
         };
         mount.leave(0);
-        let full = inspect(folder.join("data")).await;
+        let full = inspect(data.clone()).await;
         mount.forbid_writes();
-        let read_only = inspect(folder.join("data")).await;
+        let read_only = inspect(data.clone()).await;
         for refused in [full, read_only] {
             assert_code(&refused, 1, "copy the directory to a disk with free space that you can write to");
         }
         let copy = cluster.folder().join("copy");
-        let copied = tokio::process::Command::new("cp").arg("-a").arg(folder.join("data")).arg(&copy).status().await;
+        let copied = tokio::process::Command::new("cp").arg("-a").arg(&data).arg(&copy).status().await;
         assert!(copied.expect("cp runs").success());
         let shown = inspect(copy).await;
         assert_code(&shown, 0, "");

@@ -76,7 +76,7 @@ fn a_revision_that_is_given_twice_leads_further_by_the_clock_alone() {
     let [first, second] = [SECOND, 2 * SECOND].map(|ms| restored(first_file(), at(ms), above));
     assert!(first > Revision(1 << 50));
     assert_eq!(second.0 - first.0, 1 << 20);
-    // One that the clock exceeds anyway changes nothing.
+    // A number below the clock changes nothing.
     assert_eq!(restored(first_file(), at(0), Some(Revision(90_412))), restored(first_file(), at(0), None));
     assert!(restored(first_file(), at(0), Some(Revision(u64::MAX))).0 > REVISION_MAX);
 }
