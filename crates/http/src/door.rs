@@ -97,7 +97,7 @@ pub(crate) fn admit<RT: AsyncRuntime>(
     }
     let caller = identity::identify(authenticator, request, &access, node.wall_now())?.with_trail(trail);
     let needs = rule.map_or_else(|| Ok(Vec::new()), |rule| rule.of_route.needs(request))?;
-    let node = node.for_caller(attributed(caller.needing(needs)));
+    let node = node.for_caller_under(attributed(caller.needing(needs)), access);
     match node.check_caller().map_err(of_read) {
         Ok(()) => Ok(Admitted { node, is_decided: true }),
         Err(problem) => {

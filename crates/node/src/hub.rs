@@ -37,7 +37,7 @@ pub(crate) struct Hub<RT: AsyncRuntime> {
     pub(crate) dispatcher: Arc<WatchDispatcher>,
     /// The applied access data. It is set before the events of its revision are passed on.
     access: RwLock<Arc<AccessData>>,
-    /// Whether it enforces rights. It is set after the data itself.
+    /// Whether it may enforce rights: set before data that does, and cleared after data that does not.
     enforces_rights: AtomicBool,
 }
 
@@ -114,6 +114,10 @@ impl<RT: AsyncRuntime> Hub<RT> {
     fn follow_access(&self, state: &State) {
         if state.access().revision() == self.access.read().revision() {
             return;
+        }
+        // A request that has seen data with rights must not find the flag unset.
+        if state.access().is_on() {
+            self.enforces_rights.store(true, Ordering::Release);
         }
         *self.access.write() = state.shared_access();
         self.enforces_rights.store(state.access().is_on(), Ordering::Release);

@@ -7,7 +7,7 @@ use crate::{
 use axum::extract::Request;
 use fairhold_access::{
     Principal, UserName,
-    token::{BearerToken, TOKEN_BYTES, TOKEN_PREFIX, TokenHash},
+    token::{BearerToken, TOKEN_PREFIX, TokenHash},
 };
 use fairhold_node::access::{AccessRefusal, Caller, Credential, CredentialFault};
 use fairhold_state::access::AccessData;
@@ -75,10 +75,10 @@ fn by_token(authenticator: &Authenticator, shown: &str, access: &AccessData, now
             None => by_jwt(&authenticator.providers, shown, now),
         };
     }
-    if shown.len() != TOKEN_BYTES {
+    // An administrator may register the hash of any text, also of one that somebody can guess.
+    if BearerToken::parse(shown).is_err() {
         return Err(CredentialFault::Unknown);
     }
-    // Only the text of a token has the hash of a token: its checksum needs no check.
     let (number, record) = access.token_with(&TokenHash::of_text(shown)).ok_or(CredentialFault::Unknown)?;
     if record.is_expired(now) {
         return Err(CredentialFault::Expired);
@@ -142,17 +142,27 @@ mod tests {
         BearerToken::from_random([number; 32])
     }
 
-    /// A state with token 1, which does not expire, and token 2, which expires at `NOW`.
+    /// What begins as a token and is as long as one. Its checksum is wrong.
+    const NO_TOKEN: &str = "fht_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+    /// A state with token 1, which does not expire, token 2, which expires at `NOW`, and the hash of a text that is no token.
     fn state() -> State {
         let mut state = State::new();
         state.apply(&Command::FormClusterAt { cluster: ClusterId(1), version: ACCESS_SINCE });
-        for (number, expires_at) in [(1, None), (2, Some(NOW))] {
-            let change = AccessChange::CreateToken { hash: token(number).hash(), user: "ci".parse().unwrap(), expires_at };
+        let hashes = [(token(1).hash(), None), (token(2).hash(), Some(NOW)), (TokenHash::of_text(NO_TOKEN), None)];
+        for (hash, expires_at) in hashes {
+            let change = AccessChange::CreateToken { hash, user: "ci".parse().unwrap(), expires_at };
             let requester = AccessRequester { principal: Principal::file_admin(), client: String::new() };
             let command = Command::ChangeAccess(ChangeAccess { key: None, change, requester, at: WallMillis(0) });
             state.apply(&command).answer.result.unwrap();
         }
         state
+    }
+
+    #[test]
+    fn a_text_with_the_registered_hash_but_without_the_checksum_of_a_token_is_none() {
+        assert!(state().access().token_with(&TokenHash::of_text(NO_TOKEN)).is_some());
+        assert_eq!(caller(&[format!("Bearer {NO_TOKEN}")], "/v1/locks"), Err((401, Some("unknown".to_owned()))));
     }
 
     fn authenticator() -> Authenticator {

@@ -37,7 +37,15 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// A handle of the same node for requests of this caller.
     #[must_use]
     pub fn for_caller(&self, caller: Caller) -> Node<RT> {
-        Node(Arc::clone(&self.0), Some(Arc::new(CallerRequest::new(caller))))
+        Node(Arc::clone(&self.0), Some(Arc::new(CallerRequest::new(caller, None))))
+    }
+
+    /// A handle of the same node for a request of this caller that began while this data enforced rights. The request stays
+    /// subject to rights: if they are not enforced any more, to those of this data. Otherwise it would need neither a right
+    /// nor the administrators' token.
+    #[must_use]
+    pub fn for_caller_under(&self, caller: Caller, access: Arc<AccessData>) -> Node<RT> {
+        Node(Arc::clone(&self.0), Some(Arc::new(CallerRequest::new(caller, Some(access)))))
     }
 
     /// The caller, unless the handle is the node's own.
@@ -123,9 +131,9 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// The caller and the access data, if rights are enforced for this handle.
     pub(super) fn enforcing(&self) -> Option<(&Caller, Arc<AccessData>)> {
-        let caller = self.caller()?;
-        let access = self.0.hub.enforced_access()?;
-        Some((caller, access))
+        let request = self.1.as_deref()?;
+        let access = self.0.hub.enforced_access().or_else(|| request.admitted_by().cloned())?;
+        Some((request.caller(), access))
     }
 
     /// The rights of a caller with a valid credential, if they cover these needs.

@@ -47,7 +47,10 @@ pub(super) async fn serve<RT: AsyncRuntime>(
     let deadline = submitted_at + within;
     let submit = |command: Command| match refusal(from, &command) {
         Some(rejection) => Err(Ok(core.shared.rejected(rejection))),
-        None => proposals.submit_in(Lane::Of(from), command, true).map_err(Err),
+        None => proposals.submit_in(Lane::Of(from), command, true).map_err(|reason| {
+            core.shared.metrics.refused(reason).inc();
+            Err(reason)
+        }),
     };
     let submitted: Vec<Submitted> = commands.into_iter().map(submit).collect();
     let contexts = contexts(submitted.len(), &traced);
@@ -87,10 +90,7 @@ async fn outcome_of<RT: AsyncRuntime>(
             answered.outcome
         }
         Err(Ok(answer)) => Ok(answer),
-        Err(Err(reason)) => {
-            core.shared.metrics.refused(reason).inc();
-            Err(reason.into())
-        }
+        Err(Err(reason)) => Err(reason.into()),
     }
 }
 

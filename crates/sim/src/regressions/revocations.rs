@@ -1,4 +1,4 @@
-//! An operator that loses its role while its request is on the way.
+//! An operator that loses its role while its request is on the way, and rights that are disabled meanwhile.
 
 use super::disconnects::{TIMEOUT, on_three_nodes};
 use crate::{
@@ -9,9 +9,12 @@ use crate::{
 use fairhold_access::{Need, Principal, UserName, Verb};
 use fairhold_node::{
     access::{AccessRefusal, Caller, Credential},
-    api::CallError,
+    api::{CallError, ChangeAccessCall},
 };
-use fairhold_state::command::{AccessChange, AccessGuard, AccessRequester, ChangeAccess, Command};
+use fairhold_state::{
+    State,
+    command::{AccessChange, AccessGuard, AccessRequester, ChangeAccess, Command},
+};
 use fairhold_types::{failpoint::Point, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant as _};
 use openraft_rt_sim::{SimInstant, SimRuntime};
@@ -70,6 +73,38 @@ fn an_operator_that_loses_its_role_after_its_handover_was_admitted_is_denied() {
         let took = SimInstant::now() - begun;
         assert!(matches!(answer, Err(CallError::Access(AccessRefusal::Denied(_)))), "{answer:?}");
         assert!(took >= ADMITTED_AFTER + CAUGHT_UP_AFTER, "it was not admitted: {took:?}");
+        assert_eq!(world.leader(), Some(leader));
+    });
+}
+
+/// An administrator's act by a user without a role needs the right, or the administrators' token if rights are not enforced.
+/// A request that began while they were enforced has shown no such token.
+#[test]
+fn a_request_that_began_before_rights_were_disabled_stays_subject_to_them() {
+    on_three_nodes(&ScenarioPlan::without_faults(3), async |world| {
+        SimRuntime::sleep(SETTLED).await;
+        change_access(&world, give("admin", "user:root")).await;
+        change_access(&world, AccessChange::Enable).await;
+        let leader = world.leader().unwrap();
+        let to = world.ids().into_iter().find(|id| *id != leader).unwrap();
+        let user: UserName = "op".parse().unwrap();
+        let credential = Credential::Certificate { user: user.clone(), not_after: WallMillis(u64::MAX) };
+        let caller = Caller::new(Principal::user(&user), credential).needing(vec![Need::unnamed(Verb::Operate)]);
+        let (host, running) = (world.host(leader).unwrap(), world.running(leader).unwrap());
+        let node = running.node.for_caller_under(caller, running.replica.read(State::shared_access));
+        change_access(&world, AccessChange::Disable).await;
+        assert!(!running.replica.read(|state| state.access().is_on()));
+        let acts = host.spawn(async move {
+            let handed_over = node.hand_over(to, None, TIMEOUT).await;
+            let change = give("admin", "user:op");
+            let call = ChangeAccessCall { key: None, change, client: String::new(), timeout: TIMEOUT };
+            (node.check_caller(), handed_over, node.change_access(call).await)
+        });
+        let (checked, handed_over, changed) = acts.await.unwrap();
+        let is_denied = |error: Option<CallError>| matches!(error, Some(CallError::Access(AccessRefusal::Denied(_))));
+        assert!(is_denied(checked.err()));
+        assert!(is_denied(handed_over.err()));
+        assert!(is_denied(changed.err()));
         assert_eq!(world.leader(), Some(leader));
     });
 }

@@ -55,7 +55,7 @@ impl State {
 
     /// Forgets the opener of a session that has ended, and its tenant.
     pub(crate) fn forget_opener(&mut self, session: SessionNumber) {
-        if self.access.openers.is_empty() {
+        if !self.access.openers.contains_key(&session) {
             return;
         }
         let access = Arc::make_mut(&mut self.access);
