@@ -374,7 +374,7 @@ fn backup_of_a_restored_cluster(at: u64, above: Option<u64>) -> Backup {
 
 #[test]
 fn a_backup_of_a_restored_cluster_restored_twice_never_gives_a_token_twice() {
-    for above in [None, Some(8_700_000_000_000_000)] {
+    for above in [None, Some(7_000_000_000_000_000)] {
         let mut last = backup_of_a_restored_cluster(0, above).state.lock(&lock("orders")).last_token.unwrap();
         for at in [6_000, 7_000, 8_000] {
             let mut state = restored(backup_of_a_restored_cluster(0, above), &request(at)).unwrap();
@@ -405,6 +405,28 @@ fn a_clock_before_the_backup_is_refused() {
     assert!(restored(backup(), &above).unwrap().revision() > before, "the clock of the backup was wrong");
     let unset = RestoreRequest { at: WallMillis(0), ..above };
     assert_eq!(restored(backup(), &unset).unwrap_err(), RestoreError::NotSet { now: WallMillis(0) });
-    let large = RestoreRequest { above: Some(Revision(1 << 53)), ..request(0) };
-    assert!(matches!(restored(backup(), &large), Err(RestoreError::Revision(_))));
+}
+
+#[test]
+fn a_number_that_leaves_less_than_fifty_years_is_refused_and_the_largest_that_works_is_named() {
+    let with = |above: u64| {
+        let request = RestoreRequest { above: Some(Revision(above)), ..request(0) };
+        restored(Backup::new(&sample(), origin()), &request)
+    };
+    // A digit too many.
+    let error = with(8_700_000_000_000_000).unwrap_err();
+    let RestoreError::Above { largest, .. } = &error else { panic!("{error}") };
+    assert!(error.to_string().ends_with(&format!("The largest number that works is {largest}")), "{error}");
+    assert!(matches!(with(largest.0 + 1), Err(RestoreError::Above { .. })));
+    let state = with(largest.0).unwrap();
+    assert!(state.revision() > *largest);
+    // A backup of this cluster needs no number, as long as there are any.
+    let after = |years: u64| {
+        let backup = Backup::new(&state, BackupOrigin { at: request(1).at, ..origin() });
+        restored(backup, &request(years * 365 * 86_400_000))
+    };
+    assert!(after(50).unwrap().revision() > state.revision());
+    let error = after(60).unwrap_err();
+    assert!(matches!(error, RestoreError::Revision { .. }), "{error}");
+    assert!(error.to_string().contains("set the clock") && !error.to_string().contains("--revision-above"), "{error}");
 }
