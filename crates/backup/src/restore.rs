@@ -23,9 +23,10 @@ pub struct RestoreRequest {
 /// Why a backup cannot be restored now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
-    /// The clock of this machine was not set.
+    /// The clock of this machine was not set, or is far behind.
     #[error(
-        "the clock of this machine says {now}: set the clock, because it makes the new tokens larger than the old ones",
+        "the clock of this machine says {now}, and this program was released later: set the clock, because it makes the new \
+         tokens larger than the old ones",
         now = now.to_text()
     )]
     NotSet {

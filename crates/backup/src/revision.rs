@@ -18,9 +18,9 @@
 //! than all that a cluster which was at the revision of the backup has given since. (5) `above` gives the same `ahead` at
 //! each time, so a repeated restore with it begins later; and clock(now) is at least clock(2025), so the sum exceeds it.
 //!
-//! **What it cannot know:** that the clock was ahead at an earlier restore; and, of a file from before `above` was used,
-//! that a newer one has another `ahead`. Both need `above`. Each larger `above` takes steps of the numbers that JSON can
-//! hold, so `largest_above` bounds it.
+//! **What it cannot know:** that the clock is behind the true time, or was ahead at an earlier restore; and, of a file from
+//! before `above` was used, that a newer one has another `ahead`. These need `above`. Each larger `above` takes steps of
+//! the numbers that JSON can hold, so `largest_above` bounds it.
 
 use fairhold_types::{Revision, time::WallMillis};
 
@@ -29,6 +29,8 @@ const EPOCH: WallMillis = WallMillis(1_577_836_800_000);
 /// 2025-01-01T00:00:00Z. It stays as it is, because a revision that is given with `above` must lead to the same `ahead` in
 /// every release.
 const FIRST: WallMillis = WallMillis(1_735_689_600_000);
+/// 2026-11-01T00:00:00Z: no clock that is right says an earlier time. Each release raises it; it is never before `FIRST`.
+const RELEASED: WallMillis = WallMillis(1_793_491_200_000);
 /// The revisions of one second.
 const PER_SECOND: i128 = 1 << 20;
 /// How far a line is ahead of the clock, more than an hour: as far as the program once began ahead of it with a second
@@ -41,9 +43,9 @@ const LIFE_MS: u64 = 50 * 31_557_600_000;
 /// Larger revisions are not exact in JSON.
 pub(crate) const REVISION_MAX: u64 = (1 << 53) - 1;
 
-/// Whether a clock that says this time was set.
+/// Whether a clock that says this time was set: it is not before this release.
 pub(crate) fn is_set(now: WallMillis) -> bool {
-    now >= FIRST
+    now >= RELEASED
 }
 
 /// The revision at which a state begins that is restored now from a backup with this revision and time: larger than every

@@ -119,8 +119,14 @@ fn a_file_that_is_ahead_of_a_corrected_clock_is_exceeded_again_and_again() {
 #[test]
 fn a_revision_is_exact_in_json_for_250_years() {
     assert!(restored(first_file(), at(250 * 366 * DAY), None).0 < REVISION_MAX);
-    assert!(!is_set(WallMillis(0)) && is_set(at(0)));
     assert_eq!(restored(Known { revision: Revision(u64::MAX), at: at(0) }, at(0), None), Revision(u64::MAX));
+}
+
+/// A file of March, restored in November by a clock that says June: its tokens could go back.
+#[test]
+fn a_clock_that_is_months_behind_is_not_set() {
+    let [epoch, first, before] = [WallMillis(0), FIRST, WallMillis(RELEASED.0 - 1)].map(is_set);
+    assert!(!epoch && !first && !before && is_set(RELEASED) && is_set(at(0)));
 }
 
 /// Numbers that look random, and are the same in each run.

@@ -15,8 +15,8 @@ use fairhold_types::{
 };
 use std::io::{self, Read};
 
-const AT: WallMillis = WallMillis(1_763_700_840_120);
-const LATER: WallMillis = WallMillis(1_763_700_900_000);
+const AT: WallMillis = WallMillis(1_795_236_840_120);
+const LATER: WallMillis = WallMillis(1_795_236_900_000);
 const JOIN_SECRET: [u8; 32] = [0xc7; 32];
 const TOKEN_HASH: TokenHash = TokenHash([0xa5; 32]);
 
@@ -405,6 +405,11 @@ fn a_clock_before_the_backup_is_refused() {
     assert!(restored(backup(), &above).unwrap().revision() > before, "the clock of the backup was wrong");
     let unset = RestoreRequest { at: WallMillis(0), ..above };
     assert_eq!(restored(backup(), &unset).unwrap_err(), RestoreError::NotSet { now: WallMillis(0) });
+    // 2026-06-01T00:00:00Z.
+    let june = WallMillis(1_780_272_000_000);
+    let behind = BackupOrigin { at: WallMillis(june.0 - 1), ..origin() };
+    let error = restored(Backup::new(&sample(), behind), &RestoreRequest { at: june, ..request(0) }).unwrap_err();
+    assert_eq!(error, RestoreError::NotSet { now: june }, "the program is newer");
 }
 
 #[test]

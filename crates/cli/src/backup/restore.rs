@@ -39,7 +39,7 @@ pub(super) struct RestoreArgs {
     /// A node of the new cluster, with its number and its two addresses; repeat it for every node
     #[arg(long, value_name = "N=http://HOST:PORT,HOST:PORT", required = true)]
     member: Vec<String>,
-    /// Largest fencing token that you know; needed if a clock was wrong, or if a later restore needed it
+    /// Largest fencing token that you know; needed if a clock was wrong, or if an earlier restore said so
     #[arg(long, value_name = "REVISION")]
     revision_above: Option<u64>,
     /// Revoke all access tokens in the backup
@@ -165,16 +165,18 @@ fn of_clocks(args: &RestoreArgs, request: &RestoreRequest, revision: Revision) -
     let mut text = String::new();
     if request.above.is_none() {
         text += &format!(
-            "clock:    {}. If it is behind that of an earlier restore, or if a restore of a newer backup said `ahead`, \
-             delete {} and restore with --revision-above and the largest fencing token that you know\n",
+            "clock:    {}. If it is behind the true time, delete {} and restore with --revision-above and the largest fencing \
+             token that you know. Do the same if an earlier restore said `ahead`, or had a clock that was ahead, and this backup \
+             was made before that restore\n",
             request.at.to_text(),
             args.data.display(),
         );
     }
     if is_ahead(revision, request.at) {
         text += &format!(
-            "ahead:    the new tokens are ahead of the clock, which no older backup knows. To restore an older one after \
-             this, pass --revision-above with the largest fencing token that you know, at least {revision}\n"
+            "ahead:    the new tokens are ahead of the clock, which no backup from before this restore knows. To restore one of \
+             them after this, this one too, pass --revision-above with the largest fencing token that you know, at least \
+             {revision}\n"
         );
     }
     text

@@ -128,6 +128,30 @@ fn a_restore_says_what_it_cannot_know() {
     let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
     let text = restore(&format!("{line} --revision-above {}", 1_u64 << 50)).unwrap();
     assert!(text.contains("ahead:    the new tokens are ahead of the clock") && !text.contains("clock:    "), "{text}");
+    assert!(text.contains("no backup from before this restore knows") && text.contains("this one too"), "{text}");
+}
+
+#[test]
+fn a_restore_asks_for_a_number_after_any_earlier_restore_that_was_ahead() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), BackupSource::Barrier);
+    let data = folder.path().join("data");
+    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let text = restore(&line).unwrap();
+    let clock = text.lines().find(|line| line.starts_with("clock:    ")).unwrap();
+    assert!(clock.contains("behind the true time") && clock.contains("made before that restore"), "{clock}");
+    assert!(!clock.contains("newer backup"), "which of the two files is newer does not matter: {clock}");
+}
+
+#[test]
+fn a_number_with_a_digit_too_many_is_refused_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), BackupSource::Barrier);
+    let data = folder.path().join("data");
+    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let error = restore(&format!("{line} --revision-above 8700000000000000")).unwrap_err();
+    assert!(error.to_string().contains("The largest number that works is ") && error.exit_code() == exit::FAILURE, "{error}");
+    assert!(!data.exists());
 }
 
 #[test]
