@@ -26,6 +26,10 @@ const LOST_WRITES: &str = "What only other nodes had acknowledged is lost. What 
                            appear. If nodes of the old cluster still run somewhere, two clusters serve, and only the larger \
                            tokens of the new one tell them apart: stop the old nodes for good.";
 
+/// What an operator does when the new cluster serves.
+const RESTART: &str = "Then restart every program that used the old cluster: it keeps the id of that one, so the new one refuses \
+                       its requests (wrong_cluster)";
+
 #[derive(Debug, clap::Args)]
 pub(super) struct RestoreArgs {
     /// File of the backup; `-` reads it from standard input
@@ -149,11 +153,11 @@ fn report(
     }
     let others: Vec<String> = members.keys().filter(|id| **id != args.id).map(ToString::to_string).collect();
     if others.is_empty() {
-        text += &format!("next:     start this node with --data {data}\n");
+        text += &format!("next:     start this node with --data {data}. {RESTART}\n");
     } else {
         text += &format!(
             "next:     start this node with --data {data}, and nodes {} with empty data directories and the same --member list. \
-             The cluster begins when all of them have started\n",
+             The cluster begins when all of them have started. {RESTART}\n",
             others.join(", ")
         );
     }

@@ -64,6 +64,7 @@ fn a_saved_backup_is_private_and_restored_into_a_directory_of_a_node() {
     let text = restore(&line).unwrap();
     assert!(text.contains("restored node 1 of the new cluster") && text.contains("no access tokens"), "{text}");
     assert!(text.contains("clock:    2") && !text.contains("ahead:") && !text.contains("rights:"), "{text}");
+    assert!(text.contains("next:     start this node") && text.contains("Then restart every program"), "{text}");
     let recorded = DataDir::recorded(&data).unwrap().unwrap();
     assert_eq!(recorded.id, Some(1));
     assert!(recorded.cluster.is_some_and(|cluster| cluster != ClusterId(7)), "it is another cluster");
@@ -160,6 +161,19 @@ fn a_backup_from_the_future_is_shown_as_one() {
     assert!(inspect::age(WallMillis(now.0 - hour), now).ends_with("(1h ago)"));
     assert!(inspect::age(WallMillis(now.0 + hour), now).contains("(1h ahead of the clock of this machine"));
     assert!(inspect::age(WallMillis(u64::MAX), now).starts_with("18446744073709551615 ms after 1970 ("));
+}
+
+#[test]
+fn a_restore_of_several_nodes_says_how_the_cluster_begins_and_that_programs_must_be_restarted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), BackupSource::Barrier);
+    let data = folder.path().join("data");
+    let others = "--member 1=http://a:1,a:2 --member 2=http://b:1,b:2 --member 3=http://c:1,c:2";
+    let line = format!("fairhold backup restore {} --data {} --id 1 {others}", file.display(), data.display());
+    let text = restore(&line).unwrap();
+    let next = text.lines().find(|line| line.starts_with("next:     ")).unwrap();
+    assert!(next.contains("nodes 2, 3 with empty data directories"), "{next}");
+    assert!(next.contains("Then restart every program that used the old cluster") && next.contains("wrong_cluster"), "{next}");
 }
 
 #[test]
