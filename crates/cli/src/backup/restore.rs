@@ -149,7 +149,9 @@ fn report(
         text += &format!("accepted: {LOST_WRITES}\n");
     }
     if state.access().is_on() {
-        text += "rights:   they are enforced, so every call needs a token: start each node with --admin-token-file\n";
+        text += "rights:   they are enforced, so every call needs a token: start each node with --admin-token-file. Roles, \
+                 bindings and disabled users are those of the backup: disable and unbind again what was disabled and unbound \
+                 since\n";
     }
     let others: Vec<String> = members.keys().filter(|id| **id != args.id).map(ToString::to_string).collect();
     if others.is_empty() {

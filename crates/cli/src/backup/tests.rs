@@ -193,6 +193,7 @@ fn a_restore_with_rights_says_what_the_nodes_need() {
     let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
     let text = restore(&format!("{line} --revoke-tokens")).unwrap();
     assert!(text.contains("rights:   they are enforced") && text.contains("--admin-token-file"), "{text}");
+    assert!(text.contains("disable and unbind again what was disabled and unbound since"), "also without tokens: {text}");
 }
 
 #[test]
