@@ -14,7 +14,7 @@ use fairhold_state::{
 };
 use fairhold_storage::{
     StorageError,
-    data_dir::{DataDir, DataDirError},
+    data_dir::{DataDir, DataDirError, mark_lost_entries, mark_removed},
 };
 use fairhold_types::{ClusterId, ClusterVersion, time::WallMillis};
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path};
@@ -106,6 +106,31 @@ fn a_stopped_node_is_saved_and_shown() {
     let _used = DataDir::open(&data, 1).unwrap();
     let error = stopped::read(&data).unwrap_err();
     assert!(error.to_string().contains("in use"), "{error}");
+}
+
+/// The guide says so: it may be the last copy of the data.
+#[test]
+fn a_copy_of_the_directory_of_a_removed_node_is_saved_without_its_mark() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), BackupSource::Barrier);
+    let data = folder.path().join("data");
+    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    restore(&line).unwrap();
+    let again = folder.path().join("again.backup");
+    let BackupCommand::Save(args) = parse(&format!("fairhold backup save --data {} {}", data.display(), again.display())) else {
+        panic!("another command")
+    };
+    let is_refused_for = |mark: &str| {
+        let error = save::run(&args, &data).unwrap_err();
+        assert!(error.to_string().contains("must not be used any more: it is marked"), "{error}");
+        fs::remove_file(data.join(mark)).unwrap();
+    };
+    mark_removed(&data, "it is marked").unwrap();
+    is_refused_for("REMOVED");
+    mark_lost_entries(&data, "it is marked").unwrap();
+    is_refused_for("LOST-ENTRIES");
+    save::run(&args, &data).unwrap();
+    assert_eq!(read(&again).unwrap().0.header().source, BackupSource::Stopped);
 }
 
 #[test]
