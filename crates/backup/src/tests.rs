@@ -339,6 +339,18 @@ fn the_audit_goes_on_with_the_restore() {
     assert_eq!(entry.expected_hash(new.seq, old.hash), new.hash);
 }
 
+/// A backup has no such record, but a forged file may.
+#[test]
+fn a_restored_cluster_takes_no_record_of_a_node_from_the_file() {
+    let mut backup = Backup::new(&sample(), origin());
+    applied(&mut backup.state, &Command::RecordCapacity { node: 9, bytes: 1 << 30 });
+    backup.state.check_for_backup().unwrap();
+    assert_eq!(backup.state.bytes_max(), Some(1 << 30));
+    let state = restored(backup, &request(1)).unwrap();
+    assert_eq!(state.bytes_max(), None, "the new nodes report what they can hold");
+    state.check_for_backup().unwrap();
+}
+
 #[test]
 fn access_tokens_stay_unless_they_are_revoked() {
     assert!(restored_sample().access().token_with(&TOKEN_HASH).is_some());
