@@ -2,7 +2,7 @@
 
 use crate::{
     backup::Backup,
-    revision::{REVISION_MAX, is_set, restored_revision},
+    revision::{REVISION_MAX, is_set, largest_above, restored_revision},
 };
 use fairhold_state::{State, restored::NewCluster};
 use fairhold_types::{ClusterId, Revision, time::WallMillis};
@@ -23,9 +23,10 @@ pub struct RestoreRequest {
 /// Why a backup cannot be restored now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
-    /// The clock of this machine was not set.
+    /// The clock of this machine was not set, or is far behind.
     #[error(
-        "the clock of this machine says {now}: set the clock, because it makes the new tokens larger than the old ones",
+        "the clock of this machine says {now}, and this program was released later: set the clock, because it makes the new \
+         tokens larger than the old ones",
         now = now.to_text()
     )]
     NotSet {
@@ -47,9 +48,36 @@ pub enum RestoreError {
         /// The revision of the state in the backup.
         revision: Revision,
     },
+    /// The revisions after `above` would soon be too large.
+    #[error(
+        "--revision-above {above} is too large: in less than 50 years, no backup of the new cluster could be restored any more, \
+         because its revision would be larger than {REVISION_MAX}, which JSON cannot hold. The largest number that works is \
+         {largest}"
+    )]
+    Above {
+        /// The number that was given.
+        above: Revision,
+        /// The largest one that is accepted.
+        largest: Revision,
+    },
     /// The revision would be too large.
-    #[error("the revision {0} would be larger than {REVISION_MAX}, which JSON cannot hold: check --revision-above")]
-    Revision(u64),
+    #[error(
+        "the new cluster would begin at revision {revision}, which is larger than {REVISION_MAX}, and JSON cannot hold it. The \
+         clock of this machine says {now}: if it is wrong, set the clock. If it is right, revision {before} of the backup is too \
+         far ahead of its time, {made}: restore a backup from before the revisions went so far ahead, and let every storage \
+         that checks fencing tokens forget its largest one",
+        now = now.to_text(), made = made.to_text()
+    )]
+    Revision {
+        /// The revision at which it would begin.
+        revision: Revision,
+        /// The time of this machine.
+        now: WallMillis,
+        /// The time in the header.
+        made: WallMillis,
+        /// The revision of the state in the backup.
+        before: Revision,
+    },
 }
 
 /// The state with which the new cluster begins. Without a membership it is not part of any cluster yet.
@@ -62,9 +90,13 @@ pub fn restored(backup: Backup, request: &RestoreRequest) -> Result<State, Resto
     if request.at < made && request.above.is_none_or(|above| above < before) {
         return Err(RestoreError::Clock { now: request.at, made, revision: before });
     }
+    let largest = largest_above((before, made), request.at);
+    if let Some(above) = request.above.filter(|above| *above > largest) {
+        return Err(RestoreError::Above { above, largest });
+    }
     let revision = restored_revision((before, made), request.at, request.above);
     if revision.0 > REVISION_MAX {
-        return Err(RestoreError::Revision(revision.0));
+        return Err(RestoreError::Revision { revision, now: request.at, made, before });
     }
     let new = NewCluster { cluster: request.cluster, revision, at: request.at, revoke_tokens: request.revoke_tokens };
     Ok(backup.state.restored(&new))

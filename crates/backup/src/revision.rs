@@ -18,16 +18,19 @@
 //! than all that a cluster which was at the revision of the backup has given since. (5) `above` gives the same `ahead` at
 //! each time, so a repeated restore with it begins later; and clock(now) is at least clock(2025), so the sum exceeds it.
 //!
-//! **What it cannot know:** that the clock was ahead at an earlier restore; and, of a file from before `above` was used,
-//! that a newer one has another `ahead`. Both need `above`.
+//! **What it cannot know:** that the clock is behind the true time, or was ahead at an earlier restore; and, of a file from
+//! before `above` was used, that a newer one has another `ahead`. These need `above`. Each larger `above` takes steps of
+//! the numbers that JSON can hold, so `largest_above` bounds it.
 
 use fairhold_types::{Revision, time::WallMillis};
 
 /// 2020-01-01T00:00:00Z in milliseconds since 1970.
 const EPOCH: WallMillis = WallMillis(1_577_836_800_000);
-/// 2025-01-01T00:00:00Z: an earlier time comes from a clock that was not set. It stays as it is, because a revision that is
-/// given with `above` must lead to the same `ahead` in every release.
+/// 2025-01-01T00:00:00Z. It stays as it is, because a revision that is given with `above` must lead to the same `ahead` in
+/// every release.
 const FIRST: WallMillis = WallMillis(1_735_689_600_000);
+/// 2026-11-01T00:00:00Z: no clock that is right says an earlier time. Each release raises it; it is never before `FIRST`.
+const RELEASED: WallMillis = WallMillis(1_793_491_200_000);
 /// The revisions of one second.
 const PER_SECOND: i128 = 1 << 20;
 /// How far a line is ahead of the clock, more than an hour: as far as the program once began ahead of it with a second
@@ -35,12 +38,14 @@ const PER_SECOND: i128 = 1 << 20;
 const AHEAD: i128 = 1 << 32;
 /// A line that is further ahead is so by whole steps, each of 8 years.
 const STEP: i128 = 1 << 48;
+/// For so long, files of a line must be restorable after a use of `above`: 50 years.
+const LIFE_MS: u64 = 50 * 31_557_600_000;
 /// Larger revisions are not exact in JSON.
 pub(crate) const REVISION_MAX: u64 = (1 << 53) - 1;
 
-/// Whether a clock that says this time was set.
+/// Whether a clock that says this time was set: it is not before this release.
 pub(crate) fn is_set(now: WallMillis) -> bool {
-    now >= FIRST
+    now >= RELEASED
 }
 
 /// The revision at which a state begins that is restored now from a backup with this revision and time: larger than every
@@ -48,12 +53,20 @@ pub(crate) fn is_set(now: WallMillis) -> bool {
 /// is larger than `above` alone.
 #[must_use]
 pub fn restored_revision((backup, made): (Revision, WallMillis), now: WallMillis, above: Option<Revision>) -> Revision {
-    let lead = i128::from(backup.0) - clock(made);
-    // An hour more: the clocks of the machines differ a little.
-    let of_line = lead - 2 * AHEAD;
+    let lead = lead_of(backup, made);
     let of_above = above.map_or(0, |above| i128::from(above.0) - clock(FIRST));
-    let ahead = (AHEAD + whole_steps(of_line.max(of_above))).max(lead + 1);
+    let ahead = (AHEAD + steps_of_line(lead).max(whole_steps(of_above))).max(lead + 1);
     Revision(u64::try_from(clock(now) + ahead).unwrap_or(u64::MAX))
+}
+
+/// The largest `above` after which the files of the line can be restored for 50 years from now. A number that takes the
+/// line no further ahead of the clock than this backup is can always be named.
+#[must_use]
+pub(crate) fn largest_above((backup, made): (Revision, WallMillis), now: WallMillis) -> Revision {
+    let end = WallMillis(now.0.saturating_add(LIFE_MS));
+    let room = i128::from(REVISION_MAX) - clock(end) - AHEAD;
+    let steps = (room.max(0) / STEP * STEP).max(steps_of_line(lead_of(backup, made)));
+    Revision(u64::try_from(clock(FIRST) + steps).unwrap_or(u64::MAX))
 }
 
 /// Whether a state that began now at this revision is further ahead of the clock than a line that needed no `above`. Backups
@@ -66,6 +79,17 @@ pub fn is_ahead(revision: Revision, now: WallMillis) -> bool {
 /// A time as a revision.
 fn clock(at: WallMillis) -> i128 {
     i128::from(at.0.saturating_sub(EPOCH.0)) * PER_SECOND / 1000
+}
+
+/// How far a backup is ahead of its time, or behind it.
+fn lead_of(backup: Revision, made: WallMillis) -> i128 {
+    i128::from(backup.0) - clock(made)
+}
+
+/// The whole steps by which the line of a backup with this lead is ahead of the clock.
+fn steps_of_line(lead: i128) -> i128 {
+    // An hour more: the clocks of the machines differ a little.
+    whole_steps(lead - 2 * AHEAD)
 }
 
 /// The smallest number of whole steps that is at least as large.

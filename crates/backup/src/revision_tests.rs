@@ -43,7 +43,7 @@ fn two_restores_of_one_file_are_as_far_apart_as_their_times() {
 /// The file of a restored cluster is ahead of the clock for an hour; with `above`, for years.
 #[test]
 fn the_file_of_a_restored_cluster_is_restored_again_and_again_and_then_the_first_file() {
-    for above in [None, Some(Revision(8_700_000_000_000_000))] {
+    for above in [None, Some(Revision(7_000_000_000_000_000))] {
         let begun = Known { revision: restored(first_file(), at(SECOND), above), at: at(SECOND) };
         let second = backup(begun, 10, 5 * SECOND);
         let mut last = second.revision;
@@ -81,6 +81,30 @@ fn a_revision_that_is_given_twice_leads_further_by_the_clock_alone() {
     assert!(restored(first_file(), at(0), Some(Revision(u64::MAX))).0 > REVISION_MAX);
 }
 
+/// Otherwise every restore of every file of the line fails after that, and no option helps.
+#[test]
+fn the_largest_number_that_may_be_named_leaves_fifty_years() {
+    let first = first_file();
+    let largest = largest_above((first.revision, first.at), at(0));
+    let [works, fails] = [largest, largest.next()].map(|above| {
+        let begun = Known { revision: restored(first, at(0), Some(above)), at: at(0) };
+        assert!(begun.revision.0 < REVISION_MAX && begun.revision > above);
+        restored(backup(begun, 10, 5 * SECOND), at(LIFE_MS), None)
+    });
+    assert!(works.0 <= REVISION_MAX && fails.0 > REVISION_MAX, "{works} and {fails}");
+}
+
+#[test]
+fn a_number_that_takes_a_line_no_further_may_be_named_however_far_the_line_is() {
+    let begun = Known { revision: restored(first_file(), at(0), Some(Revision(8_700_000_000_000_000))), at: at(0) };
+    let file = backup(begun, 10, 5 * SECOND);
+    let largest = largest_above((file.revision, file.at), at(DAY));
+    assert!(largest > largest_above((first_file().revision, first_file().at), at(DAY)));
+    let [none, same, further] = [None, Some(largest), Some(largest.next())].map(|above| restored(file, at(DAY), above));
+    assert!(none == same && further > same, "{none}, {same} and {further}");
+    assert_eq!(largest_above((file.revision, file.at), WallMillis(u64::MAX)), largest, "whatever the clock says");
+}
+
 /// The first cluster of a line that a wrong clock put ahead is so without `above`.
 #[test]
 fn a_file_that_is_ahead_of_a_corrected_clock_is_exceeded_again_and_again() {
@@ -95,8 +119,14 @@ fn a_file_that_is_ahead_of_a_corrected_clock_is_exceeded_again_and_again() {
 #[test]
 fn a_revision_is_exact_in_json_for_250_years() {
     assert!(restored(first_file(), at(250 * 366 * DAY), None).0 < REVISION_MAX);
-    assert!(!is_set(WallMillis(0)) && is_set(at(0)));
     assert_eq!(restored(Known { revision: Revision(u64::MAX), at: at(0) }, at(0), None), Revision(u64::MAX));
+}
+
+/// A file of March, restored in November by a clock that says June: its tokens could go back.
+#[test]
+fn a_clock_that_is_months_behind_is_not_set() {
+    let [epoch, first, before] = [WallMillis(0), FIRST, WallMillis(RELEASED.0 - 1)].map(is_set);
+    assert!(!epoch && !first && !before && is_set(RELEASED) && is_set(at(0)));
 }
 
 /// Numbers that look random, and are the same in each run.

@@ -15,8 +15,8 @@ use fairhold_types::{
 };
 use std::io::{self, Read};
 
-const AT: WallMillis = WallMillis(1_763_700_840_120);
-const LATER: WallMillis = WallMillis(1_763_700_900_000);
+const AT: WallMillis = WallMillis(1_795_236_840_120);
+const LATER: WallMillis = WallMillis(1_795_236_900_000);
 const JOIN_SECRET: [u8; 32] = [0xc7; 32];
 const TOKEN_HASH: TokenHash = TokenHash([0xa5; 32]);
 
@@ -339,6 +339,18 @@ fn the_audit_goes_on_with_the_restore() {
     assert_eq!(entry.expected_hash(new.seq, old.hash), new.hash);
 }
 
+/// A backup has no such record, but a forged file may.
+#[test]
+fn a_restored_cluster_takes_no_record_of_a_node_from_the_file() {
+    let mut backup = Backup::new(&sample(), origin());
+    applied(&mut backup.state, &Command::RecordCapacity { node: 9, bytes: 1 << 30 });
+    backup.state.check_for_backup().unwrap();
+    assert_eq!(backup.state.bytes_max(), Some(1 << 30));
+    let state = restored(backup, &request(1)).unwrap();
+    assert_eq!(state.bytes_max(), None, "the new nodes report what they can hold");
+    state.check_for_backup().unwrap();
+}
+
 #[test]
 fn access_tokens_stay_unless_they_are_revoked() {
     assert!(restored_sample().access().token_with(&TOKEN_HASH).is_some());
@@ -374,7 +386,7 @@ fn backup_of_a_restored_cluster(at: u64, above: Option<u64>) -> Backup {
 
 #[test]
 fn a_backup_of_a_restored_cluster_restored_twice_never_gives_a_token_twice() {
-    for above in [None, Some(8_700_000_000_000_000)] {
+    for above in [None, Some(7_000_000_000_000_000)] {
         let mut last = backup_of_a_restored_cluster(0, above).state.lock(&lock("orders")).last_token.unwrap();
         for at in [6_000, 7_000, 8_000] {
             let mut state = restored(backup_of_a_restored_cluster(0, above), &request(at)).unwrap();
@@ -405,6 +417,33 @@ fn a_clock_before_the_backup_is_refused() {
     assert!(restored(backup(), &above).unwrap().revision() > before, "the clock of the backup was wrong");
     let unset = RestoreRequest { at: WallMillis(0), ..above };
     assert_eq!(restored(backup(), &unset).unwrap_err(), RestoreError::NotSet { now: WallMillis(0) });
-    let large = RestoreRequest { above: Some(Revision(1 << 53)), ..request(0) };
-    assert!(matches!(restored(backup(), &large), Err(RestoreError::Revision(_))));
+    // 2026-06-01T00:00:00Z.
+    let june = WallMillis(1_780_272_000_000);
+    let behind = BackupOrigin { at: WallMillis(june.0 - 1), ..origin() };
+    let error = restored(Backup::new(&sample(), behind), &RestoreRequest { at: june, ..request(0) }).unwrap_err();
+    assert_eq!(error, RestoreError::NotSet { now: june }, "the program is newer");
+}
+
+#[test]
+fn a_number_that_leaves_less_than_fifty_years_is_refused_and_the_largest_that_works_is_named() {
+    let with = |above: u64| {
+        let request = RestoreRequest { above: Some(Revision(above)), ..request(0) };
+        restored(Backup::new(&sample(), origin()), &request)
+    };
+    // A digit too many.
+    let error = with(8_700_000_000_000_000).unwrap_err();
+    let RestoreError::Above { largest, .. } = &error else { panic!("{error}") };
+    assert!(error.to_string().ends_with(&format!("The largest number that works is {largest}")), "{error}");
+    assert!(matches!(with(largest.0 + 1), Err(RestoreError::Above { .. })));
+    let state = with(largest.0).unwrap();
+    assert!(state.revision() > *largest);
+    // A backup of this cluster needs no number, as long as there are any.
+    let after = |years: u64| {
+        let backup = Backup::new(&state, BackupOrigin { at: request(1).at, ..origin() });
+        restored(backup, &request(years * 365 * 86_400_000))
+    };
+    assert!(after(50).unwrap().revision() > state.revision());
+    let error = after(60).unwrap_err();
+    assert!(matches!(error, RestoreError::Revision { .. }), "{error}");
+    assert!(error.to_string().contains("set the clock") && !error.to_string().contains("--revision-above"), "{error}");
 }

@@ -82,4 +82,6 @@ fn print(text: &str) -> Result<(), BackupError> {
 }
 
 #[cfg(test)]
+mod service_tests;
+#[cfg(test)]
 mod tests;

@@ -67,7 +67,7 @@ pub use core::{
     status::{MemberStatus, ReplicaStatus, Role},
 };
 pub use inbound::peer_service::PeerService;
-pub use leadership::restored::{RestoredService, RestoredSnapshot, restored_meta};
+pub use leadership::restored::{MissingNode, RestoredService, RestoredSnapshot, restored_meta};
 pub use machine::{
     apply::ApplyObserver,
     defect, snapshot,

@@ -103,11 +103,13 @@ impl State {
         self.access = Arc::new(access);
     }
 
-    /// The state with which a new cluster begins. It is the state of a backup, so nobody holds anything in it.
+    /// The state with which a new cluster begins. It is the state of a backup, so nobody holds anything in it. What a forged
+    /// file says about the nodes is forgotten too.
     #[must_use]
     pub fn restored(mut self, new: &NewCluster) -> State {
         let is_later = new.revision > self.revision;
         assert!(is_later, "a state at revision {} was restored at revision {}", self.revision, new.revision);
+        self.forget_capabilities();
         let before = self.revision;
         self.revision = new.revision;
         let old = self.cluster.replace(new.cluster);

@@ -51,6 +51,7 @@ fn an_interrupted_restore_leaves_nothing_that_a_node_takes_for_an_empty_director
     fs::remove_file(home.path().join(data_dir::IDENTITY)).unwrap();
     let error = DataDir::open(home.path(), 1).unwrap_err();
     assert!(matches!(error, DataDirError::NoIdentity { .. }), "{error}");
+    assert!(error.to_string().contains("delete the directory and restore again"), "{error}");
 }
 
 #[test]

@@ -26,6 +26,10 @@ const LOST_WRITES: &str = "What only other nodes had acknowledged is lost. What 
                            appear. If nodes of the old cluster still run somewhere, two clusters serve, and only the larger \
                            tokens of the new one tell them apart: stop the old nodes for good.";
 
+/// What an operator does when the new cluster serves.
+const RESTART: &str = "Then restart every program that used the old cluster: it keeps the id of that one, so the new one refuses \
+                       its requests (wrong_cluster)";
+
 #[derive(Debug, clap::Args)]
 pub(super) struct RestoreArgs {
     /// File of the backup; `-` reads it from standard input
@@ -39,7 +43,7 @@ pub(super) struct RestoreArgs {
     /// A node of the new cluster, with its number and its two addresses; repeat it for every node
     #[arg(long, value_name = "N=http://HOST:PORT,HOST:PORT", required = true)]
     member: Vec<String>,
-    /// Largest fencing token that you know; needed if a clock was wrong, or if a later restore needed it
+    /// Largest fencing token that you know; needed if a clock was wrong, or if an earlier restore said so
     #[arg(long, value_name = "REVISION")]
     revision_above: Option<u64>,
     /// Revoke all access tokens in the backup
@@ -145,15 +149,17 @@ fn report(
         text += &format!("accepted: {LOST_WRITES}\n");
     }
     if state.access().is_on() {
-        text += "rights:   they are enforced, so every call needs a token: start each node with --admin-token-file\n";
+        text += "rights:   they are enforced, so every call needs a token: start each node with --admin-token-file. Roles, \
+                 bindings and disabled users are those of the backup: disable and unbind again what was disabled and unbound \
+                 since\n";
     }
     let others: Vec<String> = members.keys().filter(|id| **id != args.id).map(ToString::to_string).collect();
     if others.is_empty() {
-        text += &format!("next:     start this node with --data {data}\n");
+        text += &format!("next:     start this node with --data {data}. {RESTART}\n");
     } else {
         text += &format!(
             "next:     start this node with --data {data}, and nodes {} with empty data directories and the same --member list. \
-             The cluster begins when all of them have started\n",
+             The cluster begins when all of them have started. {RESTART}\n",
             others.join(", ")
         );
     }
@@ -165,16 +171,18 @@ fn of_clocks(args: &RestoreArgs, request: &RestoreRequest, revision: Revision) -
     let mut text = String::new();
     if request.above.is_none() {
         text += &format!(
-            "clock:    {}. If it is behind that of an earlier restore, or if a restore of a newer backup said `ahead`, \
-             delete {} and restore with --revision-above and the largest fencing token that you know\n",
+            "clock:    {}. If it is behind the true time, delete {} and restore with --revision-above and the largest fencing \
+             token that you know. Do the same if an earlier restore said `ahead`, or had a clock that was ahead, and this backup \
+             was made before that restore\n",
             request.at.to_text(),
             args.data.display(),
         );
     }
     if is_ahead(revision, request.at) {
         text += &format!(
-            "ahead:    the new tokens are ahead of the clock, which no older backup knows. To restore an older one after \
-             this, pass --revision-above with the largest fencing token that you know, at least {revision}\n"
+            "ahead:    the new tokens are ahead of the clock, which no backup from before this restore knows. To restore one of \
+             them after this, this one too, pass --revision-above with the largest fencing token that you know, at least \
+             {revision}\n"
         );
     }
     text

@@ -14,7 +14,7 @@ use fairhold_state::{
 };
 use fairhold_storage::{
     StorageError,
-    data_dir::{DataDir, DataDirError},
+    data_dir::{DataDir, DataDirError, mark_lost_entries, mark_removed},
 };
 use fairhold_types::{ClusterId, ClusterVersion, time::WallMillis};
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path};
@@ -64,6 +64,7 @@ fn a_saved_backup_is_private_and_restored_into_a_directory_of_a_node() {
     let text = restore(&line).unwrap();
     assert!(text.contains("restored node 1 of the new cluster") && text.contains("no access tokens"), "{text}");
     assert!(text.contains("clock:    2") && !text.contains("ahead:") && !text.contains("rights:"), "{text}");
+    assert!(text.contains("next:     start this node") && text.contains("Then restart every program"), "{text}");
     let recorded = DataDir::recorded(&data).unwrap().unwrap();
     assert_eq!(recorded.id, Some(1));
     assert!(recorded.cluster.is_some_and(|cluster| cluster != ClusterId(7)), "it is another cluster");
@@ -107,6 +108,31 @@ fn a_stopped_node_is_saved_and_shown() {
     assert!(error.to_string().contains("in use"), "{error}");
 }
 
+/// The guide says so: it may be the last copy of the data.
+#[test]
+fn a_copy_of_the_directory_of_a_removed_node_is_saved_without_its_mark() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), BackupSource::Barrier);
+    let data = folder.path().join("data");
+    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    restore(&line).unwrap();
+    let again = folder.path().join("again.backup");
+    let BackupCommand::Save(args) = parse(&format!("fairhold backup save --data {} {}", data.display(), again.display())) else {
+        panic!("another command")
+    };
+    let is_refused_for = |mark: &str| {
+        let error = save::run(&args, &data).unwrap_err();
+        assert!(error.to_string().contains("must not be used any more: it is marked"), "{error}");
+        fs::remove_file(data.join(mark)).unwrap();
+    };
+    mark_removed(&data, "it is marked").unwrap();
+    is_refused_for("REMOVED");
+    mark_lost_entries(&data, "it is marked").unwrap();
+    is_refused_for("LOST-ENTRIES");
+    save::run(&args, &data).unwrap();
+    assert_eq!(read(&again).unwrap().0.header().source, BackupSource::Stopped);
+}
+
 #[test]
 fn a_backup_that_may_lack_writes_needs_consent() {
     let folder = tempfile::tempdir().unwrap();
@@ -128,6 +154,30 @@ fn a_restore_says_what_it_cannot_know() {
     let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
     let text = restore(&format!("{line} --revision-above {}", 1_u64 << 50)).unwrap();
     assert!(text.contains("ahead:    the new tokens are ahead of the clock") && !text.contains("clock:    "), "{text}");
+    assert!(text.contains("no backup from before this restore knows") && text.contains("this one too"), "{text}");
+}
+
+#[test]
+fn a_restore_asks_for_a_number_after_any_earlier_restore_that_was_ahead() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), BackupSource::Barrier);
+    let data = folder.path().join("data");
+    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let text = restore(&line).unwrap();
+    let clock = text.lines().find(|line| line.starts_with("clock:    ")).unwrap();
+    assert!(clock.contains("behind the true time") && clock.contains("made before that restore"), "{clock}");
+    assert!(!clock.contains("newer backup"), "which of the two files is newer does not matter: {clock}");
+}
+
+#[test]
+fn a_number_with_a_digit_too_many_is_refused_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), BackupSource::Barrier);
+    let data = folder.path().join("data");
+    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let error = restore(&format!("{line} --revision-above 8700000000000000")).unwrap_err();
+    assert!(error.to_string().contains("The largest number that works is ") && error.exit_code() == exit::FAILURE, "{error}");
+    assert!(!data.exists());
 }
 
 #[test]
@@ -136,6 +186,19 @@ fn a_backup_from_the_future_is_shown_as_one() {
     assert!(inspect::age(WallMillis(now.0 - hour), now).ends_with("(1h ago)"));
     assert!(inspect::age(WallMillis(now.0 + hour), now).contains("(1h ahead of the clock of this machine"));
     assert!(inspect::age(WallMillis(u64::MAX), now).starts_with("18446744073709551615 ms after 1970 ("));
+}
+
+#[test]
+fn a_restore_of_several_nodes_says_how_the_cluster_begins_and_that_programs_must_be_restarted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = saved(folder.path(), BackupSource::Barrier);
+    let data = folder.path().join("data");
+    let others = "--member 1=http://a:1,a:2 --member 2=http://b:1,b:2 --member 3=http://c:1,c:2";
+    let line = format!("fairhold backup restore {} --data {} --id 1 {others}", file.display(), data.display());
+    let text = restore(&line).unwrap();
+    let next = text.lines().find(|line| line.starts_with("next:     ")).unwrap();
+    assert!(next.contains("nodes 2, 3 with empty data directories"), "{next}");
+    assert!(next.contains("Then restart every program that used the old cluster") && next.contains("wrong_cluster"), "{next}");
 }
 
 #[test]
@@ -155,6 +218,7 @@ fn a_restore_with_rights_says_what_the_nodes_need() {
     let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
     let text = restore(&format!("{line} --revoke-tokens")).unwrap();
     assert!(text.contains("rights:   they are enforced") && text.contains("--admin-token-file"), "{text}");
+    assert!(text.contains("disable and unbind again what was disabled and unbound since"), "also without tokens: {text}");
 }
 
 #[test]

@@ -5,9 +5,8 @@ use super::{certificates::Certificates, error::ServeError, server::replica_confi
 use crate::config::{ServeConfig, start::StartingNode};
 use fairhold_health::answer::{HAS_RESTORED_STATE, WAITS_FOR_NODES};
 use fairhold_peer::{client::TcpPeer, key::PeerKeys};
-use fairhold_raft::{FormationError, RestoredService, RestoredSnapshot, StartError};
+use fairhold_raft::{FormationError, MissingNode, RestoredService, RestoredSnapshot, StartError, UnsupportedVersion};
 use fairhold_storage::{Storage, StorageError};
-use fairhold_types::NodeId;
 use openraft_rt_tokio::TokioRuntime;
 use std::time::Duration;
 use tokio::{runtime::Handle, time::sleep};
@@ -60,12 +59,40 @@ fn failed(error: FormationError) -> ServeError {
     }
 }
 
-fn reason(missing: &[NodeId]) -> String {
-    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+fn reason(missing: &[MissingNode]) -> String {
+    let ids: Vec<String> = missing.iter().map(|node| node.id.to_string()).collect();
+    let older = missing.iter().filter_map(|node| {
+        let UnsupportedVersion { version, supports } = node.unsupported?;
+        Some(format!(
+            ". Node {} is empty, but its program supports cluster version {supports}, and the restored state has version \
+             {version}: start it with the program of this node",
+            node.id
+        ))
+    });
+    let older: String = older.collect();
     // It cannot tell a node that waits with a restored state from one that does not run: both have no port for nodes.
     format!(
         "{HAS_RESTORED_STATE}, and {WAITS_FOR_NODES} {}. If one of them was restored too, it never ends: restore on one \
-         machine only, and start the others with empty data directories. The log of this node has the latest list",
-        missing.join(", ")
+         machine only, and start the others with empty data directories. The log of this node has the latest list{older}",
+        ids.join(", ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::{ClusterVersion, SupportedVersions};
+
+    #[test]
+    fn the_reason_names_the_nodes_that_are_missing_and_those_whose_programs_are_too_old() {
+        let absent = MissingNode { id: 2, unsupported: None };
+        let text = reason(&[absent]);
+        assert!(text.contains("waiting for 2. If one") && text.ends_with("has the latest list"), "{text}");
+        let (version, supports) = (ClusterVersion(2), SupportedVersions::UNTOLD);
+        let older = MissingNode { id: 3, unsupported: Some(UnsupportedVersion { version, supports }) };
+        let text = reason(&[absent, older]);
+        assert!(text.contains("waiting for 2, 3. If one"), "{text}");
+        let why = "Node 3 is empty, but its program supports cluster version 1, and the restored state has version 2";
+        assert!(text.contains(why) && text.ends_with("start it with the program of this node"), "{text}");
+    }
 }

@@ -15,6 +15,7 @@ use crate::{
         config::ReplicaConfig,
         error::FormationError,
         peer::{ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Peer, Refusal, Requester, Service},
+        program::UnsupportedVersion,
         types::{Member, Types},
     },
     leadership::formation::{GreetingResult, classify, greet_all},
@@ -24,7 +25,7 @@ use crate::{
     },
 };
 use bytes::Bytes;
-use fairhold_types::{ClusterId, Incarnation, NodeId, failpoint};
+use fairhold_types::{ClusterId, ClusterVersion, Incarnation, NodeId, failpoint};
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use openraft::{AsyncRuntime, Membership, alias::SnapshotMetaOf};
 use std::{
@@ -41,6 +42,17 @@ pub fn restored_meta<RT: AsyncRuntime>() -> io::Result<Bytes> {
 /// A restored state whose cluster has not formed.
 pub struct RestoredSnapshot {
     snapshot: Arc<dyn StoredSnapshot>,
+    /// The version of its state.
+    version: ClusterVersion,
+}
+
+/// A node of the list without which the cluster of a restored state does not begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingNode {
+    /// Its id.
+    pub id: NodeId,
+    /// If it is empty, but could not read the state: the version of the state, and those that its program supports.
+    pub unsupported: Option<UnsupportedVersion>,
 }
 
 impl std::fmt::Debug for RestoredSnapshot {
@@ -59,27 +71,34 @@ impl RestoredSnapshot {
         // A node may have taken a snapshot before its cluster formed. That state has no cluster.
         let read = Arc::clone(&snapshot);
         let state = run_blocking(store, move || state_of(&*read)).await??;
-        Ok(state.cluster().is_some().then_some(RestoredSnapshot { snapshot }))
+        let version = state.cluster_version();
+        Ok(state.cluster().is_some().then_some(RestoredSnapshot { snapshot, version }))
     }
 
-    /// Asks the other nodes once, and forms the cluster if all of them are empty. Otherwise returns those that did not
-    /// answer that they are.
+    /// Asks the other nodes once, and forms the cluster if all of them are empty, and run programs that support the version
+    /// of the state. Otherwise returns those that did not answer that they are.
     pub async fn form<RT: AsyncRuntime>(
         &self,
         config: &ReplicaConfig,
         peer: &dyn Peer,
         store: &dyn SnapshotStore,
-    ) -> Result<Vec<NodeId>, FormationError> {
+    ) -> Result<Vec<MissingNode>, FormationError> {
         let answers = greet_all::<RT, _>(peer, config, |id, greeting| {
+            let supports = greeting.as_ref().and_then(|greeting| greeting.as_ref().ok()).map(|other| other.supports);
             let found = greeting.map_or(Ok(GreetingResult::Unknown), |greeting| classify(config, id, greeting));
-            found.map(|found| (id, found))
+            found.map(|found| (id, found, supports))
         });
+        let version = self.version;
         let mut incarnations = BTreeMap::from([(config.id, config.incarnation)]);
         let mut missing = Vec::new();
         for answer in answers.await {
-            match answer? {
-                (id, GreetingResult::Empty(incarnation)) => drop(incarnations.insert(id, incarnation)),
-                (id, GreetingResult::Formed | GreetingResult::Unknown) => missing.push(id),
+            let (id, found, supports) = answer?;
+            let supports = supports.filter(|supports| !supports.includes(version));
+            let unsupported = supports.map(|supports| UnsupportedVersion { version, supports });
+            match found {
+                GreetingResult::Empty(incarnation) if unsupported.is_none() => drop(incarnations.insert(id, incarnation)),
+                GreetingResult::Empty(_) => missing.push(MissingNode { id, unsupported }),
+                GreetingResult::Formed | GreetingResult::Unknown => missing.push(MissingNode { id, unsupported: None }),
             }
         }
         if missing.is_empty() {

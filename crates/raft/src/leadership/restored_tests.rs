@@ -63,16 +63,21 @@ fn others(nodes: &[Introduction]) -> Others {
 
 /// A store with a state of this cluster, at no position in the log.
 fn store_of(cluster: Option<ClusterId>) -> Memory {
+    store_after(cluster.map(|cluster| Command::FormCluster { cluster }))
+}
+
+/// A store with a state after this command.
+fn store_after(command: Option<Command>) -> Memory {
     let mut state = State::new();
-    if let Some(cluster) = cluster {
-        state.apply(&Command::FormCluster { cluster }).answer.result.unwrap();
+    if let Some(command) = command {
+        state.apply(&command).answer.result.unwrap();
     }
     let blocks = state.snapshot_blocks().map(Bytes::from).collect();
     let meta = restored_meta::<TokioRuntime>().unwrap();
     Memory(Arc::new(Mutex::new(Some(SnapshotImage { meta, blocks }))))
 }
 
-async fn form(store: &Memory, others: &Others) -> Result<Vec<NodeId>, FormationError> {
+async fn form(store: &Memory, others: &Others) -> Result<Vec<MissingNode>, FormationError> {
     let restored = RestoredSnapshot::find::<TokioRuntime>(store).await.unwrap().expect("a restored state");
     restored.form::<TokioRuntime>(&config(), others, store).await
 }
@@ -81,10 +86,27 @@ async fn form(store: &Memory, others: &Others) -> Result<Vec<NodeId>, FormationE
 async fn nothing_happens_before_all_other_nodes_are_empty() {
     let store = store_of(Some(OURS));
     let before = store.0.lock().clone();
-    assert_eq!(form(&store, &others(&[introduction(2)])).await, Ok(vec![3]), "node 3 does not run");
+    let missing = MissingNode { id: 3, unsupported: None };
+    assert_eq!(form(&store, &others(&[introduction(2)])).await, Ok(vec![missing]), "node 3 does not run");
     let full = Introduction { empty: false, ..introduction(3) };
-    assert_eq!(form(&store, &others(&[introduction(2), full])).await, Ok(vec![3]), "node 3 has data");
+    assert_eq!(form(&store, &others(&[introduction(2), full])).await, Ok(vec![missing]), "node 3 has data");
     assert!(*store.0.lock() == before, "the snapshot is as it was");
+}
+
+/// It would end when it gets the snapshot, and so could a majority.
+#[tokio::test]
+async fn a_node_whose_program_is_older_than_the_state_is_missing_until_it_runs_a_newer_one() {
+    let (version, supports) = (ClusterVersion(2), SupportedVersions::UNTOLD);
+    let store = store_after(Some(Command::FormClusterAt { cluster: OURS, version }));
+    let before = store.0.lock().clone();
+    let older = Introduction { supports, ..introduction(3) };
+    let missing = MissingNode { id: 3, unsupported: Some(UnsupportedVersion { version, supports }) };
+    assert_eq!(form(&store, &others(&[introduction(2), older.clone()])).await, Ok(vec![missing]));
+    let full = Introduction { empty: false, ..older };
+    let missing = MissingNode { id: 3, unsupported: None };
+    assert_eq!(form(&store, &others(&[introduction(2), full])).await, Ok(vec![missing]), "another program would not help");
+    assert!(*store.0.lock() == before, "the snapshot is as it was");
+    assert_eq!(form(&store, &others(&[introduction(2), introduction(3)])).await, Ok(Vec::new()));
 }
 
 #[tokio::test]

@@ -60,8 +60,9 @@ pub enum DataDirError {
     },
     /// The directory has files but no identity.
     #[error(
-        "{path} is not empty ({found}) and has no IDENTITY file. If it was this node's, the file was lost: restore it, or \
-         replace the node, `fairhold cluster replace N`. If it was not, give fairhold an empty directory"
+        "{path} is not empty ({found}) and has no IDENTITY file. If a `fairhold backup restore` was interrupted, delete the \
+         directory and restore again: with an empty one, an empty cluster forms. If it was this node's, the file was lost: \
+         restore it, or replace the node, `fairhold cluster replace N`. If it was not, give fairhold an empty directory"
     )]
     NoIdentity {
         /// The directory.
