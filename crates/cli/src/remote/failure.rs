@@ -146,7 +146,7 @@ fn advice_here(code: &str) -> Option<&'static str> {
     } else if is(Code::WouldDeadlock) {
         Some("release a lock that you hold, or acquire all of them in one step: fairhold lock A B -- CMD")
     } else if is(Code::WrongCluster) {
-        Some("check the addresses of -e and the id of --cluster-id")
+        Some("check the addresses of -e and the id of --cluster-id; a restored cluster has a new id")
     } else if is(Code::NeedsUpgrade) {
         Some("to see what the upgrade waits for: fairhold cluster upgrade status; then: fairhold cluster upgrade finalize")
     } else if is(Code::ChangeInProgress) {

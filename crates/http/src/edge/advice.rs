@@ -39,7 +39,7 @@ pub(crate) fn advice_for(code: Code, kind: RequestKind) -> Option<&'static str> 
         Code::GrantNotFound => Some("it never existed, or was forgotten; acquire a new one"),
         Code::NotLeader => Some("another candidate may lead by now; stand for election again"),
         Code::StaleToken => Some("the lock was lost, released or broken; stop all work under it"),
-        Code::WrongCluster => Some("check the addresses of your servers"),
+        Code::WrongCluster => Some("check the addresses of your servers; after a restore of the cluster, restart this program"),
         Code::GrantGone => Some("stop all work under it; to go on, acquire a new one"),
         Code::WouldDeadlock => Some("release a lock that you hold, or acquire all of them in one request"),
         Code::NoLeader => Some("to wait for one, pass wait=30s"),
