@@ -27,5 +27,6 @@ pub(crate) mod rejection;
 pub(crate) mod request;
 pub(crate) mod request_kind;
 pub(crate) mod server_info;
+pub(crate) mod shown_token;
 pub(crate) mod slow_requests;
 pub(crate) mod stream;

@@ -2,12 +2,12 @@
 
 use crate::{
     edge::authenticator::Authenticator, edge::error::of_read, edge::headers, edge::params, edge::problem::Problem,
-    edge::request::HttpPeer,
+    edge::request::HttpPeer, edge::shown_token::ShownToken,
 };
 use axum::extract::Request;
 use fairhold_access::{
     Principal, UserName,
-    token::{BearerToken, TOKEN_PREFIX, TokenHash},
+    token::{BearerToken, TOKEN_PREFIX},
 };
 use fairhold_node::access::{AccessRefusal, Caller, Credential, CredentialFault};
 use fairhold_state::access::AccessData;
@@ -29,7 +29,7 @@ pub(super) fn identify(
 ) -> Result<Caller, Problem> {
     refuse_token_in(request.uri())?;
     match bearer(request.headers())? {
-        Some(shown) => by_token(authenticator, shown, access, now).map_err(refused),
+        Some(shown) => by_token(authenticator, request, shown, (access, now)).map_err(refused),
         None => Ok(by_certificate(request).unwrap_or_else(|| Caller::new(Principal::anonymous(), Credential::Nothing))),
     }
 }
@@ -38,7 +38,7 @@ pub(super) fn identify(
 /// certificate, if that is valid.
 pub(super) fn unenforced(authenticator: &Authenticator, request: &Request, access: &AccessData, now: WallMillis) -> Caller {
     let known = match bearer(request.headers()) {
-        Ok(Some(shown)) => by_token(authenticator, shown, access, now).ok(),
+        Ok(Some(shown)) => by_token(authenticator, request, shown, (access, now)).ok(),
         Ok(None) => by_certificate(request).filter(|caller| caller.check_credential(access, now).is_ok()),
         Err(_) => None,
     };
@@ -65,7 +65,12 @@ pub(super) fn shows_token(headers: &HeaderMap) -> bool {
     bearer(headers).is_ok_and(|shown| shown.is_some_and(|shown| BearerToken::parse(shown).is_ok()))
 }
 
-fn by_token(authenticator: &Authenticator, shown: &str, access: &AccessData, now: WallMillis) -> Result<Caller, CredentialFault> {
+fn by_token(
+    authenticator: &Authenticator,
+    request: &Request,
+    shown: &str,
+    (access, now): (&AccessData, WallMillis),
+) -> Result<Caller, CredentialFault> {
     if planted::tells_tokens() {
         tracing::info!(shown, "a caller shows a token");
     }
@@ -75,11 +80,9 @@ fn by_token(authenticator: &Authenticator, shown: &str, access: &AccessData, now
             None => by_jwt(&authenticator.providers, shown, now),
         };
     }
-    // An administrator may register the hash of any text, also of one that somebody can guess.
-    if BearerToken::parse(shown).is_err() {
-        return Err(CredentialFault::Unknown);
-    }
-    let (number, record) = access.token_with(&TokenHash::of_text(shown)).ok_or(CredentialFault::Unknown)?;
+    let peer = request.extensions().get::<HttpPeer>();
+    let hash = peer.map_or_else(|| ShownToken::default().hash_of(shown), |peer| peer.token.hash_of(shown));
+    let (number, record) = hash.and_then(|hash| access.token_with(&hash)).ok_or(CredentialFault::Unknown)?;
     if record.is_expired(now) {
         return Err(CredentialFault::Expired);
     }
@@ -106,7 +109,8 @@ fn refused(fault: CredentialFault) -> Problem {
 
 /// Refuses a token in the query: logs and histories keep URLs.
 fn refuse_token_in(uri: &Uri) -> Result<(), Problem> {
-    for pair in uri.query().unwrap_or_default().split('&') {
+    let Some(query) = uri.query() else { return Ok(()) };
+    for pair in query.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let is_token =
             |part: &str| params::decode(part).is_ok_and(|part| part.starts_with(TOKEN_PREFIX) || looks_like_jwt(&part));
@@ -125,6 +129,7 @@ mod tests {
     use super::*;
     use crate::edge::admin::Admin;
     use axum::body::Body;
+    use fairhold_access::token::TokenHash;
     use fairhold_state::{
         State,
         command::{AccessChange, AccessRequester, ChangeAccess, Command},

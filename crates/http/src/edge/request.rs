@@ -8,6 +8,7 @@ use crate::{
     edge::params::{self, ParsedParams},
     edge::problem::{Problem, outcome},
     edge::quota::Share,
+    edge::shown_token::ShownToken,
 };
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
@@ -61,6 +62,8 @@ pub struct HttpPeer {
     /// What the node knows of credentials, with the rule for administrators' calls, if there are such calls. The middleware
     /// sets it.
     pub(crate) authenticator: Option<Arc<Authenticator>>,
+    /// The token that it has shown last.
+    pub(crate) token: ShownToken,
     /// Whether the rights of its current request were decided. Then administrators' calls need no token of the file.
     pub(crate) is_decided: bool,
     /// Whether its current request has a `wait` parameter, even 0. Such requests have a histogram of their own, because their
@@ -73,7 +76,16 @@ impl HttpPeer {
     #[must_use]
     pub fn at(address: IpAddr) -> HttpPeer {
         let (network, address) = (share_key(address), address.to_canonical().to_string().into());
-        HttpPeer { address, network, user: None, memory: None, authenticator: None, is_decided: false, waits: Arc::default() }
+        HttpPeer {
+            address,
+            network,
+            user: None,
+            memory: None,
+            authenticator: None,
+            token: ShownToken::default(),
+            is_decided: false,
+            waits: Arc::default(),
+        }
     }
 
     /// The user that its verified certificate names. `None` without TLS, without a certificate, or if that names no user.

@@ -146,7 +146,8 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// Decides, and writes nothing down.
     fn decision(&self, caller: &Caller, access: &AccessData, needs: &[Need<'_>]) -> Decision {
-        let rights = self.0.rights.rights(access, &caller.identity);
+        let look_up = || self.0.rights.rights(access, &caller.identity);
+        let rights = self.1.as_deref().map_or_else(look_up, |request| request.rights(access.revision(), look_up));
         let result = caller.check_credential(access, wall_now()).and_then(|()| decide(caller, &rights, needs));
         Decision { rights, result }
     }
