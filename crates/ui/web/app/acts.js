@@ -94,7 +94,7 @@ function Break({ shown, close }) {
   return html`<${Dialog} label="Break a lock" about=${about} close=${close}><form onSubmit=${go}>
     <${Field} label="Reason" value=${reason} set=${setReason} hint="3 to 256 bytes, for the holder and the history" />
     <${Field} label="Type the name of the lock" name="confirm" value=${typed} set=${setTyped} />
-    <${Line} label="fairhold" text=${`fairhold locks break ${quoted(lock)} --token ${holder.token} --reason ${quoted(reason || "REASON")}`} />
+    <${Line} label="fairhold" text=${`fairhold locks break --token ${holder.token} --reason ${quoted(reason || "REASON")} -- ${quoted(lock)}`} />
     ${stale.value ? html`<p class="lost">The figures are old: wait until the page is live again.</p>` : null}
     <p role="status" class="outcome">${state.text}</p>
     <p class="buttons"><button type="button" onClick=${() => { dialog.value = { ...shown, kind: "revoke" }; }}>Ask it back instead</button>

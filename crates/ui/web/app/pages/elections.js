@@ -63,7 +63,7 @@ export function Election({ name }) {
     <${Panel} title="Leader">${leader()}</>
     ${queue.body && !kind ? html`<${Guard} title="Candidates"><${Candidates} queue=${queue.body} name=${name} cursor=${cursor} /></>` : null}
     <p class="note">An election is a lock: its <a href=${link("locks", name, { tab: "history" })}>history</a>, its <a href=${link("locks", name)}>settings and a break</a> are there.</p>
-    <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold elections show ${quoted(name)}`} />
+    <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold elections show -- ${quoted(name)}`} />
       <${Curl} path=${path} /></>`;
 }
 

@@ -42,7 +42,7 @@ export function Lock({ name }) {
     ${tab === "history" ? html`<${Guard} title="History"><${HistoryPanel} poll=${history} /></>` : null}
     ${tab === "settings" && lock ? html`<${Guard} title="Settings"><${Settings} lock=${lock} /></>` : null}
     <${Panel} title="The same without this page">
-      <${Line} label="fairhold" text=${`fairhold locks ${command} ${quoted(name)}`} />
+      <${Line} label="fairhold" text=${`fairhold locks ${command} -- ${quoted(name)}`} />
       <${Curl} path=${`${base}${call}`} /></>`;
 }
 
