@@ -108,7 +108,7 @@ test("a page with an open dialog stays at its dead node until the dialog is clos
   cluster.kill(leader);
   await page.locator(".stale-banner", { hasText: "until the dialog is closed" }).waitFor();
   assert.ok(await page.locator("dialog", { hasText: "The figures are old" }).isVisible());
-  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: "Close" }).click();
   await page.locator("body:not(.stale) .health", { hasText: /seen 0 s ago/ }).waitFor();
   await close();
 });

@@ -98,7 +98,7 @@ function Break({ shown, close }) {
     ${stale.value ? html`<p class="lost">The figures are old: wait until the page is live again.</p>` : null}
     <p role="status" class="outcome">${state.text}</p>
     <p class="buttons"><button type="button" onClick=${() => { dialog.value = { ...shown, kind: "revoke" }; }}>Ask it back instead</button>
-      <button type="button" onClick=${close}>${state.done ? "Close" : "Cancel"}</button>
+      <button type="button" onClick=${close}>Close</button>
       <button type="submit" class="danger" disabled=${!ready}>Break</button></p></form></>`;
 }
 
@@ -131,7 +131,7 @@ function AskBack({ shown, close }) {
 function Ending({ text, busy, done, ready, label, danger = false, close }) {
   return html`${stale.value ? html`<p class="lost">The figures are old: wait until the page is live again.</p>` : null}
     <p role="status" class="outcome">${text}</p>
-    <p class="buttons"><button type="button" onClick=${close}>${done ? "Close" : "Cancel"}</button>
+    <p class="buttons"><button type="button" onClick=${close}>Close</button>
       <button type="submit" class=${danger ? "danger" : ""} disabled=${!ready || busy || done || !mayAct.value}>${label}</button></p>`;
 }
 
