@@ -285,7 +285,7 @@ export function Copy({ text, label }) {
 /** A line to copy. @param {{ text: string, label: string, wraps?: boolean }} props wraps: people read it, so all of it is in view */
 export function Line({ text, label, wraps = false }) {
   return html`<div class="line"><code class=${wraps ? "wraps" : null} tabIndex="0" role="group" aria-label=${label}>${visible(text)}</code>
-    <${Copy} text=${text} label=${`Copy: ${label}`} /></div>`;
+    <${Copy} text=${text.replace(/\p{Cc}/gu, "")} label=${`Copy: ${label}`} /></div>`;
 }
 
 /** The call of a page, to copy. @param {{ path: string }} props */
