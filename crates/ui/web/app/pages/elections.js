@@ -32,7 +32,7 @@ function Rows({ items }) {
     { head: "Leads for", figure: true, cell: (/** @type {any} */ row) => (row.leader?.since ? html`<${Since} at=${row.leader.since} />` : "—") },
     { head: "Waiting", figure: true, cell: (/** @type {any} */ row) => count(row.waiting) },
   ];
-  const empty = html`There is no election. To stand for one: <${Line} text="fairhold elect primary --value ADDRESS -- COMMAND" label="Stand for election" />`;
+  const empty = html`You see no election. To stand for one: <${Line} text="fairhold elect primary --value ADDRESS -- COMMAND" label="Stand for election" />`;
   return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => row.election} label="Elections" empty=${empty} />`;
 }
 

@@ -108,7 +108,7 @@ function Rows({ items, rest, first }) {
     { head: "Held", figure: true, cell: (/** @type {any} */ row) => (row.to ? span(parseSpan(row.held_for)) : html`<${Since} at=${row.from} />`) },
     { head: "Ended", cell: (/** @type {any} */ row) => html`<${Ended} row=${row} />` },
   ];
-  const empty = rest ? "No match on this page. There may be some on the next one." : first ? "No matching lock was held then." : "There are no more.";
+  const empty = rest ? "No match on this page. There may be some on the next one." : first ? "You see no match." : "There are no more.";
   return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => `${row.number}-${row.from_revision}-${row.lock}`} label="Held then" empty=${empty} />`;
 }
 
@@ -154,7 +154,7 @@ function Around({ at, given, begin }) {
   }));
   const { rows, leftOut } = nearest([...ofHolds, ...found, ...refused], at, HAPPENED);
   const columns = [{ head: "When", cell: (/** @type {any} */ row) => row.when }, { head: "What", wide: true, cell: (/** @type {any} */ row) => row.what }];
-  const empty = `${holds.body?.next_cursor ? "None of the holds that this page got" : "No matching hold"} began or ended in these ten minutes. This node knows of no election in them, and ${refusals({}).some(within)
+  const empty = `${holds.body?.next_cursor ? "None of the holds that this page got" : "No hold that you see"} began or ended in these ten minutes. This node knows of no election in them, and ${refusals({}).some(within)
     ? "none of the refused deadlocks matches the filter" : "of no refused deadlock"}.`;
   if (!holds.body) return html`<${Waiting} poll=${holds} />`;
   const { next_cursor, last, lacks } = holds.body;

@@ -88,7 +88,7 @@ function WaitingLongest({ rows }) {
     { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
   ];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.lock} label="Waiting longest"
-    empty="Nobody waits. A request that finds a lock held and passes wait=30s would be here." />`;
+    empty="You see no waits." />`;
 }
 
 /** @param {{ rows: any[] }} props */
@@ -100,7 +100,7 @@ function HeldLongest({ rows }) {
     { head: "Usual", figure: true, cell: (/** @type {any} */ row) => span(parseSpan(row.usual)) },
     { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
   ];
-  const empty = html`Nobody holds a lock. To take one: <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />`;
+  const empty = html`You see no holds. To take one: <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />`;
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.lock} label="Held longest" empty=${empty} />`;
 }
 
@@ -115,7 +115,7 @@ function Hot({ rows }) {
     { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
   ];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.lock} label="Hot locks"
-    empty="None of the locks that this node looked at was granted and released in the last minute." />`;
+    empty="You see no lock that was granted and released in the last minute." />`;
 }
 
 function RefusedLately() {
@@ -123,7 +123,7 @@ function RefusedLately() {
   if (since === null) return html`<p class="note">This node's program is older than this page: it does not report refused deadlocks.</p>`;
   const from = (serverNow() ?? 0) - HOUR;
   const rows = repeated(refusals({}).filter((/** @type {any} */ row) => Date.parse(row.at) >= from));
-  return html`<${Refusals} rows=${rows.slice(0, REFUSALS)} empty="No request was refused because of a deadlock." />
+  return html`<${Refusals} rows=${rows.slice(0, REFUSALS)} empty="You see none." />
     ${rows.length > REFUSALS ? html`<p class="note"><a href=${link("waits")}>${count(rows.length - REFUSALS)} more</a></p>` : null}
     ${Date.parse(since) > from ? html`<p class="note">Complete since <${Time} at=${since} />.</p>` : null}`;
 }
