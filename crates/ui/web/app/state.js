@@ -162,9 +162,8 @@ export function start() {
     addEventListener(used, () => { if (admin.value) admin.value = { ...admin.value, until: performance.now() + ADMIN_FOR }; });
   }
   setInterval(() => {
-    if (document.hidden) return;
-    now.value = performance.now();
-    if (admin.value && admin.value.until < now.value) admin.value = null;
+    if (admin.value && admin.value.until < performance.now()) admin.value = null;
+    if (!document.hidden) now.value = performance.now();
   }, 500);
   const next = async () => {
     const isDue = paused.value === null && tokenWanted.value === null && mayAsk(denied, credential(), performance.now());
