@@ -157,6 +157,7 @@ export function start() {
   applyTheme();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", applyTheme);
   addEventListener("hashchange", () => { route.value = parse(location.hash); });
+  addEventListener("pagehide", () => { token.value = admin.value = null; });
   document.addEventListener("visibilitychange", () => { now.value = performance.now(); });
   for (const used of ["pointerdown", "keydown"]) {
     addEventListener(used, () => { if (admin.value) admin.value = { ...admin.value, until: performance.now() + ADMIN_FOR }; });
