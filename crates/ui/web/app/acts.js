@@ -71,7 +71,7 @@ function Break({ shown, close }) {
   const key = useRef(newKey());
   const { lock, holder } = shown;
   const ready = (typed === lock || typed === visible(lock)) && isReason(reason) && mayAct.value && !state.busy && !state.done;
-  const path = withQuery(`v1/locks/${encodeURIComponent(lock)}/holders`, { token: holder.token, reason });
+  const path = withQuery(`v1/locks/${encodeURIComponent(lock)}/holders`, { token: `${holder.token}`, reason });
   const go = async (/** @type {Event} */ event) => {
     event.preventDefault();
     if (!ready) return;
