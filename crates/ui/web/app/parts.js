@@ -189,10 +189,11 @@ export function usePoll(path, every = 1000, ask = call, isFinal = () => false) {
     let final = /** @type {{ sent: string | null } | null} */ (null);
     let timer = 0;
     const next = async () => {
-      let pause = every;
+      let pause = 1000;
       busy = true;
       const sent = credential();
       const isDue = paused.value === null && tokenWanted.value === null && mayAsk(denied, sent, performance.now());
+      if (isDue) pause = every;
       if (isDue && !document.hidden && (final === null || final.sent !== sent)) {
         try {
           const { body, headers } = await ask(path, { token: sent, within: WITHIN });
