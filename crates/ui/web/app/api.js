@@ -94,7 +94,7 @@ async function ask(path, { method = "GET", token = null, key, timeout = TIMEOUT,
   try {
     const body = form ? JSON.stringify(form) : undefined;
     const answer = await fetch(address(path), {
-      method, headers, body, signal: stop.signal, cache: "no-store", credentials: "omit", redirect: "error",
+      method, headers, body, signal: stop.signal, cache: "no-store", redirect: "error",
     });
     if (!answer.ok) {
       const problem = parse(await answer.text());
