@@ -127,6 +127,7 @@ export function refused(error, sent) {
 }
 
 let failures = 0;
+let cluster = /** @type {string | undefined} */ (undefined);
 let denied = /** @type {{ sent: string | null, at: number } | null} */ (null);
 
 async function lookOnce() {
@@ -134,6 +135,9 @@ async function lookOnce() {
   try {
     const { body } = await call("v1/overview", { token: sent, timeout: 1500 });
     failures = 0;
+    cluster ??= body.cluster;
+    // Numbers of another cluster at this address would mean something else.
+    if ((body.cluster ?? cluster) !== cluster) return location.reload();
     denied = null;
     tokenWanted.value = null;
     look.value = body;
