@@ -56,7 +56,7 @@ export function withQuery(path, query = {}) {
 
 /** @param {string} path @param {Options} [options] */
 export function call(path, options = {}) {
-  return ask(path, options, async (answer) => (answer.status === 204 ? null : answer.json()));
+  return ask(path, options, async (answer) => (answer.status > 201 ? null : answer.json()));
 }
 
 /** The first bytes of a value. The rest of a longer one is not fetched.
