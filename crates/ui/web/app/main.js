@@ -65,7 +65,7 @@ function Strip() {
 
 function Health() {
   const found = look.value;
-  if (found === null) {
+  if (found === null || stale.value) {
     const why = failure.value?.status === 403 ? "Not permitted: " : "";
     return html`<p class="health muted">${failure.value ? `${why}${visible(failure.value.message)}` : "Connecting…"}</p>`;
   }
@@ -101,7 +101,7 @@ function Controls() {
   const acting = admin.value !== null;
   settings.value;
   return html`<div class="toggles">
-    <button type="button" onClick=${pause} aria-label=${paused.value === null ? "Live: pause" : "Paused: resume"}><${Shape} of=${paused.value === null ? "▸" : "‖"} /> ${paused.value === null ? "Live" : "Paused"}</button>
+    <button type="button" onClick=${pause}>${paused.value === null ? html`<${Shape} of="‖" /> Pause` : html`<${Shape} of="▸" /> Resume`}</button>
     <button type="button" onClick=${() => set({ theme: dark ? "light" : "dark" })} aria-label=${dark ? "Use the light theme" : "Use the dark theme"}><${Shape} of="◐" /></button>
     <button type="button" class=${acting ? "danger" : ""}
       onClick=${() => { if (acting) admin.value = null; else dialog.value = { kind: "admin" }; }}>
