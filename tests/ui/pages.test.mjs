@@ -256,7 +256,7 @@ test("a waiter for several locks shows them", async () => {
   await shown(page, "several/b", "h1");
   for (const [tab, command, call] of [["History", "history", "several%2Fb/history"], ["Settings", "show", "several%2Fb"], ["Queue", "queue", "several%2Fb/queue"]]) {
     await page.locator(".tabs a", { hasText: tab }).click();
-    await shown(page, `fairhold locks ${command} several/b`, "code[aria-label=fairhold]");
+    await shown(page, `fairhold locks ${command} -- several/b`, "code[aria-label=fairhold]");
     assert.equal(await page.locator("code[aria-label=curl]").innerText(), `curl "$SERVER/v1/locks/${call}"`);
   }
   assert.deepEqual(wrong, []);

@@ -105,7 +105,6 @@ function Break({ shown, close }) {
 /** @param {any} error */
 function refusal(error) {
   if (error.code === "stale_token") return "Nothing was broken: that grant does not hold the lock any more. Close this, and look again.";
-  if (error.status === 401 || error.status === 403) return `Nothing was broken: ${visible(error.message)}`;
   if (error.status === 0 || error.status === 504) return "It is not known whether it happened. The history of the lock says so.";
   return visible(error.message);
 }

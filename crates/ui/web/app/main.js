@@ -114,7 +114,7 @@ function pause() {
 }
 
 function Banner() {
-  if (paused.value !== null) return html`<p class="banner"><${Shape} of="‖" /> Paused ${span(Math.floor((now.value - paused.value) / 1000) * 1000)} ago. The figures do not change. <button type="button" onClick=${pause}>Go on</button></p>`;
+  if (paused.value !== null) return html`<p class="banner"><${Shape} of="‖" /> Paused ${span(Math.floor((now.value - paused.value) / 1000) * 1000)} ago. Only ages go on. <button type="button" onClick=${pause}>Go on</button></p>`;
   const [why] = Object.values(late.value);
   if (why !== undefined && !stale.value) return html`<p class="banner stale-banner"><${Shape} of="▲" /> A part of this page is old, and nothing can be changed here: ${visible(why)}</p>`;
   if (admin.value !== null && !stale.value) return html`<p class="banner acting-banner">You act as administrator.</p>`;
