@@ -5,7 +5,7 @@ import { Dialogs } from "./acts.js";
 import { Said } from "./dialog.js";
 import { remedy } from "./follow.js";
 import { atMember, count, span, visible } from "./format.js";
-import { copy, focusNext, Guard, Heading, Panel, Shape } from "./parts.js";
+import { copy, focusNext, Guard, Heading, Shape } from "./parts.js";
 import { Cluster, isAsked, isSilent } from "./pages/cluster.js";
 import { Election, Elections } from "./pages/elections.js";
 import { Events } from "./pages/events.js";
@@ -53,7 +53,7 @@ function Page({ page, name }) {
   if (page === "history") return html`<${History} />`;
   if (page === "cluster") return html`<${Cluster} />`;
   if (page === "") return html`<${Overview} />`;
-  return html`<${Heading}>There is no such page</><${Panel} title="Not found"><p class="note">The address names no page of this dashboard. <a href="#/">Overview</a></p></>`;
+  return html`<${Heading}>There is no such page</>`;
 }
 
 function Strip() {

@@ -69,7 +69,8 @@ function Figures({ found }) {
 
 /** @param {{ problems: any[] }} props */
 export function Problems({ problems }) {
-  if (problems.length === 0) return html`<p class="note">No problem is known to this node.</p>`;
+  const isLost = look.value.members.some((/** @type {any} */ member) => member.reachable === false);
+  if (problems.length === 0) return html`<p class="note">${isLost ? "A member does not answer." : "No problem is known to this node."}</p>`;
   return html`<ul class="problems">${problems.map((problem) => html`<li key=${[problem.check, problem.lock, problem.since].join(" ")}>
     <span class=${problem.severity === "critical" ? "grade lost" : "grade queued"}>${problem.severity === "critical" ? html`<${Shape} of="⬣" /> fail` : html`<${Shape} of="▲" /> warn`}<span class="offscreen">: </span></span>
     <span>${shortened(problem.seen, 300)} ${problem.since ? html`<span class="muted">since <${Time} at=${problem.since} /></span>` : null}
