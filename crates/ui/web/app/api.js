@@ -59,6 +59,16 @@ export function call(path, options = {}) {
   return ask(path, options, async (answer) => (answer.status > 201 ? null : answer.json()));
 }
 
+/** A call whose failure does not make the page old. @param {string} path @param {Options} [options] */
+export async function callOrNothing(path, options) {
+  try {
+    return await call(path, options);
+  } catch (error) {
+    console.debug(error);
+    return { body: {}, headers: new Headers(), revision: 0 };
+  }
+}
+
 /** The first bytes of a value. The rest of a longer one is not fetched.
  * @param {string} path @param {number} most @param {Options} [options] */
 export function callBytes(path, most, options = {}) {
