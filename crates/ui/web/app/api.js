@@ -12,6 +12,7 @@ export class Failure extends Error {
     this.status = status;
     this.code = code;
     this.problem = problem ?? {};
+    this.headers = new Headers();
     /** How long the server wants the next try to wait, in milliseconds. */
     this.retryAfter = 0;
   }
@@ -109,6 +110,7 @@ async function ask(path, { method = "GET", token = null, key, timeout = TIMEOUT,
     if (!answer.ok) {
       const problem = parse(await answer.text());
       const failure = new Failure(answer.status, problem?.code ?? "error", problem?.detail ?? problem?.title ?? `status ${answer.status}`, problem);
+      failure.headers = answer.headers;
       failure.retryAfter = waitOf(answer.headers.get("retry-after"));
       throw failure;
     }

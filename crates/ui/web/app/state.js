@@ -62,9 +62,9 @@ export function noteLate(path, why) {
 /** The server's time by the headers of its answers, in whole seconds, for readers that may not see the overview. */
 const dated = signal(/** @type {{ at: number, seen: number } | null} */ (null));
 
-/** @param {Headers} headers */
+/** @param {Headers | undefined} headers */
 export function noteDate(headers) {
-  const [at, seen] = [Date.parse(headers.get("date") ?? ""), performance.now()];
+  const [at, seen] = [Date.parse(headers?.get("date") ?? ""), performance.now()];
   // The header is rounded down: what is furthest ahead is nearest.
   if (!Number.isNaN(at) && (dated.value === null || at - seen > dated.value.at - dated.value.seen)) dated.value = { at, seen };
 }
@@ -147,7 +147,8 @@ async function lookOnce() {
   } catch (error) {
     failure.value = error;
     refused(error, sent);
-    const { status } = /** @type {any} */ (error);
+    const { status, headers } = /** @type {any} */ (error);
+    noteDate(headers);
     if (status === 403) denied = { sent, at: performance.now() };
     if (status > 0) return;
     failures += 1;

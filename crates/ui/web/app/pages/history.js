@@ -7,7 +7,7 @@ import { count, fieldOf, fromField, parseSpan, parseTime, quoted, shortened, spa
 import { Curl, Guard, Heading, Line, LockLink, OwnerLink, Pages, Panel, Shape, Since, Table, Time, usePoll, Waiting } from "../parts.js";
 import { Cycle, refusals, refusedSince } from "../refused.js";
 import { link } from "../route.js";
-import { failure, look, route, serverNow, settings } from "../state.js";
+import { look, route, serverNow, settings } from "../state.js";
 import { Ended, ENDED } from "./lock.js";
 
 const ROWS = 100;
@@ -31,14 +31,13 @@ export function History() {
   const before = query.get("before") ?? "";
   const given = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
   const at = parseTime(asked);
-  const server = serverNow();
-  const present = server ?? (failure.value === null ? null : Date.now());
+  const present = serverNow();
   // Without a time in the address, the page shows the present, and puts it into the address.
   const isDue = asked === "" && present !== null;
   useEffect(() => {
     if (isDue) location.replace(link("history", null, { at: timeText(present - (present % 1000)), before: "1", ...given }));
   }, [isDue]);
-  const isFuture = at !== null && server !== null && at > server + CLOCK_SLACK;
+  const isFuture = at !== null && present !== null && at > present + CLOCK_SLACK;
   const path = at === null || present === null || isFuture ? null
     : withQuery("v1/history", { at: timeText(at), ...given, consistency: "local", limit: ROWS, cursor });
   // A hold that has ended no longer changes. A node without a leader may not know of its end yet.
