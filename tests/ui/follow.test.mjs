@@ -86,6 +86,7 @@ test("without any node, each page is old at once and has no buttons; with one, i
     await Promise.all(opened.map(async ({ view, page }) => {
       await page.locator("body.stale").waitFor({ timeout: left(start, BANNER_WITHIN) });
       assert.equal(await acts(page).count(), 0, view.name);
+      assert.doesNotMatch(await page.locator(".strip").innerText(), /leads|voters answer|Live/, view.name);
       assert.ok(await page.locator("main", { hasText: view.shows }).isVisible(), `${view.name}: the old figures stay`);
     }));
     await cluster.serves();
