@@ -386,3 +386,18 @@ test("the role of an administrator ends in a hidden tab, and on a page that is l
   await page.locator("body:not(.acting)").waitFor();
   await close();
 });
+
+test("a lock is asked back once: the answer has no body", async () => {
+  await cluster.acquire(await cluster.session("asked-back"), "asked-back", "first");
+  const { page, wrong, close } = await open("#/locks/asked-back");
+  await page.locator(".holders", { hasText: "first" }).waitFor();
+  await actAs(page, ADMINISTRATOR);
+  let asked = 0;
+  page.on("request", (request) => { if (request.url().endsWith("/revoke")) asked += 1; });
+  await page.getByRole("button", { name: "Ask back…" }).click();
+  await page.getByRole("button", { name: "Ask", exact: true }).click();
+  await page.locator(".outcome", { hasText: "Asked." }).waitFor();
+  assert.equal(asked, 1);
+  assert.deepEqual(wrong, []);
+  await close();
+});
