@@ -172,7 +172,7 @@ test("a break of a holder that has gone breaks nobody", async () => {
   const isBreak = (answer) => answer.request().method() === "DELETE";
   const [answer] = await Promise.all([page.waitForResponse(isBreak), page.getByRole("button", { name: "Break", exact: true }).click()]);
   assert.deepEqual([answer.status(), (await answer.json()).code], [412, "stale_token"]);
-  await page.locator(".outcome", { hasText: "Nothing was broken" }).waitFor();
+  await page.locator(".outcome", { hasText: "does not hold the lock any more" }).waitFor();
   const { json } = await cluster.call("/v1/locks/to-keep");
   assert.deepEqual(json.holders.map((holder) => holder.owner), ["second"]);
   await close();
@@ -399,5 +399,30 @@ test("a lock is asked back once: the answer has no body", async () => {
   await page.locator(".outcome", { hasText: "Asked." }).waitFor();
   assert.equal(asked, 1);
   assert.deepEqual(wrong, []);
+  await close();
+});
+
+test("a break that was lost, and is asked for with another reason, is told as it is", async () => {
+  await cluster.acquire(await cluster.session("lost"), "lost", "first");
+  const { page, close } = await open("#/locks/lost");
+  await page.locator(".holders", { hasText: "first" }).waitFor();
+  const keys = new Set();
+  await page.route((url) => url.pathname.endsWith("/holders"), async (route) => {
+    keys.add(route.request().headers()["idempotency-key"]);
+    const answer = await route.fetch();
+    if (keys.size > 1) return route.fulfill({ response: answer });
+    return route.fulfill({ status: 504, json: { code: "unknown", detail: "the outcome is not known" } });
+  });
+  await beginBreak(page, ADMINISTRATOR);
+  await page.locator("input[name=confirm]").fill("lost");
+  await page.getByRole("button", { name: "Break", exact: true }).click();
+  await page.locator(".outcome", { hasText: "It is not known whether it happened." }).waitFor();
+  await page.getByLabel("Reason").fill("it still hangs");
+  await page.getByRole("button", { name: "Break", exact: true }).click();
+  await page.locator(".outcome", { hasText: "That grant does not hold the lock any more." }).waitFor();
+  assert.equal(keys.size, 2);
+  const { json } = await cluster.call("/v1/locks/lost/history");
+  assert.deepEqual(json.items.map((item) => [item.owner, item.ended, item.reason]), [["first", "broken", "it hangs"]]);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
   await close();
 });
