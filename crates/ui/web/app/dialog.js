@@ -32,7 +32,7 @@ export function Said({ when = true }) {
 
 /** Sends a change, again with the same key while it is not known whether it happened.
  * @param {string} path @param {any} options @param {(text: string) => void} tell */
-export async function send(path, options, tell) {
+async function send(path, options, tell) {
   const shown = dialog.value;
   for (let attempt = 1; ; attempt += 1) {
     try {
