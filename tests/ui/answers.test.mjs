@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { ADMINISTRATOR, change, isThere, launch, openIn } from "./browser.mjs";
+import { actAs, ADMINISTRATOR, change, isThere, launch, openIn } from "./browser.mjs";
 import { Cluster, until } from "./cluster.mjs";
 import { content, furnished } from "./views.mjs";
 
@@ -149,5 +149,78 @@ test("after an hour of sleep, a page says at once how old it is, and is live aga
   await page.locator("body:not(.stale) .health", { hasText: "seen 0 s ago" }).waitFor();
   assert.match(await page.locator(".holders").innerText(), /for ([0-9]+ min|[0-9.]+ s)/);
   await page.unrouteAll({ behavior: "ignoreErrors" });
+  await close();
+});
+
+test("an answer that is a page of a proxy makes the figures old, and one without a body does too", async () => {
+  for (const answer of [{ contentType: "text/html", body: "<h1>Sign in</h1>" }, { contentType: "application/json", body: "null" }]) {
+    const { page, close } = await open({ hash: "#/locks/deploy" });
+    await page.locator(".health", { hasText: "seen 0 s ago" }).waitFor();
+    await page.route(isCall, (route) => route.fulfill({ status: 200, ...answer }));
+    await page.locator("body.stale .stale-banner").waitFor();
+    // It claims nothing about the cluster meanwhile.
+    assert.doesNotMatch(await page.locator(".strip").innerText(), /leads|voters|Live/);
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+    await page.locator("body:not(.stale) .health", { hasText: "seen 0 s ago" }).waitFor();
+    await close();
+  }
+});
+
+test("a page that meets another cluster at its address begins anew, and nobody acts there", async () => {
+  let other = false;
+  const { page, close } = await open({ hash: "#/locks/deploy" }, {
+    prepare: (opened) => change(opened, (body, path) => (other && path === "/v1/overview" ? { ...body, cluster: "another" } : body)),
+  });
+  await page.locator(".holders", { hasText: "ci-7" }).waitFor();
+  await actAs(page, ADMINISTRATOR);
+  await page.evaluate(() => { globalThis.isFirst = true; });
+  other = true;
+  await until("the page is another one", () => page.evaluate(() => globalThis.isFirst !== true).catch(() => false));
+  await page.locator(".holders", { hasText: "ci-7" }).waitFor();
+  await page.locator("body:not(.acting)").waitFor();
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+  await close();
+});
+
+test("while a member does not answer, the page does not say that no problem is known", async () => {
+  for (const hash of ["#/", "#/cluster"]) {
+    const { page, wrong, close } = await open({ hash }, {
+      prepare: (opened) => change(opened, (body, path) => (path !== "/v1/overview" ? body
+        : { ...body, problems: [], members: body.members.map((member) => (member.id === 3 ? { ...member, reachable: false } : member)) })),
+    });
+    await page.locator(".health", { hasText: "2 of 3 voters answer" }).waitFor();
+    await page.locator("main", { hasText: "A member does not answer." }).waitFor();
+    assert.equal(await page.locator("main", { hasText: "No problem is known" }).count(), 0);
+    assert.deepEqual(wrong, []);
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+    await close();
+  }
+});
+
+test("a page that lacks a file says why, and one that has all of them never shows that", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  const why = page.locator("main:not([id])", { hasText: "all its files from one version" });
+  await page.route("**/app/route.js", (route) => route.fulfill({ status: 404 }));
+  await page.goto(`${cluster.urls[0]}/ui/`);
+  assert.equal(await why.evaluate((node) => getComputedStyle(node).opacity), "0");
+  await until("it is seen", async () => (await why.evaluate((node) => getComputedStyle(node).opacity)) === "1");
+  await page.unrouteAll();
+  await page.reload();
+  await page.locator("main[id] h1").waitFor();
+  assert.equal(await why.count(), 0);
+  await context.close();
+});
+
+test("a call bears the cookies of a proxy at the same address", async () => {
+  let sent;
+  const { page, close } = await open({ hash: "#/" }, {
+    prepare: async (opened) => {
+      await opened.context().addCookies([{ name: "proxy", value: "signed-in", url: cluster.urls[0] }]);
+      opened.on("request", async (request) => { if (request.url().endsWith("/v1/overview")) sent ??= (await request.allHeaders()).cookie; });
+    },
+  });
+  await until("a look has the cookie", () => sent === "proxy=signed-in");
+  await page.locator(".health", { hasText: "seen 0 s ago" }).waitFor();
   await close();
 });

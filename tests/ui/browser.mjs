@@ -30,7 +30,7 @@ export async function openIn(browser, cluster, hash, { at = 0, prepare = () => {
   });
   await prepare(page);
   await page.goto(`${cluster.urls[at]}/ui/${hash}`);
-  await page.waitForSelector("h1");
+  await page.waitForSelector("main[id] h1");
   return { page, wrong, close: () => context.close() };
 }
 

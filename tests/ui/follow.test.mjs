@@ -86,6 +86,7 @@ test("without any node, each page is old at once and has no buttons; with one, i
     await Promise.all(opened.map(async ({ view, page }) => {
       await page.locator("body.stale").waitFor({ timeout: left(start, BANNER_WITHIN) });
       assert.equal(await acts(page).count(), 0, view.name);
+      assert.doesNotMatch(await page.locator(".strip").innerText(), /leads|voters answer|Live/, view.name);
       assert.ok(await page.locator("main", { hasText: view.shows }).isVisible(), `${view.name}: the old figures stay`);
     }));
     await cluster.serves();
@@ -108,7 +109,7 @@ test("a page with an open dialog stays at its dead node until the dialog is clos
   cluster.kill(leader);
   await page.locator(".stale-banner", { hasText: "until the dialog is closed" }).waitFor();
   assert.ok(await page.locator("dialog", { hasText: "The figures are old" }).isVisible());
-  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: "Close" }).click();
   await page.locator("body:not(.stale) .health", { hasText: /seen 0 s ago/ }).waitFor();
   await close();
 });

@@ -165,6 +165,7 @@ test("a word is quoted for a shell", () => {
 
 test("a line to copy has the token's place, never a token", () => {
   assert.equal(format.curl("v1/waits?limit=200", false), 'curl "$SERVER/v1/waits?limit=200"');
+  assert.equal(format.curl("v1/locks/a!!b/queue", false), 'curl "$SERVER/v1/locks/a%21%21b/queue"', "a shell expands ! in double quotes");
   assert.equal(format.curl("v1/waits", true), 'curl -H "Authorization: Bearer $TOKEN" "$SERVER/v1/waits"');
 });
 

@@ -143,3 +143,17 @@ test("a name that no lock can have is told, and asks for nothing else", async ()
     }
   }
 });
+
+test("a name in a line to copy is no option, and what is copied has no control characters", async () => {
+  const { page, close } = await open("#/locks/--endpoint%3Devil.example%3A7171?tab=history");
+  const line = page.locator("code[aria-label=fairhold]");
+  await line.filter({ hasText: "fairhold locks history -- --endpoint=evil.example:7171" }).waitFor();
+  await page.goto(`${cluster.urls[0]}/ui/#/elections/--endpoint%3Devil`);
+  await line.filter({ hasText: "fairhold elections show -- --endpoint=evil" }).waitFor();
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.goto(`${cluster.urls[0]}/ui/#/locks/x%15touch%20y%0A%1b%5b201~`);
+  await line.filter({ hasText: "u0015" }).waitFor();
+  await page.getByRole("button", { name: "Copy: fairhold" }).click();
+  await until("it is copied", async () => (await page.evaluate(() => navigator.clipboard.readText())) === "fairhold locks queue -- 'xtouch y[201~'");
+  await close();
+});

@@ -67,7 +67,7 @@ test("an owner's page lists what it holds and waits for, over all locks and sess
   await shown(page, "Grants of its holder", "h1");
   await until("its only row is shown", async () => (await rows()).length === 1);
   await page.goto(`${cluster.urls[0]}/ui/#/grants?owner=nobody-at-all`);
-  await shown(page, "This owner holds no lock and waits for none.");
+  await shown(page, "You see no grants.");
   assert.equal(await page.locator("main b").count(), 0);
   assert.deepEqual(wrong, []);
   await close();
@@ -182,7 +182,7 @@ test("locks are found by a part of the name, and by an owner that holds or waits
   await page.getByLabel("Order").selectOption("held_for");
   await until("the longest hold comes first", async () => (await rows.getByRole("link").first().innerText()) === "found/Nightly-build");
   await search("found/nothing", "");
-  await shown(page, "No lock matches. Is it an owner? owner:found/nothing");
+  await shown(page, "You see no match. Is it an owner? owner:found/nothing");
   assert.equal(await page.getByText("Locks appear").count(), 0);
   const instead = page.getByRole("link", { name: "owner:found/nothing" });
   assert.equal(await instead.getAttribute("href"), "#/locks?match=owner%3Afound%2Fnothing&sort=held_for");
@@ -256,7 +256,7 @@ test("a waiter for several locks shows them", async () => {
   await shown(page, "several/b", "h1");
   for (const [tab, command, call] of [["History", "history", "several%2Fb/history"], ["Settings", "show", "several%2Fb"], ["Queue", "queue", "several%2Fb/queue"]]) {
     await page.locator(".tabs a", { hasText: tab }).click();
-    await shown(page, `fairhold locks ${command} several/b`, "code[aria-label=fairhold]");
+    await shown(page, `fairhold locks ${command} -- several/b`, "code[aria-label=fairhold]");
     assert.equal(await page.locator("code[aria-label=curl]").innerText(), `curl "$SERVER/v1/locks/${call}"`);
   }
   assert.deepEqual(wrong, []);
@@ -555,7 +555,7 @@ test("the history shows who held what at a time", async () => {
   });
   assert.equal(await page.locator("code[aria-label=fairhold]").innerText(), `fairhold locks history --at ${from.replace(".000Z", "Z")} --prefix=past/`);
   await page.getByRole("link", { name: "5 min earlier" }).click();
-  await shown(page, "No matching lock was held then.");
+  await shown(page, "You see no match.");
   await page.goBack();
   await rows.filter({ hasText: "past/b" }).waitFor();
   await page.getByLabel("Owner").fill("before");
@@ -574,7 +574,7 @@ test("a part of the holds around a time does not look like all of them", async (
     (route) => route.fulfill({ json: { items: holds, next_cursor: "later", kept_per_lock: 1000 } }),
   ) });
   await shown(page, "Of the other holds, this page has only a part. Filter by owner or name to see others.");
-  await page.locator("main", { hasText: "No matching hold" }).waitFor({ state: "detached" });
+  await page.locator("main", { hasText: "No hold that you see" }).waitFor({ state: "detached" });
   const from = new Date().toISOString();
   holds = [{ lock: "part/a", number: 7, from_revision: 7, owner: "ci-7", from }];
   await page.goto(`${cluster.urls[0]}/ui/#/history?at=${from}`);
@@ -661,7 +661,7 @@ test("a past time is asked about again only while a hold of it lasts", async () 
   const { page, close } = await open(`#/history?at=${new Date(Date.now() - 3600000).toISOString()}`);
   const wake = () => page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
   const asked = [];
-  await shown(page, "No matching lock was held then.");
+  await shown(page, "You see no match.");
   page.on("request", (request) => { if (isHistory(request)) asked.push(request.url()); });
   await wake();
   await page.waitForResponse(/\/v1\/overview$/);

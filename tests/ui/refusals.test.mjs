@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { ADMINISTRATOR, isThere, launch, openIn } from "./browser.mjs";
+import { actAs, ADMINISTRATOR, isThere, launch, openIn } from "./browser.mjs";
 import { Cluster, until } from "./cluster.mjs";
 import { content, furnished } from "./views.mjs";
 
@@ -104,6 +104,26 @@ test("events that the server no longer keeps are asked for from the start", asyn
   await until("it starts again after a refusal", () => asked.join().includes("true,false,true,false"));
   assert.ok(await page.locator("table[aria-label=Events] tr", { hasText: "deploy" }).count() > 0);
   assert.equal(await page.locator(".banner").count(), 0);
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+  await close();
+});
+
+test("a lock can be broken while its page does not learn whether it is an election", async () => {
+  const isSide = (url) => url.pathname.startsWith("/v1/nodes/locks/");
+  const { page, close } = await open({ hash: "#/locks/deploy" });
+  await page.locator(".holders", { hasText: "ci-7" }).waitFor();
+  await actAs(page, ADMINISTRATOR);
+  let refused = 0;
+  await page.route(isSide, (route) => {
+    refused += 1;
+    return route.fulfill(problem(503));
+  });
+  await until("the side call is refused", async () => {
+    await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+    return refused > 1;
+  });
+  assert.equal(await page.locator(".banner", { hasText: "old" }).count(), 0);
+  await page.getByRole("button", { name: "Break…" }).waitFor();
   await page.unrouteAll({ behavior: "ignoreErrors" });
   await close();
 });

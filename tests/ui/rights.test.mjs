@@ -22,8 +22,8 @@ after(async () => {
 });
 
 /** Opens a view, and signs in. `asked` has the paths of the calls after that. */
-async function openAs(user, hash) {
-  const { page, close } = await openIn(browser, cluster, hash);
+async function openAs(user, hash, options) {
+  const { page, close } = await openIn(browser, cluster, hash, options);
   await page.locator("dialog input[type=password]").fill(tokens[user]);
   const asked = [];
   page.on("response", (answer) => { asked.push(new URL(answer.url()).pathname); });
@@ -50,5 +50,30 @@ test("the numbers of what is hidden are hidden, and not 0", async () => {
   await row.locator("a").click();
   await page.locator(".panel", { hasText: "Your rights do not let you see them." }).nth(1).waitFor();
   assert.equal(await page.locator(".panel > header", { hasText: "hidden" }).count(), 2);
+  await close();
+});
+
+test("a reader without a right to the locks is told that it sees none, and not that there is none", async () => {
+  const { page, close } = await openAs("observer", "#/");
+  for (const text of ["You see no waits.", "You see no holds.", "You see no lock that"]) await page.locator(".panel", { hasText: text }).waitFor();
+  assert.equal(await page.locator("main", { hasText: /nobody (waits|holds)|no request was/i }).count(), 0);
+  await page.locator(".tile", { hasText: /Held\s*3/ }).waitFor();
+  await close();
+});
+
+test("after signing in, a page that seldom asks asks at once", async () => {
+  const { page, close } = await openAs("inspector", "#/history?at=2026-11-22T03:12:00Z");
+  // It asks every ten seconds.
+  await page.locator("main", { hasText: "You see no match." }).waitFor({ timeout: 6000 });
+  await close();
+});
+
+test("the present is the server's for a reader without the overview, too", async () => {
+  const time = Date.now() - 365 * 24 * 3600 * 1000;
+  const { page, close } = await openAs("inspector", "#/history", { prepare: (opened) => opened.clock.install({ time }) });
+  await page.waitForURL(/at=/);
+  const at = Date.parse(new URLSearchParams(page.url().split("?")[1]).get("at"));
+  assert.ok(Math.abs(at - Date.now()) < 60000, page.url());
+  await page.locator("main", { hasText: "ci-7" }).waitFor();
   await close();
 });

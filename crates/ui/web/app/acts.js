@@ -1,8 +1,8 @@
 // The dialogs of administrators: a token, a break, and what else they change. Nothing here happens by one key or one click.
 
-import { html, useRef, useState } from "../vendor/preact.js";
-import { newKey, withQuery } from "./api.js";
-import { Dialog, Field, isReason, send, useAct } from "./dialog.js";
+import { html, useState } from "../vendor/preact.js";
+import { withQuery } from "./api.js";
+import { Dialog, Field, isReason, useAct } from "./dialog.js";
 import { count, quoted, visible, waits } from "./format.js";
 import { Line, Shape, Since, Typed, usePoll } from "./parts.js";
 import { actAs, admin, dialog, look, mayAct, set, settings, stale, token, tokenWanted } from "./state.js";
@@ -67,22 +67,13 @@ function NextInLine({ lock, holder }) {
 function Break({ shown, close }) {
   const [reason, setReason] = useState("");
   const [typed, setTyped] = useState("");
-  const [state, setState] = useState(/** @type {any} */ ({ busy: false, text: "", done: false }));
-  const key = useRef(newKey());
+  const { act, ...state } = useAct();
   const { lock, holder } = shown;
   const ready = (typed === lock || typed === visible(lock)) && isReason(reason) && mayAct.value && !state.busy && !state.done;
-  const path = withQuery(`v1/locks/${encodeURIComponent(lock)}/holders`, { token: holder.token, reason });
-  const go = async (/** @type {Event} */ event) => {
+  const path = withQuery(`v1/locks/${encodeURIComponent(lock)}/holders`, { token: `${holder.token}`, reason });
+  const go = (/** @type {Event} */ event) => {
     event.preventDefault();
-    if (!ready) return;
-    const tell = (/** @type {string} */ text) => setState({ busy: true, text, done: false });
-    tell("Breaking…");
-    try {
-      await send(path, { method: "DELETE", key: key.current, token: admin.value?.token }, tell);
-      setState({ busy: false, done: true, text: `Done: the grant of ${visible(holder.owner)} has ended, and token ${holder.token} is stale.` });
-    } catch (error) {
-      setState({ busy: false, done: false, text: refusal(error) });
-    }
+    if (ready) act(path, { method: "DELETE" }, () => `Done: the grant of ${visible(holder.owner)} has ended, and token ${holder.token} is stale.`, refusal);
   };
   const about = html`<p><strong><${Typed} text=${holder.owner} /></strong> has held <strong><${Typed} text=${lock} /></strong> for <${Since} at=${holder.since} />:
       grant #${holder.number}, token ${holder.token}. ${shown.waiting > 0 ? `${waits(shown.waiting)}.` : "Nobody waits."}
@@ -94,18 +85,17 @@ function Break({ shown, close }) {
   return html`<${Dialog} label="Break a lock" about=${about} close=${close}><form onSubmit=${go}>
     <${Field} label="Reason" value=${reason} set=${setReason} hint="3 to 256 bytes, for the holder and the history" />
     <${Field} label="Type the name of the lock" name="confirm" value=${typed} set=${setTyped} />
-    <${Line} label="fairhold" text=${`fairhold locks break ${quoted(lock)} --token ${holder.token} --reason ${quoted(reason || "REASON")}`} />
+    <${Line} label="fairhold" text=${`fairhold locks break --token ${holder.token} --reason ${quoted(reason || "REASON")} -- ${quoted(lock)}`} />
     ${stale.value ? html`<p class="lost">The figures are old: wait until the page is live again.</p>` : null}
     <p role="status" class="outcome">${state.text}</p>
     <p class="buttons"><button type="button" onClick=${() => { dialog.value = { ...shown, kind: "revoke" }; }}>Ask it back instead</button>
-      <button type="button" onClick=${close}>${state.done ? "Close" : "Cancel"}</button>
+      <button type="button" onClick=${close}>Close</button>
       <button type="submit" class="danger" disabled=${!ready}>Break</button></p></form></>`;
 }
 
 /** @param {any} error */
 function refusal(error) {
-  if (error.code === "stale_token") return "Nothing was broken: that grant does not hold the lock any more. Close this, and look again.";
-  if (error.status === 401 || error.status === 403) return `Nothing was broken: ${visible(error.message)}`;
+  if (error.code === "stale_token") return "That grant does not hold the lock any more. Close this, and look again.";
   if (error.status === 0 || error.status === 504) return "It is not known whether it happened. The history of the lock says so.";
   return visible(error.message);
 }
@@ -131,7 +121,7 @@ function AskBack({ shown, close }) {
 function Ending({ text, busy, done, ready, label, danger = false, close }) {
   return html`${stale.value ? html`<p class="lost">The figures are old: wait until the page is live again.</p>` : null}
     <p role="status" class="outcome">${text}</p>
-    <p class="buttons"><button type="button" onClick=${close}>${done ? "Close" : "Cancel"}</button>
+    <p class="buttons"><button type="button" onClick=${close}>Close</button>
       <button type="submit" class=${danger ? "danger" : ""} disabled=${!ready || busy || done || !mayAct.value}>${label}</button></p>`;
 }
 

@@ -12,6 +12,7 @@ export class Failure extends Error {
     this.status = status;
     this.code = code;
     this.problem = problem ?? {};
+    this.headers = new Headers();
     /** How long the server wants the next try to wait, in milliseconds. */
     this.retryAfter = 0;
   }
@@ -56,7 +57,17 @@ export function withQuery(path, query = {}) {
 
 /** @param {string} path @param {Options} [options] */
 export function call(path, options = {}) {
-  return ask(path, options, async (answer) => parse(await answer.text()));
+  return ask(path, options, async (answer) => (answer.status > 201 ? null : answer.json()));
+}
+
+/** A call whose failure does not make the page old. @param {string} path @param {Options} [options] */
+export async function callOrNothing(path, options) {
+  try {
+    return await call(path, options);
+  } catch (error) {
+    console.debug(error);
+    return { body: {}, headers: new Headers(), revision: 0 };
+  }
 }
 
 /** The first bytes of a value. The rest of a longer one is not fetched.
@@ -94,11 +105,12 @@ async function ask(path, { method = "GET", token = null, key, timeout = TIMEOUT,
   try {
     const body = form ? JSON.stringify(form) : undefined;
     const answer = await fetch(address(path), {
-      method, headers, body, signal: stop.signal, cache: "no-store", credentials: "omit", redirect: "error",
+      method, headers, body, signal: stop.signal, cache: "no-store", redirect: "error",
     });
     if (!answer.ok) {
       const problem = parse(await answer.text());
       const failure = new Failure(answer.status, problem?.code ?? "error", problem?.detail ?? problem?.title ?? `status ${answer.status}`, problem);
+      failure.headers = answer.headers;
       failure.retryAfter = waitOf(answer.headers.get("retry-after"));
       throw failure;
     }

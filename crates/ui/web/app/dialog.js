@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { call, newKey } from "./api.js";
 import { visible } from "./format.js";
-import { admin, said } from "./state.js";
+import { admin, dialog, said } from "./state.js";
 
 const TRIES = 4;
 const REASON_MIN = 3;
@@ -32,7 +32,8 @@ export function Said({ when = true }) {
 
 /** Sends a change, again with the same key while it is not known whether it happened.
  * @param {string} path @param {any} options @param {(text: string) => void} tell */
-export async function send(path, options, tell) {
+async function send(path, options, tell) {
+  const shown = dialog.value;
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await call(path, options);
@@ -42,6 +43,7 @@ export async function send(path, options, tell) {
       if (!unknown || attempt === TRIES) throw error;
       tell("It is not known yet whether it happened: asking again with the same key.");
       await new Promise((resolve) => { setTimeout(resolve, Math.max(500 * attempt, failed.retryAfter)); });
+      if (dialog.value !== shown) throw error;
     }
   }
 }

@@ -172,7 +172,7 @@ export function quoted(text) {
 /** The line for a terminal that makes the call of a page.
  * @param {string} path @param {boolean} withToken the server wants one */
 export function curl(path, withToken) {
-  return `curl ${withToken ? '-H "Authorization: Bearer $TOKEN" ' : ""}"$SERVER/${path}"`;
+  return `curl ${withToken ? '-H "Authorization: Bearer $TOKEN" ' : ""}"$SERVER/${path.replaceAll("!", "%21")}"`;
 }
 
 /** How far a clock is ahead, with the doubt about it: "+3 ± 2 ms".

@@ -5,7 +5,7 @@ import { Dialogs } from "./acts.js";
 import { Said } from "./dialog.js";
 import { remedy } from "./follow.js";
 import { atMember, count, span, visible } from "./format.js";
-import { copy, focusNext, Guard, Heading, Panel, Shape } from "./parts.js";
+import { copy, focusNext, Guard, Heading, Shape } from "./parts.js";
 import { Cluster, isAsked, isSilent } from "./pages/cluster.js";
 import { Election, Elections } from "./pages/elections.js";
 import { Events } from "./pages/events.js";
@@ -53,7 +53,7 @@ function Page({ page, name }) {
   if (page === "history") return html`<${History} />`;
   if (page === "cluster") return html`<${Cluster} />`;
   if (page === "") return html`<${Overview} />`;
-  return html`<${Heading}>There is no such page</><${Panel} title="Not found"><p class="note">The address names no page of this dashboard. <a href="#/">Overview</a></p></>`;
+  return html`<${Heading}>There is no such page</>`;
 }
 
 function Strip() {
@@ -65,7 +65,7 @@ function Strip() {
 
 function Health() {
   const found = look.value;
-  if (found === null) {
+  if (found === null || stale.value) {
     const why = failure.value?.status === 403 ? "Not permitted: " : "";
     return html`<p class="health muted">${failure.value ? `${why}${visible(failure.value.message)}` : "Connecting…"}</p>`;
   }
@@ -101,7 +101,7 @@ function Controls() {
   const acting = admin.value !== null;
   settings.value;
   return html`<div class="toggles">
-    <button type="button" onClick=${pause} aria-label=${paused.value === null ? "Live: pause" : "Paused: resume"}><${Shape} of=${paused.value === null ? "▸" : "‖"} /> ${paused.value === null ? "Live" : "Paused"}</button>
+    <button type="button" onClick=${pause}>${paused.value === null ? html`<${Shape} of="‖" /> Pause` : html`<${Shape} of="▸" /> Resume`}</button>
     <button type="button" onClick=${() => set({ theme: dark ? "light" : "dark" })} aria-label=${dark ? "Use the light theme" : "Use the dark theme"}><${Shape} of="◐" /></button>
     <button type="button" class=${acting ? "danger" : ""}
       onClick=${() => { if (acting) admin.value = null; else dialog.value = { kind: "admin" }; }}>
@@ -114,7 +114,7 @@ function pause() {
 }
 
 function Banner() {
-  if (paused.value !== null) return html`<p class="banner"><${Shape} of="‖" /> Paused ${span(Math.floor((now.value - paused.value) / 1000) * 1000)} ago. The figures do not change. <button type="button" onClick=${pause}>Go on</button></p>`;
+  if (paused.value !== null) return html`<p class="banner"><${Shape} of="‖" /> Paused ${span(Math.floor((now.value - paused.value) / 1000) * 1000)} ago. Only ages go on. <button type="button" onClick=${pause}>Go on</button></p>`;
   const [why] = Object.values(late.value);
   if (why !== undefined && !stale.value) return html`<p class="banner stale-banner"><${Shape} of="▲" /> A part of this page is old, and nothing can be changed here: ${visible(why)}</p>`;
   if (admin.value !== null && !stale.value) return html`<p class="banner acting-banner">You act as administrator.</p>`;

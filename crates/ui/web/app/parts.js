@@ -189,10 +189,11 @@ export function usePoll(path, every = 1000, ask = call, isFinal = () => false) {
     let final = /** @type {{ sent: string | null } | null} */ (null);
     let timer = 0;
     const next = async () => {
-      let pause = every;
+      let pause = 1000;
       busy = true;
       const sent = credential();
       const isDue = paused.value === null && tokenWanted.value === null && mayAsk(denied, sent, performance.now());
+      if (isDue) pause = every;
       if (isDue && !document.hidden && (final === null || final.sent !== sent)) {
         try {
           const { body, headers } = await ask(path, { token: sent, within: WITHIN });
@@ -285,7 +286,7 @@ export function Copy({ text, label }) {
 /** A line to copy. @param {{ text: string, label: string, wraps?: boolean }} props wraps: people read it, so all of it is in view */
 export function Line({ text, label, wraps = false }) {
   return html`<div class="line"><code class=${wraps ? "wraps" : null} tabIndex="0" role="group" aria-label=${label}>${visible(text)}</code>
-    <${Copy} text=${text} label=${`Copy: ${label}`} /></div>`;
+    <${Copy} text=${text.replace(/\p{Cc}/gu, "")} label=${`Copy: ${label}`} /></div>`;
 }
 
 /** The call of a page, to copy. @param {{ path: string }} props */

@@ -62,9 +62,9 @@ export function noteLate(path, why) {
 /** The server's time by the headers of its answers, in whole seconds, for readers that may not see the overview. */
 const dated = signal(/** @type {{ at: number, seen: number } | null} */ (null));
 
-/** @param {Headers} headers */
+/** @param {Headers | undefined} headers */
 export function noteDate(headers) {
-  const [at, seen] = [Date.parse(headers.get("date") ?? ""), performance.now()];
+  const [at, seen] = [Date.parse(headers?.get("date") ?? ""), performance.now()];
   // The header is rounded down: what is furthest ahead is nearest.
   if (!Number.isNaN(at) && (dated.value === null || at - seen > dated.value.at - dated.value.seen)) dated.value = { at, seen };
 }
@@ -127,6 +127,7 @@ export function refused(error, sent) {
 }
 
 let failures = 0;
+let cluster = /** @type {string | undefined} */ (undefined);
 let denied = /** @type {{ sent: string | null, at: number } | null} */ (null);
 
 async function lookOnce() {
@@ -134,6 +135,9 @@ async function lookOnce() {
   try {
     const { body } = await call("v1/overview", { token: sent, timeout: 1500 });
     failures = 0;
+    cluster ??= body.cluster;
+    // Numbers of another cluster at this address would mean something else.
+    if ((body.cluster ?? cluster) !== cluster) return location.reload();
     denied = null;
     tokenWanted.value = null;
     look.value = body;
@@ -143,7 +147,8 @@ async function lookOnce() {
   } catch (error) {
     failure.value = error;
     refused(error, sent);
-    const { status } = /** @type {any} */ (error);
+    const { status, headers } = /** @type {any} */ (error);
+    noteDate(headers);
     if (status === 403) denied = { sent, at: performance.now() };
     if (status > 0) return;
     failures += 1;
@@ -157,14 +162,14 @@ export function start() {
   applyTheme();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", applyTheme);
   addEventListener("hashchange", () => { route.value = parse(location.hash); });
+  addEventListener("pagehide", () => { token.value = admin.value = null; });
   document.addEventListener("visibilitychange", () => { now.value = performance.now(); });
   for (const used of ["pointerdown", "keydown"]) {
     addEventListener(used, () => { if (admin.value) admin.value = { ...admin.value, until: performance.now() + ADMIN_FOR }; });
   }
   setInterval(() => {
-    if (document.hidden) return;
-    now.value = performance.now();
-    if (admin.value && admin.value.until < now.value) admin.value = null;
+    if (admin.value && admin.value.until < performance.now()) admin.value = null;
+    if (!document.hidden) now.value = performance.now();
   }, 500);
   const next = async () => {
     const isDue = paused.value === null && tokenWanted.value === null && mayAsk(denied, credential(), performance.now());

@@ -32,7 +32,7 @@ function Rows({ items }) {
     { head: "Leads for", figure: true, cell: (/** @type {any} */ row) => (row.leader?.since ? html`<${Since} at=${row.leader.since} />` : "—") },
     { head: "Waiting", figure: true, cell: (/** @type {any} */ row) => count(row.waiting) },
   ];
-  const empty = html`There is no election. To stand for one: <${Line} text="fairhold elect primary --value ADDRESS -- COMMAND" label="Stand for election" />`;
+  const empty = html`You see no election. To stand for one: <${Line} text="fairhold elect primary --value ADDRESS -- COMMAND" label="Stand for election" />`;
   return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => row.election} label="Elections" empty=${empty} />`;
 }
 
@@ -63,7 +63,7 @@ export function Election({ name }) {
     <${Panel} title="Leader">${leader()}</>
     ${queue.body && !kind ? html`<${Guard} title="Candidates"><${Candidates} queue=${queue.body} name=${name} cursor=${cursor} /></>` : null}
     <p class="note">An election is a lock: its <a href=${link("locks", name, { tab: "history" })}>history</a>, its <a href=${link("locks", name)}>settings and a break</a> are there.</p>
-    <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold elections show ${quoted(name)}`} />
+    <${Panel} title="The same without this page"><${Line} label="fairhold" text=${`fairhold elections show -- ${quoted(name)}`} />
       <${Curl} path=${path} /></>`;
 }
 

@@ -100,7 +100,7 @@ function Rows({ items, filtered }) {
     { head: "What", cell: (/** @type {any} */ row) => html`<${Subject} event=${row} />` },
     { head: "Details", wide: true, cell: (/** @type {any} */ row) => html`<${Details} event=${row} />` },
   ];
-  const empty = filtered ? "No recent event matches." : html`This node keeps no events yet. To cause some: <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />`;
+  const empty = filtered ? "You see no match." : html`You see no events yet. To cause some: <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />`;
   return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => row.key} label="Events" empty=${empty} />`;
 }
 

@@ -7,7 +7,7 @@ import { count, fieldOf, fromField, parseSpan, parseTime, quoted, shortened, spa
 import { Curl, Guard, Heading, Line, LockLink, OwnerLink, Pages, Panel, Shape, Since, Table, Time, usePoll, Waiting } from "../parts.js";
 import { Cycle, refusals, refusedSince } from "../refused.js";
 import { link } from "../route.js";
-import { failure, look, route, serverNow, settings } from "../state.js";
+import { look, route, serverNow, settings } from "../state.js";
 import { Ended, ENDED } from "./lock.js";
 
 const ROWS = 100;
@@ -31,14 +31,13 @@ export function History() {
   const before = query.get("before") ?? "";
   const given = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
   const at = parseTime(asked);
-  const server = serverNow();
-  const present = server ?? (failure.value === null ? null : Date.now());
+  const present = serverNow();
   // Without a time in the address, the page shows the present, and puts it into the address.
   const isDue = asked === "" && present !== null;
   useEffect(() => {
     if (isDue) location.replace(link("history", null, { at: timeText(present - (present % 1000)), before: "1", ...given }));
   }, [isDue]);
-  const isFuture = at !== null && server !== null && at > server + CLOCK_SLACK;
+  const isFuture = at !== null && present !== null && at > present + CLOCK_SLACK;
   const path = at === null || present === null || isFuture ? null
     : withQuery("v1/history", { at: timeText(at), ...given, consistency: "local", limit: ROWS, cursor });
   // A hold that has ended no longer changes. A node without a leader may not know of its end yet.
@@ -108,7 +107,7 @@ function Rows({ items, rest, first }) {
     { head: "Held", figure: true, cell: (/** @type {any} */ row) => (row.to ? span(parseSpan(row.held_for)) : html`<${Since} at=${row.from} />`) },
     { head: "Ended", cell: (/** @type {any} */ row) => html`<${Ended} row=${row} />` },
   ];
-  const empty = rest ? "No match on this page. There may be some on the next one." : first ? "No matching lock was held then." : "There are no more.";
+  const empty = rest ? "No match on this page. There may be some on the next one." : first ? "You see no match." : "There are no more.";
   return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => `${row.number}-${row.from_revision}-${row.lock}`} label="Held then" empty=${empty} />`;
 }
 
@@ -154,7 +153,7 @@ function Around({ at, given, begin }) {
   }));
   const { rows, leftOut } = nearest([...ofHolds, ...found, ...refused], at, HAPPENED);
   const columns = [{ head: "When", cell: (/** @type {any} */ row) => row.when }, { head: "What", wide: true, cell: (/** @type {any} */ row) => row.what }];
-  const empty = `${holds.body?.next_cursor ? "None of the holds that this page got" : "No matching hold"} began or ended in these ten minutes. This node knows of no election in them, and ${refusals({}).some(within)
+  const empty = `${holds.body?.next_cursor ? "None of the holds that this page got" : "No hold that you see"} began or ended in these ten minutes. This node knows of no election in them, and ${refusals({}).some(within)
     ? "none of the refused deadlocks matches the filter" : "of no refused deadlock"}.`;
   if (!holds.body) return html`<${Waiting} poll=${holds} />`;
   const { next_cursor, last, lacks } = holds.body;

@@ -1,7 +1,7 @@
 // One lock: who holds it, who waits, and who held it before.
 
 import { html, useState } from "../../vendor/preact.js";
-import { withQuery } from "../api.js";
+import { callOrNothing, withQuery } from "../api.js";
 import { addressOf, bucket, count, median, ordinal, parseSpan, quoted, sentence, shortened, span, visible, waiterOf, waits } from "../format.js";
 import { LOST } from "../happened.js";
 import { Curl, Facts, Guard, Heading, Line, LockLink, Meta, OwnerLink, Pages, Panel, SessionLink, Shape, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
@@ -42,7 +42,7 @@ export function Lock({ name }) {
     ${tab === "history" ? html`<${Guard} title="History"><${HistoryPanel} poll=${history} /></>` : null}
     ${tab === "settings" && lock ? html`<${Guard} title="Settings"><${Settings} lock=${lock} /></>` : null}
     <${Panel} title="The same without this page">
-      <${Line} label="fairhold" text=${`fairhold locks ${command} ${quoted(name)}`} />
+      <${Line} label="fairhold" text=${`fairhold locks ${command} -- ${quoted(name)}`} />
       <${Curl} path=${`${base}${call}`} /></>`;
 }
 
@@ -66,7 +66,7 @@ function Chat({ poll, queue, usual, name }) {
 /** Only the contenders of an election have values. @param {string} name @param {boolean} held */
 function useIsElection(name, held) {
   const path = withQuery(nodeCall(`locks/${name}`), { children: true, meta: true, consistency: "local", limit: CONTENDERS });
-  const { body } = usePoll(held ? path : null, 10000);
+  const { body } = usePoll(held ? path : null, 10000, callOrNothing);
   return (body?.items ?? []).some((/** @type {any} */ node) => isContender(node.path) && node.data_length > 0);
 }
 

@@ -91,8 +91,8 @@ function Rows({ items, rest, isAll, search, to }) {
     { head: "Hand-overs", figure: true, cell: (/** @type {any} */ row) => count(row.hand_overs) },
   ];
   const empty = rest ? "No match on this page. There may be some on the next one." : isAll
-    ? html`There are no locks that you may see. Locks appear when somebody takes them:
-      <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />` : html`No lock matches. <${Instead} search=${search} to=${to} />`;
+    ? html`You see no locks. To take one:
+      <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />` : html`You see no match. <${Instead} search=${search} to=${to} />`;
   return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => row.lock} label="Locks" empty=${empty} />`;
 }
 

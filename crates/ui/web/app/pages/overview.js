@@ -69,7 +69,8 @@ function Figures({ found }) {
 
 /** @param {{ problems: any[] }} props */
 export function Problems({ problems }) {
-  if (problems.length === 0) return html`<p class="note">No problem is known to this node.</p>`;
+  const isLost = look.value.members.some((/** @type {any} */ member) => member.reachable === false);
+  if (problems.length === 0) return html`<p class="note">${isLost ? "A member does not answer." : "No problem is known to this node."}</p>`;
   return html`<ul class="problems">${problems.map((problem) => html`<li key=${[problem.check, problem.lock, problem.since].join(" ")}>
     <span class=${problem.severity === "critical" ? "grade lost" : "grade queued"}>${problem.severity === "critical" ? html`<${Shape} of="⬣" /> fail` : html`<${Shape} of="▲" /> warn`}<span class="offscreen">: </span></span>
     <span>${shortened(problem.seen, 300)} ${problem.since ? html`<span class="muted">since <${Time} at=${problem.since} /></span>` : null}
@@ -88,7 +89,7 @@ function WaitingLongest({ rows }) {
     { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
   ];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.lock} label="Waiting longest"
-    empty="Nobody waits. A request that finds a lock held and passes wait=30s would be here." />`;
+    empty="You see no waits." />`;
 }
 
 /** @param {{ rows: any[] }} props */
@@ -100,7 +101,7 @@ function HeldLongest({ rows }) {
     { head: "Usual", figure: true, cell: (/** @type {any} */ row) => span(parseSpan(row.usual)) },
     { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
   ];
-  const empty = html`Nobody holds a lock. To take one: <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />`;
+  const empty = html`You see no holds. To take one: <${Line} text="fairhold lock demo -- sleep 60" label="Take a lock" />`;
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.lock} label="Held longest" empty=${empty} />`;
 }
 
@@ -115,7 +116,7 @@ function Hot({ rows }) {
     { head: "Waiters", figure: true, cell: (/** @type {any} */ row) => count(row.queue_length) },
   ];
   return html`<${Table} columns=${columns} rows=${rows} of=${(/** @type {any} */ row) => row.lock} label="Hot locks"
-    empty="None of the locks that this node looked at was granted and released in the last minute." />`;
+    empty="You see no lock that was granted and released in the last minute." />`;
 }
 
 function RefusedLately() {
@@ -123,7 +124,7 @@ function RefusedLately() {
   if (since === null) return html`<p class="note">This node's program is older than this page: it does not report refused deadlocks.</p>`;
   const from = (serverNow() ?? 0) - HOUR;
   const rows = repeated(refusals({}).filter((/** @type {any} */ row) => Date.parse(row.at) >= from));
-  return html`<${Refusals} rows=${rows.slice(0, REFUSALS)} empty="No request was refused because of a deadlock." />
+  return html`<${Refusals} rows=${rows.slice(0, REFUSALS)} empty="You see none." />
     ${rows.length > REFUSALS ? html`<p class="note"><a href=${link("waits")}>${count(rows.length - REFUSALS)} more</a></p>` : null}
     ${Date.parse(since) > from ? html`<p class="note">Complete since <${Time} at=${since} />.</p>` : null}`;
 }

@@ -1,7 +1,7 @@
 // The sessions, a page at a time, and one session with what it owns.
 
 import { html } from "../../vendor/preact.js";
-import { call, withQuery } from "../api.js";
+import { callOrNothing, withQuery } from "../api.js";
 import { count, parseSpan, shortened, span } from "../format.js";
 import { Count, Curl, Facts, Guard, Heading, Line, LockLink, Meta, OpenByName, Pages, Panel, Shape, Since, State, Table, Time, Typed, usePoll, Waiting } from "../parts.js";
 import { link, treeLink } from "../route.js";
@@ -97,16 +97,6 @@ function useHeardAgo(base, session, ended) {
   const asks = session && !ended && known === undefined;
   const asked = usePoll(asks ? withQuery(base, { limit: 1 }) : null, 5000, callOrNothing);
   return known ?? asked.body?.heard_ago;
-}
-
-/** An unknown figure does not make the page old. @param {string} path @param {import("../api.js").Options} [options] */
-async function callOrNothing(path, options) {
-  try {
-    return await call(path, options);
-  } catch (error) {
-    console.debug(error);
-    return { body: {}, headers: new Headers(), revision: 0 };
-  }
 }
 
 /** @param {{ session: any, heardAgo: string | undefined }} props */

@@ -156,7 +156,7 @@ function Children({ path, items, stat, cursor, next }) {
     { head: "Ephemeral", cell: (/** @type {any} */ row) => (row.ephemeral_owner === 0 ? "—" : html`<${SessionLink} number=${row.ephemeral_owner} />`) },
     { head: "Value written", cell: (/** @type {any} */ row) => html`<${Moment} at=${row.mtime} revision=${row.mzxid} />` },
   ];
-  const empty = stat.owner !== 0 ? "An ephemeral node has no children." : html`It has no children. To make one:
+  const empty = stat.owner !== 0 ? "An ephemeral node has no children." : html`You see no children. To make one:
     <${Line} text=${`fairhold node create ${quoted(`${path === "" ? "" : `/${path}`}/NAME`)} VALUE`} label="Create a child" />`;
   return html`<${Panel} title="Children" extra=${html`<span class="muted">${count(stat.children)} in all, ${count(items.length)} shown</span>`}>
     <${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => row.path} label="Children" empty=${empty} />

@@ -49,7 +49,7 @@ function Filter({ given, page }) {
 /** @param {{ items: any[], filtered: boolean }} props */
 function Rows({ items, filtered }) {
   if (items.length === 0) {
-    return html`<p class="note">${filtered ? "Nothing that matches waits, or is waited for." : "Nobody waits for anybody."}</p>`;
+    return html`<p class="note">${filtered ? "You see no match." : "You see no waits."}</p>`;
   }
   return html`<ol class="tree" aria-label="Who waits for whom">${items.map((item, at) => html`<li key=${`${at}-${item.owner}-${item.waits?.number ?? ""}`}
     class=${`depth${Math.min(item.depth, 8)}`}><span class="offscreen">Level ${item.depth + 1}:</span> <${Row} item=${item} /></li>`)}</ol>`;
@@ -101,7 +101,7 @@ function GrantRows({ items, owner, rest, first }) {
     { head: "Waits for", cell: (/** @type {any} */ row) => (row.waits_for ? named(row.waits_for.owner, row.waits_for.number) : "—") },
     { head: "Session", cell: (/** @type {any} */ row) => html`<${SessionLink} number=${row.session} />` },
   ];
-  const none = owner === "" ? "Nobody holds a lock or waits for one." : "This owner holds no lock and waits for none.";
+  const none = "You see no grants.";
   const empty = rest ? "No match on this page. There may be some on the next one." : first ? none : "There are no more.";
   return html`<${Table} columns=${columns} rows=${items} of=${(/** @type {any} */ row) => `${row.number}-${row.lock}`} label="Grants" empty=${empty} />`;
 }
