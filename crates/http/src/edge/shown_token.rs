@@ -7,7 +7,12 @@ use subtle::ConstantTimeEq;
 
 /// The last well-formed token of a connection, with its hash. Clones are the same. `Debug` does not show it.
 #[derive(Clone, Default)]
-pub(crate) struct ShownToken(Arc<Mutex<Option<([u8; TOKEN_BYTES], TokenHash)>>>);
+pub(crate) struct ShownToken(Arc<Mutex<Option<HashedToken>>>);
+
+struct HashedToken {
+    text: [u8; TOKEN_BYTES],
+    hash: TokenHash,
+}
 
 impl ShownToken {
     /// The hash of a token. `None` if the text is no token: an administrator may register the hash of any text, also of one
@@ -16,12 +21,12 @@ impl ShownToken {
         let text: [u8; TOKEN_BYTES] = shown.as_bytes().try_into().ok()?;
         let mut last = self.0.lock();
         // A proxy sends the requests of many clients over one connection: nobody may find a token by the time that this takes.
-        if let Some((_, hash)) = last.as_ref().filter(|(last, _)| bool::from(last.as_slice().ct_eq(text.as_slice()))) {
-            return Some(*hash);
+        if let Some(last) = last.as_ref().filter(|last| bool::from(last.text.as_slice().ct_eq(text.as_slice()))) {
+            return Some(last.hash);
         }
         BearerToken::parse(shown).ok()?;
         let hash = TokenHash::of_text(shown);
-        *last = Some((text, hash));
+        *last = Some(HashedToken { text, hash });
         Some(hash)
     }
 }
