@@ -52,6 +52,20 @@ fn saved(folder: &Path, source: BackupSource) -> PathBuf {
     file
 }
 
+/// The data directory of node 1 beside a backup, and the command that restores the backup into it.
+fn restoring(file: &Path) -> (PathBuf, String) {
+    let data = file.with_file_name("data");
+    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    (data, line)
+}
+
+/// A saved backup, with what `restoring` returns.
+fn restorable(folder: &Path, source: BackupSource) -> (PathBuf, PathBuf, String) {
+    let file = saved(folder, source);
+    let (data, line) = restoring(&file);
+    (file, data, line)
+}
+
 #[test]
 fn a_saved_backup_is_private_and_restored_into_a_directory_of_a_node() {
     let folder = tempfile::tempdir().unwrap();
@@ -59,8 +73,7 @@ fn a_saved_backup_is_private_and_restored_into_a_directory_of_a_node() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["cluster.backup"], "nothing partial is left");
-    let (file, data) = (file.display().to_string(), folder.path().join("data"));
-    let line = format!("fairhold backup restore {file} --data {} --id 1 --member 1=http://a:1,a:2", data.display());
+    let (data, line) = restoring(&file);
     let text = restore(&line).unwrap();
     assert!(text.contains("restored node 1 of the new cluster") && text.contains("no access tokens"), "{text}");
     assert!(text.contains("clock:    2") && !text.contains("ahead:") && !text.contains("rights:"), "{text}");
@@ -75,9 +88,7 @@ fn a_saved_backup_is_private_and_restored_into_a_directory_of_a_node() {
 #[test]
 fn a_stopped_node_is_saved_and_shown() {
     let folder = tempfile::tempdir().unwrap();
-    let file = saved(folder.path(), BackupSource::Barrier);
-    let data = folder.path().join("data");
-    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let (file, data, line) = restorable(folder.path(), BackupSource::Barrier);
     restore(&line).unwrap();
     let again = folder.path().join("again.backup");
     let BackupCommand::Save(args) = parse(&format!("fairhold backup save --data {} {}", data.display(), again.display())) else {
@@ -112,9 +123,7 @@ fn a_stopped_node_is_saved_and_shown() {
 #[test]
 fn a_copy_of_the_directory_of_a_removed_node_is_saved_without_its_mark() {
     let folder = tempfile::tempdir().unwrap();
-    let file = saved(folder.path(), BackupSource::Barrier);
-    let data = folder.path().join("data");
-    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let (_, data, line) = restorable(folder.path(), BackupSource::Barrier);
     restore(&line).unwrap();
     let again = folder.path().join("again.backup");
     let BackupCommand::Save(args) = parse(&format!("fairhold backup save --data {} {}", data.display(), again.display())) else {
@@ -136,9 +145,7 @@ fn a_copy_of_the_directory_of_a_removed_node_is_saved_without_its_mark() {
 #[test]
 fn a_backup_that_may_lack_writes_needs_consent() {
     let folder = tempfile::tempdir().unwrap();
-    let file = saved(folder.path(), BackupSource::Stopped);
-    let data = folder.path().join("data");
-    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let (_, data, line) = restorable(folder.path(), BackupSource::Stopped);
     let error = restore(&line).unwrap_err();
     assert!(error.to_string().contains("--accept-lost-writes") && error.exit_code() == exit::USAGE, "{error}");
     assert!(!data.exists(), "nothing was written");
@@ -149,9 +156,7 @@ fn a_backup_that_may_lack_writes_needs_consent() {
 #[test]
 fn a_restore_says_what_it_cannot_know() {
     let folder = tempfile::tempdir().unwrap();
-    let file = saved(folder.path(), BackupSource::Barrier);
-    let data = folder.path().join("data");
-    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let (_, _, line) = restorable(folder.path(), BackupSource::Barrier);
     let text = restore(&format!("{line} --revision-above {}", 1_u64 << 50)).unwrap();
     assert!(text.contains("ahead:    the new tokens are ahead of the clock") && !text.contains("clock:    "), "{text}");
     assert!(text.contains("no backup from before this restore knows") && text.contains("this one too"), "{text}");
@@ -160,9 +165,7 @@ fn a_restore_says_what_it_cannot_know() {
 #[test]
 fn a_restore_asks_for_a_number_after_any_earlier_restore_that_was_ahead() {
     let folder = tempfile::tempdir().unwrap();
-    let file = saved(folder.path(), BackupSource::Barrier);
-    let data = folder.path().join("data");
-    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let (_, _, line) = restorable(folder.path(), BackupSource::Barrier);
     let text = restore(&line).unwrap();
     let clock = text.lines().find(|line| line.starts_with("clock:    ")).unwrap();
     assert!(clock.contains("behind the true time") && clock.contains("made before that restore"), "{clock}");
@@ -172,9 +175,7 @@ fn a_restore_asks_for_a_number_after_any_earlier_restore_that_was_ahead() {
 #[test]
 fn a_number_with_a_digit_too_many_is_refused_and_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
-    let file = saved(folder.path(), BackupSource::Barrier);
-    let data = folder.path().join("data");
-    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let (_, data, line) = restorable(folder.path(), BackupSource::Barrier);
     let error = restore(&format!("{line} --revision-above 8700000000000000")).unwrap_err();
     assert!(error.to_string().contains("The largest number that works is ") && error.exit_code() == exit::FAILURE, "{error}");
     assert!(!data.exists());
@@ -191,11 +192,8 @@ fn a_backup_from_the_future_is_shown_as_one() {
 #[test]
 fn a_restore_of_several_nodes_says_how_the_cluster_begins_and_that_programs_must_be_restarted() {
     let folder = tempfile::tempdir().unwrap();
-    let file = saved(folder.path(), BackupSource::Barrier);
-    let data = folder.path().join("data");
-    let others = "--member 1=http://a:1,a:2 --member 2=http://b:1,b:2 --member 3=http://c:1,c:2";
-    let line = format!("fairhold backup restore {} --data {} --id 1 {others}", file.display(), data.display());
-    let text = restore(&line).unwrap();
+    let (_, _, line) = restorable(folder.path(), BackupSource::Barrier);
+    let text = restore(&format!("{line} --member 2=http://b:1,b:2 --member 3=http://c:1,c:2")).unwrap();
     let next = text.lines().find(|line| line.starts_with("next:     ")).unwrap();
     assert!(next.contains("nodes 2, 3 with empty data directories"), "{next}");
     assert!(next.contains("Then restart every program that used the old cluster") && next.contains("wrong_cluster"), "{next}");
@@ -214,8 +212,7 @@ fn a_restore_with_rights_says_what_the_nodes_need() {
     }
     let file = folder.path().join("rights.backup");
     file::save(&Backup::new(&state, origin(BackupSource::Barrier)), &file, false).unwrap();
-    let data = folder.path().join("data");
-    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let (_, line) = restoring(&file);
     let text = restore(&format!("{line} --revoke-tokens")).unwrap();
     assert!(text.contains("rights:   they are enforced") && text.contains("--admin-token-file"), "{text}");
     assert!(text.contains("disable and unbind again what was disabled and unbound since"), "also without tokens: {text}");
@@ -234,8 +231,7 @@ fn damage_is_named_and_nothing_is_written() {
     assert!(text.contains("is damaged: ") && text.ends_with(". Use another copy, or an older backup"), "{text}");
     assert_eq!(error.exit_code(), exit::FAILURE);
     assert_eq!(verify(&file).unwrap_err().to_string(), text);
-    let data = folder.path().join("data");
-    let line = format!("fairhold backup restore {} --data {} --id 1 --member 1=http://a:1,a:2", file.display(), data.display());
+    let (data, line) = restoring(&file);
     assert_eq!(restore(&line).unwrap_err().exit_code(), exit::FAILURE);
     assert!(!data.exists());
     let error = restore(&line.replace("--id 1 ", "--id 2 ")).unwrap_err();

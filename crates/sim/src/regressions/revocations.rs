@@ -50,6 +50,13 @@ fn take(role: &str, user: &str) -> AccessChange {
     AccessChange::Unbind { role: role.parse().unwrap(), subject: user.parse().unwrap() }
 }
 
+/// The user `op`, whose request needs the right to operate.
+fn operator() -> Caller {
+    let user: UserName = "op".parse().unwrap();
+    let credential = Credential::Certificate { user: user.clone(), not_after: WallMillis(u64::MAX) };
+    Caller::new(Principal::user(&user), credential).needing(vec![Need::unnamed(Verb::Operate)])
+}
+
 #[test]
 fn an_operator_that_loses_its_role_after_its_handover_was_admitted_is_denied() {
     let failpoints = vec![slow_barrier(ADMITTED_AFTER), slow_barrier(CAUGHT_UP_AFTER)];
@@ -61,10 +68,7 @@ fn an_operator_that_loses_its_role_after_its_handover_was_admitted_is_denied() {
         change_access(&world, AccessChange::Enable).await;
         let leader = world.leader().unwrap();
         let to = world.ids().into_iter().find(|id| *id != leader).unwrap();
-        let user: UserName = "op".parse().unwrap();
-        let credential = Credential::Certificate { user: user.clone(), not_after: WallMillis(u64::MAX) };
-        let caller = Caller::new(Principal::user(&user), credential).needing(vec![Need::unnamed(Verb::Operate)]);
-        let (host, node) = (world.host(leader).unwrap(), world.running(leader).unwrap().node.for_caller(caller));
+        let (host, node) = (world.host(leader).unwrap(), world.running(leader).unwrap().node.for_caller(operator()));
         let begun = SimInstant::now();
         let asked = host.spawn(async move { node.hand_over(to, None, TIMEOUT).await });
         SimRuntime::sleep(ADMITTED_AFTER + CAUGHT_UP_AFTER / 2).await;
@@ -87,11 +91,8 @@ fn a_request_that_began_before_rights_were_disabled_stays_subject_to_them() {
         change_access(&world, AccessChange::Enable).await;
         let leader = world.leader().unwrap();
         let to = world.ids().into_iter().find(|id| *id != leader).unwrap();
-        let user: UserName = "op".parse().unwrap();
-        let credential = Credential::Certificate { user: user.clone(), not_after: WallMillis(u64::MAX) };
-        let caller = Caller::new(Principal::user(&user), credential).needing(vec![Need::unnamed(Verb::Operate)]);
         let (host, running) = (world.host(leader).unwrap(), world.running(leader).unwrap());
-        let node = running.node.for_caller_under(caller, running.replica.read(State::shared_access));
+        let node = running.node.for_caller_under(operator(), running.replica.read(State::shared_access));
         change_access(&world, AccessChange::Disable).await;
         assert!(!running.replica.read(|state| state.access().is_on()));
         let acts = host.spawn(async move {
