@@ -7,7 +7,7 @@ use crate::{
     trial,
     watching::Watching,
 };
-use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl};
 use serde::Deserialize;
 use std::{
     fs,
@@ -170,12 +170,18 @@ fn resident(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number of kilobytes")
 }
 
-/// Opens a watch of everything and never reads, over a connection with small buffers.
+/// Opens a watch of everything and never reads, over a connection whose buffer does not grow.
+///
+/// The node's kernel gives up a connection whose client takes nothing for 25 s, and says so only in answer to a packet. A
+/// client that sends none, because its window opened too little to tell, learns of that by its keepalive probes.
 async fn stalled(url: &str) -> TcpStream {
     let address = url.strip_prefix("http://").expect("a URL").parse().expect("an address");
     let socket = TcpSocket::new_v4().expect("a socket");
-    socket.set_recv_buffer_size(4_096).expect("a small buffer");
+    socket.set_recv_buffer_size(256 << 10).expect("a small buffer");
     let mut stream = socket.connect(address).await.expect("the node listens");
+    set_tcp_keepidle(&stream, Duration::from_secs(1)).expect("probes after a second");
+    set_tcp_keepintvl(&stream, Duration::from_secs(1)).expect("a probe each second");
+    set_socket_keepalive(&stream, true).expect("it probes");
     let request = "GET /v1/watch?path=/bulk&recursive HTTP/1.1\r\nhost: fairhold\r\nconnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).await.expect("it takes the request");
     let mut first = [0; 12];
@@ -186,8 +192,6 @@ async fn stalled(url: &str) -> TcpStream {
 
 /// Reads the rest; returns whether it ends with the message that events are gone, and the last revision before that.
 async fn rest(mut stream: TcpStream) -> (bool, Option<u64>) {
-    // With the small buffer, the kernel may need a delayed acknowledgement for every few kilobytes.
-    set_socket_recv_buffer_size(&stream, 1 << 20).expect("a large buffer");
     let mut bytes = Vec::new();
     // A connection that was closed because of its silence is also an end; bytes that arrived earlier are still read.
     let ended = tokio::time::timeout(REST_WITHIN, stream.read_to_end(&mut bytes)).await;
