@@ -305,12 +305,17 @@ impl SimLog {
             drop(inner);
             let result = result.and_then(|()| failpoint!(StorageLogSynced));
             trace::bytes(&[u8::from(result.is_ok())]);
+            if result.is_err() {
+                // Even if no caller waited for the failed write.
+                let mut inner = self.disk.locked();
+                inner.failed.get_or_insert(io::ErrorKind::Other);
+                // The writes that came during the flush fail too.
+                flushed_waiters.extend(inner.pending.iter_mut().map(take_waiter).map(|(_, waiter)| waiter));
+            }
             flushed_waiters
                 .into_iter()
                 .for_each(|waiter| waiter.complete(result.as_ref().copied().map_err(|error| error.kind().into())));
             if result.is_err() {
-                // Even if no caller waited for the failed write.
-                self.disk.locked().failed.get_or_insert(io::ErrorKind::Other);
                 return;
             }
             if failpoint!(StorageLogTold).is_err() {
