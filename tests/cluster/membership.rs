@@ -291,6 +291,12 @@ fn a_member_moves_to_other_addresses_once_it_answers_there() {
         cluster.move_to_free_ports(moved);
         cluster.nodes[moved].start();
         let addresses = json!({ "url": cluster.nodes[moved].url, "peer": cluster.nodes[moved].peer_address });
+        // It reaches the leader, but not the other way round. Nothing was written since, so a read would be answered.
+        eventually("the node says why it is not ready", CHANGED_WITHIN, || async {
+            let answer = cluster.client(moved).once(&Call::get("/readyz")).await;
+            (answer.status == 503 && answer.text.contains("the leader does not reach this node")).then_some(())
+        })
+        .await;
         eventually("the leader reaches it at its new address", CHANGED_WITHIN, || async {
             let answer = client.send(&patch(id, &addresses)).await;
             (answer.status == 200).then_some(())

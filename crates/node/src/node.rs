@@ -34,6 +34,9 @@ use tokio::task::yield_now;
 
 /// How long the proof that a leader leads may take in a readiness check.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
+/// Why a node that nothing else keeps from serving is not ready.
+const UNREACHED: &str = "this node reaches the leader, but the leader does not reach this node: compare its peer address with \
+                         `fairhold cluster members`, and check that the other nodes can connect to it";
 
 /// The percentage of its budget above which the node warns that the state is nearly full.
 const STATE_WARN_PERCENT: u64 = 80;
@@ -242,13 +245,18 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     /// Whether the node can serve requests now; otherwise the reason. It requires a proof from the leader: a node that
-    /// has just started may still believe in a leader that is gone.
+    /// has just started may still believe in a leader that is gone. The leader must also reach this node: otherwise nothing
+    /// new comes here, and the node is no part of a majority.
     pub async fn readiness(&self) -> Result<(), String> {
         if self.is_shutting_down() {
             return Err("shutting down".to_owned());
         }
-        if let Err(error) = self.0.replica.read_barrier(RT::Instant::now() + PROOF_TIMEOUT).await {
+        let deadline = RT::Instant::now() + PROOF_TIMEOUT;
+        if let Err(error) = self.0.replica.read_barrier(deadline).await {
             return Err(error.to_string());
+        }
+        if !self.0.replica.wait_for_contact(deadline).await {
+            return Err(UNREACHED.to_owned());
         }
         if self.0.replica.read(|state| state.cluster().is_none()) {
             return Err("the cluster has not formed yet".to_owned());

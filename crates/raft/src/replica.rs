@@ -119,6 +119,19 @@ impl<RT: AsyncRuntime> Replica<RT> {
         caught_up(RT::timeout_at(deadline, self.core.applied(index)).await)
     }
 
+    /// Waits until this node leads, or the leader has sent it a message within the lease; `false` if the deadline passes or
+    /// Raft stops first. A read barrier proves less: it shows that this node reaches the leader.
+    pub async fn wait_for_contact(&self, deadline: RT::Instant) -> bool {
+        loop {
+            if self.core.leadership().is_some() || self.core.hears_from_leader() {
+                return true;
+            }
+            if !self.core.pause(deadline).await {
+                return false;
+            }
+        }
+    }
+
     /// Waits until the local state has reached a revision.
     pub async fn wait_for_revision(&self, revision: Revision, deadline: RT::Instant) -> Result<(), ReadError> {
         caught_up(RT::timeout_at(deadline, self.core.progressed(|progress| progress.revision >= revision)).await)

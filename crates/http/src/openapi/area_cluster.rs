@@ -123,6 +123,7 @@ fn live(api: &mut Describer) -> Operation<'_> {
 
 fn ready(api: &mut Describer) -> Operation<'_> {
     api.call(Here, "/readyz", "ready", TAG, "Check whether this server can serve.")
+        .about("It can if the leader proves to it that it leads, and if the leader's messages reach it.")
         .query::<call::Ready>()
         .content("The server can serve.", "text/plain", json!({ "type": "string", "const": "ok\n" }), json!("ok\n"))
         .json::<dto::Readiness>("", examples::readiness(true))
