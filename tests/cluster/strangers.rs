@@ -278,6 +278,35 @@ fn a_copy_of_the_leader_is_kept_out_and_changes_nothing() {
     });
 }
 
+/// A follower and the leader acknowledge a write that the copy of that follower and the third node do not have. While no node
+/// leads, nobody but a voter can tell the two processes apart.
+#[test]
+fn a_copy_of_a_follower_gets_no_vote_while_no_node_leads() {
+    run_exclusive(LONG, async {
+        for _ in 0..trial::size(2, 10) {
+            let mut cluster = Cluster::start().await;
+            let leader = cluster.leader().await;
+            let [original, behind] = cluster.followers().await;
+            write_some(&cluster.client(leader)).await;
+            let clone = clone_of(&mut cluster, original).await;
+            cluster.nodes[behind].kill().await;
+            let leader = cluster.leader().await;
+            cluster.client(leader).write(&Call::put("/v1/nodes/precious-0", "new")).await;
+            cluster.nodes[3 - original - behind].kill().await;
+            cluster.nodes[clone].start();
+            cluster.nodes[behind].start();
+            let status = cluster.nodes[clone].exited().await;
+            let log = cluster.nodes[clone].log_text();
+            assert_eq!(status.code(), Some(CANNOT_TAKE_PART), "{log}");
+            assert!(log.lines().last().unwrap_or_default().contains("copy"), "{log}");
+            assert!(!log.contains("this node leads"), "{log}");
+            assert_eq!(cluster.leader().await, original, "only it has every acknowledged write");
+            assert_eq!(cluster.client(behind).value("precious-0").await, "new");
+            assert!(cluster.nodes[original].runs(), "{}", cluster.nodes[original].log_text());
+        }
+    });
+}
+
 #[test]
 fn a_node_of_another_cluster_is_kept_out_with_advice() {
     run_exclusive(LONG, async {

@@ -2,6 +2,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod append;
+pub(crate) mod candidate;
 pub(crate) mod forwarded;
 pub(crate) mod heartbeat;
 pub(crate) mod incoming_snapshot;

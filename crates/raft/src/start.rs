@@ -3,7 +3,7 @@
 
 use crate::{
     background::{
-        disk_reports, leader_log, removal_watch, round_trip_watch, set_addresses,
+        disk_reports, known_processes, leader_log, removal_watch, round_trip_watch, set_addresses,
         snapshots::{purge_log, take_snapshots},
     },
     base::{
@@ -149,6 +149,7 @@ fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, queues: &Queues, config: 
     drop(RT::spawn(Elections::new(core.clone(), config.election_timeout_ms).run()));
     drop(RT::spawn(round_trip_watch::run(core.clone(), Duration::from_millis(config.heartbeat_ms))));
     drop(RT::spawn(leader_log::run(core.clone())));
+    drop(RT::spawn(known_processes::run(core.clone())));
     drop(RT::spawn(metrics::count_elections(core.clone())));
     drop(RT::spawn(take_snapshots(core.clone())));
     drop(RT::spawn(purge_log(core.clone())));

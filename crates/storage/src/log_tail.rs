@@ -104,6 +104,17 @@ impl Tail {
         if last.as_ref() < self.state.purged.as_ref() {
             return Err(invalid("purged entries cannot be truncated"));
         }
+        // Raft never replaces a committed entry. If a leader wants that, this node has applied something that the leader has
+        // not: it must not go on as if both had the same state.
+        if let Some(committed) = self.state.committed.filter(|committed| last.map(|last| last.index) < Some(committed.index)) {
+            return Err(invalid(format_args!(
+                "the leader has other entries than this node after entry {}, but here they are committed through entry {}: \
+                 the states of the two differ. Keep a copy of this data directory, find out which of the two is right \
+                 (docs/guides/when-things-are-lost.md), and replace the other node",
+                last.map_or(0, |last| last.index),
+                committed.index
+            )));
+        }
         let removed = last.as_ref().map_or(0, |last| last.index + 1)..self.state.next_index();
         while let Some(newest) = self.entries.pop_back_if(|newest| newest.entry.index() >= removed.start) {
             self.bytes -= newest.bytes;

@@ -4,8 +4,10 @@ use crate::base::aliases::LeaderId;
 use fairhold_types::NodeId;
 use openraft::{Instant, Vote};
 use parking_lot::Mutex;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
+/// Of how many of the highest leader ids the process is remembered.
+const CLAIMS_MAX: usize = 16;
 /// Maximum election delay in one data centre. It and the next one are longer with nodes far apart.
 const ELECTION_DELAY_MAX: Duration = Duration::from_secs(5);
 /// A leadership that lasted this long settles its term: elections after it start with the shortest delays again.
@@ -36,6 +38,8 @@ struct ContactInner<I> {
     write_time: Duration,
     /// The last settled term.
     settled: u64,
+    /// The boot number of the process that used a leader id first, for the highest ones, by term and node.
+    claims: BTreeMap<(u64, NodeId), u64>,
 }
 
 impl<I> ContactInner<I> {
@@ -70,6 +74,7 @@ impl<I: Instant> Contact<I> {
             voted_at: None,
             write_time: Duration::ZERO,
             settled: term,
+            claims: BTreeMap::new(),
         };
         Contact {
             inner: Mutex::new(inner),
@@ -110,6 +115,21 @@ impl<I: Instant> Contact<I> {
         let inner = self.inner.lock();
         let leader = inner.live_leader(lease, now).filter(|leader| leader.vote.leader_id.node_id == id);
         leader.is_some_and(|leader| leader.boot != boot && leader.boot != 0 && boot != 0)
+    }
+
+    /// Records that a process uses this leader id, as a candidate or as the leader; `false` if another process of the node
+    /// has used it: one of them is a copy. A process that restarts never uses a leader id again, as it starts no election in
+    /// an old term and does not resume its leadership. 0 is an unknown number.
+    pub(crate) fn claim(&self, leader: LeaderId, boot: u64) -> bool {
+        if boot == 0 {
+            return true;
+        }
+        let mut inner = self.inner.lock();
+        let first = *inner.claims.entry((leader.term, leader.node_id)).or_insert(boot);
+        if inner.claims.len() > CLAIMS_MAX {
+            inner.claims.pop_first();
+        }
+        first == boot
     }
 
     /// Records that this node granted its vote, requested at `requested_at`.
@@ -240,6 +260,20 @@ mod tests {
         assert!(!differs(1, 8, start), "a message of a deposed leader");
         contact.record_message(vote(4, 1), 0, start);
         assert!(!differs(1, 8, start), "it runs an older program");
+    }
+
+    #[test]
+    fn of_two_processes_with_one_leader_id_only_the_first_one_counts() {
+        let contact = Contact::<<TokioRuntime as AsyncRuntime>::Instant>::new(0, 1);
+        let of = |term, node_id| LeaderId { term, node_id };
+        assert!(contact.claim(of(2, 1), 7) && contact.claim(of(2, 1), 7));
+        assert!(!contact.claim(of(2, 1), 8), "a copy");
+        assert!(contact.claim(of(3, 1), 8) && contact.claim(of(2, 3), 8), "another term, and another node");
+        assert!(!contact.claim(of(3, 1), 7) && contact.claim(of(2, 1), 7));
+        assert!(contact.claim(of(3, 1), 0), "it runs an older program");
+        assert!((4..40).all(|term| contact.claim(of(term, 1), 7)));
+        assert!(contact.claim(of(3, 1), 7), "it is forgotten");
+        assert!(!contact.claim(of(39, 1), 8), "the highest ones are remembered");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::{
     base::{
+        aliases::LeaderId,
         config::ReplicaConfig,
         log_limit::LogLimit,
         peer::{ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Refusal, Requester, Service},
@@ -17,7 +18,7 @@ use crate::{
     inbound::{
         admission::{Admission, Refused},
         append::Appenders,
-        forwarded, heartbeat,
+        candidate, forwarded, heartbeat,
         incoming_snapshot::IncomingSnapshot,
         refusal_log::RefusalLog,
         term_limit,
@@ -39,6 +40,8 @@ use std::{
 
 /// How long a node that joins waits for the leader. It tries again after that, and gets the same answer.
 const JOIN_LIMIT: Duration = Duration::from_secs(5);
+/// The part of a lease that the check of a candidate may take for a Pre-Vote: the candidate does not wait for long.
+const PRE_VOTE_CHECKS_IN_LEASE: u32 = 4;
 
 /// Serves the requests of other nodes. It exists before the replica, because the transport needs it; it serves requests
 /// once the replica has started.
@@ -200,11 +203,18 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
             }
             return ready(reply::<RT>(&PeerReply::Declined(declined))).boxed();
         }
+        if let Some(leader) = claimed_leader(&request).filter(|leader| leader.node_id == from)
+            && !core.contact.claim(leader, boot)
+        {
+            let refusal = Refusal::Duplicate { id: from };
+            self.log_refusal(from, &refusal);
+            return ready(reply::<RT>(&PeerReply::Declined(Declined::Refused(refusal)))).boxed();
+        }
         if let PeerRequest::Append(rpc) = &request {
             core.contact.record_message(rpc.vote, boot, RT::Instant::now());
             self.incoming.on_leader_vote(rpc.vote);
         }
-        let answer = self.answer(core, queues.clone(), from, lane, request);
+        let answer = self.answer(core, queues.clone(), (from, boot), lane, request);
         async move { reply(&answer.await) }.boxed()
     }
 
@@ -224,15 +234,15 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         &self,
         core: Arc<Core<RT>>,
         queues: Queues,
-        from: NodeId,
+        (from, boot): (NodeId, u64),
         lane: Lane,
         request: PeerRequest<RT>,
     ) -> BoxFuture<'static, PeerReply<RT>> {
         match request {
             PeerRequest::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
             PeerRequest::Append(rpc) => heartbeat::answer(core, rpc).boxed(),
-            PeerRequest::Vote(rpc) => async move { vote(&core, rpc).await }.boxed(),
-            PeerRequest::PreVote(rpc) => async move { pre_vote(&core, rpc).await }.boxed(),
+            PeerRequest::Vote(rpc) => async move { vote(&core, (from, boot), rpc).await }.boxed(),
+            PeerRequest::PreVote(rpc) => async move { pre_vote(&core, (from, boot), rpc).await }.boxed(),
             PeerRequest::TransferLeader(rpc) => async move {
                 if failpoint!(RaftTransferReceive, RT).is_err() {
                     return PeerReply::Declined(Declined::Busy);
@@ -316,6 +326,32 @@ impl<RT: AsyncRuntime> PeerService<RT> {
     }
 }
 
+/// The leader id that the sender of a request uses. A Pre-Vote uses none yet.
+fn claimed_leader<RT: AsyncRuntime>(request: &PeerRequest<RT>) -> Option<LeaderId> {
+    match request {
+        PeerRequest::Append(rpc) => Some(rpc.vote.leader_id),
+        PeerRequest::Vote(rpc) => Some(rpc.vote.leader_id),
+        PeerRequest::SnapshotBegin(begin) => Some(begin.vote.leader_id),
+        PeerRequest::PreVote(_)
+        | PeerRequest::TransferLeader(_)
+        | PeerRequest::SnapshotBlock { .. }
+        | PeerRequest::SnapshotEnd
+        | PeerRequest::Propose { .. }
+        | PeerRequest::ProposeTraced { .. }
+        | PeerRequest::HandOver { .. }
+        | PeerRequest::HandOverGuarded { .. }
+        | PeerRequest::UpgradeStatus
+        | PeerRequest::FinalizeUpgrade { .. }
+        | PeerRequest::ChangeMember { .. }
+        | PeerRequest::MembersView
+        | PeerRequest::Join(_)
+        | PeerRequest::DiskLow
+        | PeerRequest::ReadIndex
+        | PeerRequest::CallLeader(_)
+        | PeerRequest::CallMember(_) => None,
+    }
+}
+
 /// A node that has lost log entries refuses every node, and reports the loss.
 fn check_no_lost_entries<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
     core.lost.get().map_or(Ok(()), |lost| Err(Refusal::LostEntries(lost.clone())))
@@ -349,9 +385,12 @@ fn call_member<RT: AsyncRuntime>(core: &Core<RT>, message: &[u8], from: NodeId) 
     }
 }
 
-async fn vote<RT: AsyncRuntime>(core: &Core<RT>, rpc: VoteRequest<Types<RT>>) -> PeerReply<RT> {
+async fn vote<RT: AsyncRuntime>(core: &Core<RT>, from: (NodeId, u64), rpc: VoteRequest<Types<RT>>) -> PeerReply<RT> {
     if failpoint!(RaftVoteReceive, RT).is_err() {
         return PeerReply::Declined(Declined::Busy);
+    }
+    if let Err(refusal) = candidate::check(core, from, core.lease).await {
+        return PeerReply::Declined(Declined::Refused(refusal));
     }
     let vote = rpc.vote;
     let requested_at = RT::Instant::now();
@@ -363,7 +402,10 @@ async fn vote<RT: AsyncRuntime>(core: &Core<RT>, rpc: VoteRequest<Types<RT>>) ->
     if failpoint!(RaftVoteAnswer, RT).is_ok() { reply } else { PeerReply::Declined(Declined::Busy) }
 }
 
-async fn pre_vote<RT: AsyncRuntime>(core: &Core<RT>, rpc: VoteRequest<Types<RT>>) -> PeerReply<RT> {
+async fn pre_vote<RT: AsyncRuntime>(core: &Core<RT>, from: (NodeId, u64), rpc: VoteRequest<Types<RT>>) -> PeerReply<RT> {
+    if let Err(refusal) = candidate::check(core, from, core.lease / PRE_VOTE_CHECKS_IN_LEASE).await {
+        return PeerReply::Declined(Declined::Refused(refusal));
+    }
     let mut response = core.raft.pre_vote(rpc).await;
     // openraft does not restore a lease that `fast_election` has waived, even after a false alarm.
     if let Ok(response) = &mut response {

@@ -206,6 +206,20 @@ async fn entries_no_longer_in_memory_are_read_from_disk() {
 }
 
 #[tokio::test]
+async fn a_committed_entry_is_never_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut log = LogStore::open(directory.path(), true).unwrap();
+    append(&mut log, entries(1, 0..5)).await.unwrap();
+    log.save_committed(Some(log_id(1, 2))).await.unwrap();
+    for last in [None, Some(log_id(1, 0)), Some(log_id(1, 1))] {
+        let error = log.truncate_after(last).await.unwrap_err();
+        assert!(error.to_string().contains("committed through entry 2"), "{error}");
+    }
+    log.truncate_after(Some(log_id(1, 2))).await.unwrap();
+    assert_eq!(read_all(&mut log).await.unwrap(), entries(1, 0..3));
+}
+
+#[tokio::test]
 async fn a_purge_frees_disk_space() {
     let directory = tempfile::tempdir().unwrap();
     let mut log = LogStore::open(directory.path(), false).unwrap();
