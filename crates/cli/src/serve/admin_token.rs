@@ -25,6 +25,10 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 const TOKENS_MAX: usize = 16;
 /// The largest file.
 const FILE_BYTES_MAX: usize = TOKENS_MAX * (ADMIN_TOKEN_BYTES_MAX + 1);
+/// What a node without tokens says. Every node answers administrators' calls for the whole cluster.
+const NO_TOKEN: &str = "no --admin-token-file: while rights are not enforced, anyone who can reach the client port can \
+                        administer the whole cluster: remove members, create join tokens, break locks and end other \
+                        clients' sessions. To change that, start every node with the same --admin-token-file";
 /// How the tokens of users begin.
 const TOKEN_PREFIX: &str = "fht_";
 
@@ -46,10 +50,7 @@ pub(crate) enum AdminTokenError {
 pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTokenError> {
     let Some(file) = file else {
         if !is_trial {
-            tracing::warn!(
-                "no --admin-token-file: while rights are not enforced, anyone who can reach the client port can break locks and \
-                 end other clients' sessions"
-            );
+            tracing::warn!("{NO_TOKEN}");
         }
         return Ok(Admin::open());
     };
@@ -159,6 +160,13 @@ mod tests {
         };
         assert_eq!(with(0o600), None);
         assert!([0o640, 0o604, 0o644].into_iter().all(|mode| with(mode).is_some_and(|warning| warning.contains("chmod 600"))));
+    }
+
+    #[test]
+    fn a_node_without_tokens_says_that_it_opens_the_whole_cluster() {
+        for act in ["remove members", "create join tokens", "break locks", "start every node with the same --admin-token-file"] {
+            assert!(NO_TOKEN.contains(act), "{act}: {NO_TOKEN}");
+        }
     }
 
     #[test]
