@@ -271,7 +271,7 @@ fn an_unsafe_start_or_a_start_with_few_descriptors_is_refused_with_advice() {
         let key = folder.path().join("peer.key");
         std::fs::write(&key, PEER_KEY).expect("a key");
         let (code, stderr) = refused_start(&format!("{flags} --peer-key-file {}", key.display()), 4_096).await;
-        assert!(code == Some(1) && stderr.contains("chmod 600"), "{code:?} {stderr}");
+        assert!(code == Some(2) && stderr.contains("chmod 600"), "{code:?} {stderr}");
         let (code, stderr) = refused_start(&flags, 1_100).await;
         assert!(code == Some(1) && stderr.contains("ulimit -n") && stderr.contains("1100"), "{code:?} {stderr}");
     });

@@ -36,7 +36,7 @@ const TOKEN_PREFIX: &str = "fht_";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminTokenError {
     /// The file cannot be read.
-    #[error("--admin-token-file {path} cannot be read: {error}")]
+    #[error("--admin-token-file {path} cannot be read: {error}. {}", secret_file::advice(error))]
     Unreadable { path: String, error: io::Error },
     /// The file has no token, or one that a header cannot contain.
     #[error(
@@ -199,6 +199,6 @@ mod tests {
             assert!(error.contains(says) && error.contains("token"), "{error}");
         }
         let error = load(Some(&directory.path().join("absent")), false).unwrap_err().to_string();
-        assert!(error.contains("absent cannot be read"), "{error}");
+        assert!(error.contains("absent cannot be read") && error.ends_with("of the cluster: scp -p"), "{error}");
     }
 }

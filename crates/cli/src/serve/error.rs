@@ -109,9 +109,12 @@ impl ServeError {
     /// The exit code of the process.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            ServeError::JoinToken(_) | ServeError::Certificate { .. } | ServeError::Jwks(_) | ServeError::Audit { .. } => {
-                exit::USAGE
-            }
+            ServeError::AdminToken(_)
+            | ServeError::PeerKey(_)
+            | ServeError::JoinToken(_)
+            | ServeError::Certificate { .. }
+            | ServeError::Jwks(_)
+            | ServeError::Audit { .. } => exit::USAGE,
             ServeError::Join(refusal) => exit_code::of_join(refusal),
             ServeError::Storage(error) => exit_code::of_storage(error),
             ServeError::DataDir(error) => exit_code::of_data_dir(error),
@@ -119,8 +122,6 @@ impl ServeError {
             ServeError::Stopped { reason, .. } => exit_code::of_stop(reason),
             ServeError::Telemetry(_)
             | ServeError::Runtime(_)
-            | ServeError::AdminToken(_)
-            | ServeError::PeerKey(_)
             | ServeError::OpenFiles { .. }
             | ServeError::Listen { .. }
             // It can take part once the other nodes are gone.
@@ -219,6 +220,21 @@ mod tests {
         );
         let text = listen(io::ErrorKind::AddrNotAvailable).to_string();
         assert!(text.ends_with("--listen 0.0.0.0:PORT"), "{text}");
+    }
+
+    #[test]
+    fn a_key_or_token_file_that_cannot_be_used_is_a_matter_of_the_configuration() {
+        let (path, missing) = ("/etc/peer.key".to_owned(), || io::Error::from(io::ErrorKind::NotFound));
+        let errors = [
+            ServeError::from(PeerKeyError::Unreadable { path: path.clone(), error: missing() }),
+            PeerKeyError::Open { path: path.clone() }.into(),
+            PeerKeyError::TooLong { path: path.clone() }.into(),
+            AdminTokenError::Unreadable { path: path.clone(), error: missing() }.into(),
+            AdminTokenError::NoToken { path, fault: "is empty" }.into(),
+        ];
+        for error in errors {
+            assert_eq!(error.exit_code(), exit::USAGE, "{error}");
+        }
     }
 
     #[test]
