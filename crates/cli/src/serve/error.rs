@@ -2,7 +2,7 @@
 
 use super::{admin_token::AdminTokenError, exit_code, join_token::JoinTokenError, peer_key::PeerKeyError};
 use crate::exit;
-use fairhold_raft::{FatalReason, FormationError, StartError, peer::JoinRefusal};
+use fairhold_raft::{FatalReason, StartError, peer::JoinRefusal};
 use fairhold_storage::{
     DAMAGE_ADVICE, StorageError,
     data_dir::DataDirError,
@@ -10,6 +10,7 @@ use fairhold_storage::{
     free_space::START_ROOM_BYTES,
 };
 use fairhold_trust::{jwt::key_set::JwksError, pair::PairError};
+use fairhold_types::NodeId;
 use std::io;
 
 /// Why a node cannot start or continue.
@@ -81,11 +82,16 @@ pub(crate) enum ServeError {
     Start(#[from] StartError),
     /// The state is restored, and a node of the list belongs to another cluster.
     #[error(
-        "this node has a restored state, but a node that runs at an address of its list belongs to another cluster, such as the \
-         old one. Stop all nodes of the old cluster, delete their data directories, and start this node again: its own data \
-         directory is in order. This is what it found: {0}"
+        "this node has a restored state, but node {by} runs at {address} and belongs to another cluster, such as the old one. \
+         Stop all nodes of the old cluster, delete their data directories, and start this node again: its own data directory is \
+         in order"
     )]
-    RestoredBesideOthers(FormationError),
+    RestoredBesideOthers {
+        /// The node of the other cluster.
+        by: NodeId,
+        /// Its address in the list.
+        address: String,
+    },
     /// The replica stopped.
     #[error("{}", stop_message(reason, fault.as_ref(), data))]
     Stopped {
@@ -125,7 +131,7 @@ impl ServeError {
             | ServeError::OpenFiles { .. }
             | ServeError::Listen { .. }
             // It can take part once the other nodes are gone.
-            | ServeError::RestoredBesideOthers(_)
+            | ServeError::RestoredBesideOthers { .. }
             | ServeError::Ended(_) => exit::FAILURE,
         }
     }
