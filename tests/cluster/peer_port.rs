@@ -197,7 +197,7 @@ fn a_node_with_another_key_stays_outside_until_it_has_the_right_one() {
         let right = cluster.nodes[2].peer_key_file.replace(wrong.clone());
         let before = cluster.nodes[2].log_text().len();
         cluster.nodes[2].start();
-        let advice = "they have different peer keys: give all nodes of the cluster the same --peer-key-file";
+        let advice = "the two nodes have different peer keys: give all nodes of the cluster the same --peer-key-file";
         for node in [0, 2] {
             let what = format!("node {} reports that the keys differ", node + 1);
             eventually(&what, TAKEN_OVER_WITHIN, || async {

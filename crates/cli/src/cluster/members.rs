@@ -193,7 +193,11 @@ pub(super) async fn remove(api: &Api, id: NodeId, args: &RemoteArgs) -> Result<(
 /// What to say if the members that are left survive no failure.
 fn too_few(left: &MembersView) -> Option<&'static str> {
     let voters = left.members.iter().filter(|member| member.role != "learner").count();
-    (left.from_leader && voters == 2).then_some("2 voters remain: they survive no failure. To add one: fairhold cluster invite")
+    match voters {
+        1 if left.from_leader => Some("1 voter remains: it survives no failure. To add two: fairhold cluster invite"),
+        2 if left.from_leader => Some("2 voters remain: they survive no failure. To add one: fairhold cluster invite"),
+        _ => None,
+    }
 }
 
 /// Makes a learner a voter, or a voter a learner.
@@ -259,8 +263,10 @@ mod tests {
     }
 
     #[test]
-    fn two_voters_that_are_left_are_too_few() {
+    fn one_or_two_voters_that_are_left_are_too_few() {
         let two = known();
+        let one = MembersView { members: two.members[..1].to_vec(), ..known() };
+        assert!(too_few(&one).is_some_and(|text| text.starts_with("1 voter remains")));
         assert!(too_few(&two).is_some_and(|text| text.contains("fairhold cluster invite")));
         let members = [two.members.clone(), two.members.clone()].concat();
         assert_eq!(too_few(&MembersView { members, ..known() }), None);
