@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    answer::{ClockOffset, HAS_RESTORED_STATE, WAITS_FOR_NODES, WAITS_FOR_SPACE},
+    answer::{ClockOffset, HAS_RESTORED_STATE, NOT_ADMITTED, WAITS_FOR_NODES, WAITS_FOR_SPACE},
     finding::{Grade, worst},
 };
 use fairhold_types::{
@@ -135,7 +135,7 @@ fn a_node_that_says_why_it_cannot_serve_gets_the_step_for_that() {
     for (why, step) in [
         (full, "free space on the disk"),
         (restored, "start the nodes that it waits for"),
-        ("the cluster has not admitted this node yet".to_owned(), "fix the cause that it names"),
+        (NOT_ADMITTED.to_owned(), "fix the cause that it names"),
     ] {
         let answer = || Err(Unanswered::CannotServe(why.clone()));
         let mut seen = three();
