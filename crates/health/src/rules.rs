@@ -12,7 +12,7 @@ use crate::{
     answer::{ProbedEndpoint, ProbedNode, Unanswered},
     cluster_probe::{ClusterProbe, majority},
     finding::{Finding, fail, ok, warn},
-    text::joined,
+    text::{RENEW, joined},
 };
 use fairhold_types::{
     NodeId,
@@ -95,9 +95,7 @@ fn reachable(seen: &ClusterProbe, endpoint: &ProbedEndpoint) -> Finding {
             }
             let start = "start it (its log says why it ended), or repair the network between it and this machine";
             let advice = match node {
-                Some(_) | None if error.contains(EXPIRED) => {
-                    "fairhold cert renew, then copy the new file over the old one: the node takes it by itself".to_owned()
-                }
+                Some(_) | None if error.contains(EXPIRED) => RENEW.to_owned(),
                 Some((id, _)) if membership::is_joining(seen, *id) => {
                     format!("{start}; if its data directory is lost, give up its join: fairhold cluster remove {id}")
                 }

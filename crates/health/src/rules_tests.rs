@@ -115,7 +115,12 @@ fn an_expired_certificate_is_renewed_instead_of_starting_the_node() {
     for endpoint in &mut seen.endpoints {
         endpoint.answer = unreachable("the certificate of the server has expired; renew it");
     }
-    assert_bad(&seen, "endpoint", Grade::Fail, "-> fairhold cert renew");
+    assert_bad(
+        &seen,
+        "endpoint",
+        Grade::Fail,
+        "-> renew it on the machine with the authority (fairhold cert renew --ca DIR FILE)",
+    );
 }
 
 #[test]
