@@ -106,11 +106,17 @@ fn reachable(seen: &ClusterProbe, endpoint: &ProbedEndpoint) -> Finding {
             };
             fail(CHECK, format!("{who} cannot be reached: {error}"), advice)
         }
-        Ok(answer) if answer.cluster.cluster.is_none() => fail(
-            CHECK,
-            format!("{url} is node {} and belongs to no cluster yet", answer.cluster.id),
-            "start every node in its list of members: the cluster forms when all of them can be reached",
-        ),
+        Ok(answer) if answer.cluster.cluster.is_none() => {
+            let id = answer.cluster.id;
+            let unformed = || {
+                fail(
+                    CHECK,
+                    format!("{url} is node {id} and belongs to no cluster yet"),
+                    "start every node in its list of members: the cluster forms when all of them can be reached",
+                )
+            };
+            membership::unreached_join(seen, url, id).unwrap_or_else(unformed)
+        }
         Ok(answer) if answer.cluster.cluster != ours => fail(
             CHECK,
             format!("{url} is node {} of another cluster ({})", answer.cluster.id, name(answer.cluster.cluster.as_deref())),

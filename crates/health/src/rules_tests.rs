@@ -393,6 +393,30 @@ fn a_join_that_takes_over_ten_minutes_is_a_warning_with_the_way_out() {
 }
 
 #[test]
+fn a_node_that_has_joined_with_a_wrong_address_is_not_told_to_form_a_cluster() {
+    let mut seen = three();
+    let mut new = node(4, None);
+    new.answer.as_mut().unwrap().cluster.cluster = None;
+    seen.endpoints.push(new);
+    assert_bad(&seen, "endpoint", Grade::Fail, "http://n4:7171 is node 4 and belongs to no cluster yet -> start every node");
+    let requested_at = WallMillis(START.0 + DAY).to_rfc3339();
+    listed(&mut seen).joins.push(Join {
+        id: 4,
+        url: "http://wrong:7171".to_owned(),
+        peer: "wrong:7271".to_owned(),
+        role: MemberRole::Voter,
+        replaces: None,
+        phase: JoinPhase::CatchingUp,
+        lag: None,
+        waits_for: None,
+        requested_at,
+    });
+    let text = "http://n4:7171 is node 4, which joins with --advertise http://wrong:7171,wrong:7271, and the leader has not";
+    assert_bad(&seen, "endpoint", Grade::Warn, text);
+    assert_bad(&seen, "endpoint", Grade::Warn, "fairhold cluster set-member 4 --url http://n4:7171 --peer HOST:PORT");
+}
+
+#[test]
 fn a_removal_that_waits_is_a_warning() {
     let mut seen = three();
     listed(&mut seen).members[0].removal = Some("waits: node 3 does not answer".to_owned());
