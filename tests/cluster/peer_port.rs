@@ -197,7 +197,7 @@ fn a_node_with_another_key_stays_outside_until_it_has_the_right_one() {
         let right = cluster.nodes[2].peer_key_file.replace(wrong.clone());
         let before = cluster.nodes[2].log_text().len();
         cluster.nodes[2].start();
-        let advice = "they have different peer keys: give all nodes of the cluster the same --peer-key-file";
+        let advice = "the two nodes have different peer keys: give all nodes of the cluster the same --peer-key-file";
         for node in [0, 2] {
             let what = format!("node {} reports that the keys differ", node + 1);
             eventually(&what, TAKEN_OVER_WITHIN, || async {
@@ -271,7 +271,7 @@ fn an_unsafe_start_or_a_start_with_few_descriptors_is_refused_with_advice() {
         let key = folder.path().join("peer.key");
         std::fs::write(&key, PEER_KEY).expect("a key");
         let (code, stderr) = refused_start(&format!("{flags} --peer-key-file {}", key.display()), 4_096).await;
-        assert!(code == Some(1) && stderr.contains("chmod 600"), "{code:?} {stderr}");
+        assert!(code == Some(2) && stderr.contains("chmod 600"), "{code:?} {stderr}");
         let (code, stderr) = refused_start(&flags, 1_100).await;
         assert!(code == Some(1) && stderr.contains("ulimit -n") && stderr.contains("1100"), "{code:?} {stderr}");
     });

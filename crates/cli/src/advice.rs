@@ -37,16 +37,29 @@ fn tip(error: &Error, words: &[String]) -> Option<String> {
         Some(ContextValue::String(name)) => std::slice::from_ref(name),
         Some(_) | None => &[],
     };
-    let is_missing = |name: &str| arguments.iter().any(|argument| argument.starts_with(name));
+    let is_about = |name: &str| arguments.iter().any(|argument| argument.starts_with(name));
     if error.source().is_some_and(|source| source.is::<ParseIntError>()) {
         Some("write a whole number".to_owned())
-    } else if error.kind() == ErrorKind::MissingRequiredArgument && is_missing("<CMD>") {
+    } else if error.kind() == ErrorKind::MissingRequiredArgument && is_about("<CMD>") {
         Some(with_double_dash(words))
-    } else if error.kind() == ErrorKind::UnknownArgument && arguments.iter().any(|name| is_global(name)) {
+    } else if error.kind() == ErrorKind::MissingRequiredArgument && is_about("<ID>") && is_command(words, &["cluster"]) {
+        Some("the number of the member is missing: `fairhold cluster members` shows the numbers".to_owned())
+    } else if error.kind() == ErrorKind::UnknownArgument && is_about("--ttl") && is_command(words, &["cluster", "replace"]) {
+        Some("its token is valid for an hour; for another time: fairhold cluster invite --replaces N --ttl 10m".to_owned())
+    } else if error.kind() == ErrorKind::UnknownArgument
+        && arguments.iter().any(|name| is_global(name))
+        && words.get(1).is_some_and(|word| word.starts_with('-'))
+    {
         Some("write this option after the command, for example: fairhold locks ls -e http://n2:7171".to_owned())
     } else {
         None
     }
+}
+
+/// Whether the command line begins with this command.
+fn is_command(words: &[String], command: &[&str]) -> bool {
+    let given = words.get(1..).unwrap_or_default();
+    given.len() >= command.len() && given.iter().zip(command).all(|(word, name)| word == name)
 }
 
 /// Whether this is an option of every command that calls a cluster, but not of the program itself.
@@ -101,6 +114,23 @@ mod tests {
         assert!(message.contains("for example: fairhold lock nightly -- echo hello"), "{message}");
         let message = complaint("fairhold -e http://n2:7171 locks ls");
         assert!(message.contains("tip: write this option after the command"), "{message}");
+    }
+
+    #[test]
+    fn an_option_after_a_command_that_lacks_it_is_not_to_be_moved_there() {
+        let message = complaint("fairhold doctor -q");
+        assert!(message.contains("-q") && !message.contains("after the command"), "{message}");
+    }
+
+    #[test]
+    fn a_missing_number_of_a_member_says_where_the_numbers_are() {
+        for command in ["replace", "remove", "promote", "demote"] {
+            let message = complaint(&format!("fairhold cluster {command}"));
+            assert!(message.contains("tip: the number of the member is missing: `fairhold cluster members`"), "{message}");
+            assert!(message.contains(&format!("Usage: fairhold cluster {command} [OPTIONS] <ID>")), "{message}");
+        }
+        let message = complaint("fairhold cluster replace 6 --ttl 5s");
+        assert!(message.contains("fairhold cluster invite --replaces N --ttl 10m") && !message.contains("-- --ttl"), "{message}");
     }
 
     #[test]

@@ -254,8 +254,8 @@ fn note_authority_end(certificate: &Certificate, authority: &Certificate) {
     if authority.not_after < certificate.not_after {
         let end = authority.not_after.to_rfc3339();
         output::note(&format!(
-            "the authority expires at {end}, before this certificate: renew its ca.crt with `fairhold cert renew`, and copy it \
-             to every node and client"
+            "the authority expires at {end}, before this certificate: renew its ca.crt with `fairhold cert renew --ca DIR \
+             DIR/ca.crt`, and copy it to every node and client"
         ));
     }
 }

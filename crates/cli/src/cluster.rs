@@ -78,31 +78,43 @@ A join token is a secret: until it is used or expires, it admits a node to the c
         read: ReadArgs,
     },
     /// Replace a member by a new node: print a join token, show the progress (for administrators)
-    #[command(after_help = "Example:
+    #[command(
+        override_usage = "fairhold cluster replace [OPTIONS] <ID>",
+        after_help = "Example:
   fairhold cluster replace 2 --out join.token --auth-token-file admin
 
 The old machine may be dead. The new node gets a new number, and the place of the old one in one step, when it has caught up.
-If you stop this command, the replacement continues.")]
+If you stop this command, the replacement continues."
+    )]
     Replace(ReplaceArgs),
     /// Remove a member from the cluster, or give up a join (for administrators)
-    #[command(after_help = "Example:
+    #[command(
+        override_usage = "fairhold cluster remove [OPTIONS] <ID>",
+        after_help = "Example:
   fairhold cluster remove 5 --auth-token-file admin
 
-A leader transfers the leadership first. The cluster refuses a removal after which too few of the other voters are healthy.")]
+A leader transfers the leadership first. The cluster refuses a removal after which too few of the other voters are healthy."
+    )]
     Remove {
         /// Number of the member
         id: NodeId,
     },
     /// Make a learner a voter, when it has caught up (for administrators)
-    #[command(after_help = "Example:
-  fairhold cluster promote 4 --auth-token-file admin")]
+    #[command(
+        override_usage = "fairhold cluster promote [OPTIONS] <ID>",
+        after_help = "Example:
+  fairhold cluster promote 4 --auth-token-file admin"
+    )]
     Promote {
         /// Number of the learner
         id: NodeId,
     },
     /// Make a voter a learner (for administrators)
-    #[command(after_help = "Example:
-  fairhold cluster demote 4 --auth-token-file admin")]
+    #[command(
+        override_usage = "fairhold cluster demote [OPTIONS] <ID>",
+        after_help = "Example:
+  fairhold cluster demote 4 --auth-token-file admin"
+    )]
     Demote {
         /// Number of the voter
         id: NodeId,

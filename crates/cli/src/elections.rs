@@ -101,13 +101,14 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
             (api.call(&request).await?, &["election", "version", "revision"])
         }
         ElectionsCommand::Watch { name, from } => {
-            let observer = remote::client(&args.remote.connect, None)?.observe(name);
-            let observer = observer.map_err(|error| Failure::from_client(&error))?;
+            let client = remote::client(&args.remote.connect, None)?;
+            let observer = client.observe(name).map_err(|error| Failure::from_client(&error))?;
             let observer = match from {
                 Some(from) => observer.from(Revision(*from)),
                 None => observer,
             };
-            return follow(observer, requested).await;
+            let following = follow(observer, requested);
+            return remote::unless_other_cluster(&client, args.remote.connect.timeout, following).await;
         }
     };
     if OutputFormat::is_body(requested) {

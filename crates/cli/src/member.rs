@@ -142,6 +142,8 @@ pub(crate) struct AdvertiseError {
 enum AdvertiseFault {
     #[error("it has one address but needs two, separated by a comma")]
     OneAddress,
+    #[error("both addresses are {0}, but a node needs one port for clients and another one for nodes")]
+    Same(String),
     #[error("{0}")]
     Address(#[from] ParseAddressError),
 }
@@ -155,7 +157,11 @@ fn advertised(text: &str) -> Result<ServeMember, AdvertiseFault> {
     let (url, peer) = text.split_once(',').ok_or(AdvertiseFault::OneAddress)?;
     let url: NodeUrl = url.parse()?;
     let peer: PeerAddress = peer.parse()?;
-    Ok(ServeMember { url: url.into_string(), peer: peer.into_string() })
+    let member = ServeMember { url: url.into_string(), peer: peer.into_string() };
+    if client_address(&member) == member.peer {
+        return Err(AdvertiseFault::Same(member.peer));
+    }
+    Ok(member)
 }
 
 /// `HOST:PORT` of the member's URL.
@@ -239,6 +245,8 @@ mod tests {
             ("http://d:7171,0.0.0.0:7271", "other machines can reach"),
             ("http://[::]:7171,d:7271", "other machines can reach"),
             ("4=http://d:7171,d:7271", "http://HOST:PORT"),
+            ("http://d:7271,d:7271", "both addresses are d:7271"),
+            ("https://d:7271/,d:7271", "both addresses are d:7271"),
         ] {
             let error = parse_advertised(text).unwrap_err().to_string();
             assert!(error.starts_with(&format!("--advertise {text}: ")) && error.contains(fault), "{error}");

@@ -205,8 +205,9 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
             format::write(&table.take(OutputFormat::resolve(requested)))
         }
         NodeCommand::Watch { path, from } => {
-            let watch = remote::client(&args.remote.connect, None)?.watch().tree(path);
-            watch::follow(watch::starting_at(watch, *from), requested, false).await
+            let client = remote::client(&args.remote.connect, None)?;
+            let following = watch::follow(watch::starting_at(client.watch().tree(path), *from), requested, false);
+            remote::unless_other_cluster(&client, args.remote.connect.timeout, following).await
         }
     }
 }

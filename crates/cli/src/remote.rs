@@ -4,12 +4,14 @@ mod api;
 mod args;
 pub(crate) mod failure;
 pub(crate) mod format;
+mod other_cluster;
 pub(crate) mod reply;
 pub(crate) mod request;
 
 pub(crate) use api::Api;
 pub(crate) use args::{ConnectArgs, LongPollArgs, ReadArgs, RemoteArgs, TlsArgs, endpoint, pair, read_token};
 pub(crate) use failure::Failure;
+pub(crate) use other_cluster::unless_other_cluster;
 pub(crate) use request::ApiRequest;
 
 use fairhold_client::Client;

@@ -65,7 +65,8 @@ pub(crate) struct WatchArgs {
 /// Runs the command.
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
     remote::run(&args.remote, async |_| {
-        let mut watch = remote::client(&args.remote.connect, None)?.watch();
+        let client = remote::client(&args.remote.connect, None)?;
+        let mut watch = client.watch();
         if let Some(path) = &args.path {
             watch = match (args.only, args.children) {
                 (true, _) => watch.node(path),
@@ -84,7 +85,8 @@ pub(crate) fn main(args: &WatchArgs) -> ExitCode {
         watch = if args.cluster { watch.cluster() } else { watch };
         watch = if args.initial { watch.initial() } else { watch };
         let reports_start = !args.remote.connect.quiet && io::stderr().is_terminal();
-        follow(starting_at(watch, args.from), args.remote.output, reports_start).await
+        let following = follow(starting_at(watch, args.from), args.remote.output, reports_start);
+        remote::unless_other_cluster(&client, args.remote.connect.timeout, following).await
     })
 }
 

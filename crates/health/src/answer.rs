@@ -7,6 +7,8 @@ use fairhold_types::{
 
 /// The end of the reason that a node gives while it waits for space on its disk.
 pub const WAITS_FOR_SPACE: &str = "it starts automatically when there is enough space";
+/// The beginning of the reason that a node gives while it asks the cluster to admit it.
+pub const NOT_ADMITTED: &str = "the cluster has not admitted this node yet";
 /// The beginning of the reason that a node gives while it has a restored state and no cluster.
 pub const HAS_RESTORED_STATE: &str = "this node has a restored state";
 /// A part of the reason that a restored node gives while it waits for the other nodes of its list.

@@ -12,7 +12,7 @@ use crate::{
     answer::{ProbedEndpoint, ProbedNode, Unanswered},
     cluster_probe::{ClusterProbe, majority},
     finding::{Finding, fail, ok, warn},
-    text::joined,
+    text::{RENEW, joined},
 };
 use fairhold_types::{
     NodeId,
@@ -95,9 +95,7 @@ fn reachable(seen: &ClusterProbe, endpoint: &ProbedEndpoint) -> Finding {
             }
             let start = "start it (its log says why it ended), or repair the network between it and this machine";
             let advice = match node {
-                Some(_) | None if error.contains(EXPIRED) => {
-                    "fairhold cert renew, then copy the new file over the old one: the node takes it by itself".to_owned()
-                }
+                Some(_) | None if error.contains(EXPIRED) => RENEW.to_owned(),
                 Some((id, _)) if membership::is_joining(seen, *id) => {
                     format!("{start}; if its data directory is lost, give up its join: fairhold cluster remove {id}")
                 }
@@ -108,11 +106,17 @@ fn reachable(seen: &ClusterProbe, endpoint: &ProbedEndpoint) -> Finding {
             };
             fail(CHECK, format!("{who} cannot be reached: {error}"), advice)
         }
-        Ok(answer) if answer.cluster.cluster.is_none() => fail(
-            CHECK,
-            format!("{url} is node {} and belongs to no cluster yet", answer.cluster.id),
-            "start every node in its list of members: the cluster forms when all of them can be reached",
-        ),
+        Ok(answer) if answer.cluster.cluster.is_none() => {
+            let id = answer.cluster.id;
+            let unformed = || {
+                fail(
+                    CHECK,
+                    format!("{url} is node {id} and belongs to no cluster yet"),
+                    "start every node in its list of members: the cluster forms when all of them can be reached",
+                )
+            };
+            membership::unreached_join(seen, url, id).unwrap_or_else(unformed)
+        }
         Ok(answer) if answer.cluster.cluster != ours => fail(
             CHECK,
             format!("{url} is node {} of another cluster ({})", answer.cluster.id, name(answer.cluster.cluster.as_deref())),

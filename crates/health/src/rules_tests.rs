@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    answer::{ClockOffset, HAS_RESTORED_STATE, WAITS_FOR_NODES, WAITS_FOR_SPACE},
+    answer::{ClockOffset, HAS_RESTORED_STATE, NOT_ADMITTED, WAITS_FOR_NODES, WAITS_FOR_SPACE},
     finding::{Grade, worst},
 };
 use fairhold_types::{
@@ -115,7 +115,12 @@ fn an_expired_certificate_is_renewed_instead_of_starting_the_node() {
     for endpoint in &mut seen.endpoints {
         endpoint.answer = unreachable("the certificate of the server has expired; renew it");
     }
-    assert_bad(&seen, "endpoint", Grade::Fail, "-> fairhold cert renew");
+    assert_bad(
+        &seen,
+        "endpoint",
+        Grade::Fail,
+        "-> renew it on the machine with the authority (fairhold cert renew --ca DIR FILE)",
+    );
 }
 
 #[test]
@@ -135,7 +140,7 @@ fn a_node_that_says_why_it_cannot_serve_gets_the_step_for_that() {
     for (why, step) in [
         (full, "free space on the disk"),
         (restored, "start the nodes that it waits for"),
-        ("the cluster has not admitted this node yet".to_owned(), "fix the cause that it names"),
+        (NOT_ADMITTED.to_owned(), "fix the cause that it names"),
     ] {
         let answer = || Err(Unanswered::CannotServe(why.clone()));
         let mut seen = three();
@@ -385,6 +390,30 @@ fn a_join_that_takes_over_ten_minutes_is_a_warning_with_the_way_out() {
     let mut silent = join(11);
     silent.details.members.as_mut().unwrap().joins[0].waits_for = Some("it does not answer the leader".to_owned());
     assert_bad(&silent, "join", Grade::Warn, "began to join 11m ago: it does not answer the leader -> ");
+}
+
+#[test]
+fn a_node_that_has_joined_with_a_wrong_address_is_not_told_to_form_a_cluster() {
+    let mut seen = three();
+    let mut new = node(4, None);
+    new.answer.as_mut().unwrap().cluster.cluster = None;
+    seen.endpoints.push(new);
+    assert_bad(&seen, "endpoint", Grade::Fail, "http://n4:7171 is node 4 and belongs to no cluster yet -> start every node");
+    let requested_at = WallMillis(START.0 + DAY).to_rfc3339();
+    listed(&mut seen).joins.push(Join {
+        id: 4,
+        url: "http://wrong:7171".to_owned(),
+        peer: "wrong:7271".to_owned(),
+        role: MemberRole::Voter,
+        replaces: None,
+        phase: JoinPhase::CatchingUp,
+        lag: None,
+        waits_for: None,
+        requested_at,
+    });
+    let text = "http://n4:7171 is node 4, which joins with --advertise http://wrong:7171,wrong:7271, and the leader has not";
+    assert_bad(&seen, "endpoint", Grade::Warn, text);
+    assert_bad(&seen, "endpoint", Grade::Warn, "fairhold cluster set-member 4 --url http://n4:7171 --peer HOST:PORT");
 }
 
 #[test]

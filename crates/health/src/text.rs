@@ -1,6 +1,10 @@
-//! Figures as text.
+//! Figures as text, and advice that several rules give.
 
 use fairhold_types::NodeId;
+
+/// What to do about a certificate that is to be renewed.
+pub(crate) const RENEW: &str = "renew it on the machine with the authority (fairhold cert renew --ca DIR FILE), and copy the new \
+                                file over the old one: the node takes it by itself";
 
 /// The ids of nodes.
 pub(crate) fn joined(ids: &[NodeId]) -> String {

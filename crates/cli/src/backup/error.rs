@@ -26,6 +26,12 @@ pub(super) enum BackupError {
          write to, `cp -a {} DIR`, and name the copy with --data", data.display()
     )]
     Disk { data: PathBuf, error: StorageError },
+    /// The node of the data directory was removed from its cluster.
+    #[error(
+        "{error}. To save its state, copy the directory, `cp -a {} DIR`, delete the file REMOVED in the copy, and name the copy \
+         with --data", data.display()
+    )]
+    Removed { data: PathBuf, error: StorageError },
     /// The data directory is not that of a node with an id.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
@@ -49,7 +55,15 @@ pub(super) enum BackupError {
 impl BackupError {
     /// Why the storage of a stopped node cannot be opened.
     pub(super) fn of_storage(data: &Path, error: StorageError) -> BackupError {
-        if error.needs_another_disk() { BackupError::Disk { data: data.to_owned(), error } } else { BackupError::Storage(error) }
+        if error.needs_another_disk() {
+            return BackupError::Disk { data: data.to_owned(), error };
+        }
+        match error {
+            StorageError::DataDir(DataDirError::Removed { .. }) => BackupError::Removed { data: data.to_owned(), error },
+            StorageError::DataDir(_) | StorageError::Log(_) | StorageError::Snapshots(_) | StorageError::SnapshotLost { .. } => {
+                BackupError::Storage(error)
+            }
+        }
     }
 
     pub(super) fn exit_code(&self) -> u8 {
@@ -59,6 +73,7 @@ impl BackupError {
             | BackupError::File { .. }
             | BackupError::Storage(_)
             | BackupError::Disk { .. }
+            | BackupError::Removed { .. }
             | BackupError::DataDir(_)
             | BackupError::State { .. }
             | BackupError::Restore(_)

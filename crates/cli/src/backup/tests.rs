@@ -132,6 +132,7 @@ fn a_copy_of_the_directory_of_a_removed_node_is_saved_without_its_mark() {
     let is_refused_for = |mark: &str| {
         let error = save::run(&args, &data).unwrap_err();
         assert!(error.to_string().contains("must not be used any more: it is marked"), "{error}");
+        assert!(error.to_string().contains(&format!("the file {mark} ")), "{error}");
         fs::remove_file(data.join(mark)).unwrap();
     };
     mark_removed(&data, "it is marked").unwrap();

@@ -10,7 +10,7 @@ use crate::{
 };
 use clap::{ArgGroup, value_parser};
 use fairhold_client::Method;
-use fairhold_health::cluster_probe::ProbedMember;
+use fairhold_health::{answer::NOT_ADMITTED, cluster_probe::ProbedMember};
 use fairhold_types::{
     NodeId,
     dto::{Join, JoinPhase, MemberEntry, RemovedMember},
@@ -98,7 +98,7 @@ pub(super) async fn list(api: &Api, with_removed: bool, args: &RemoteArgs) -> Re
 fn member_table(rows: Vec<ProbedMember>, format: OutputFormat) -> String {
     let mut table = Table::new(&["ID", "ROLE", "URL", "PEER", "LAG", "SILENT FOR", "ANSWERS", "PRIORITY", "ZONE"]);
     for ProbedMember { id, url, peer, role, lag, silent_for, priority, zone } in rows {
-        let (role, answers) = role.map_or_else(|why| (dash(), format!("no: {why}")), |role| (role, "yes".to_owned()));
+        let (role, answers) = role.map_or_else(|why| (dash(), format!("no: {}", short(&why))), |role| (role, "yes".to_owned()));
         let silent_for = silent_for.map_or_else(dash, |time| rounded(&time));
         table.row(vec![
             id.to_string(),
@@ -113,6 +113,11 @@ fn member_table(rows: Vec<ProbedMember>, format: OutputFormat) -> String {
         ]);
     }
     table.take(format)
+}
+
+/// Why a node does not answer as a member, without a list of reasons that is wider than the table.
+fn short(why: &str) -> &str {
+    if why.contains(NOT_ADMITTED) { "it waits to be admitted; its log says why" } else { why }
 }
 
 fn dash() -> String {
@@ -193,7 +198,11 @@ pub(super) async fn remove(api: &Api, id: NodeId, args: &RemoteArgs) -> Result<(
 /// What to say if the members that are left survive no failure.
 fn too_few(left: &MembersView) -> Option<&'static str> {
     let voters = left.members.iter().filter(|member| member.role != "learner").count();
-    (left.from_leader && voters == 2).then_some("2 voters remain: they survive no failure. To add one: fairhold cluster invite")
+    match voters {
+        1 if left.from_leader => Some("1 voter remains: it survives no failure. To add two: fairhold cluster invite"),
+        2 if left.from_leader => Some("2 voters remain: they survive no failure. To add one: fairhold cluster invite"),
+        _ => None,
+    }
 }
 
 /// Makes a learner a voter, or a voter a learner.
@@ -259,8 +268,10 @@ mod tests {
     }
 
     #[test]
-    fn two_voters_that_are_left_are_too_few() {
+    fn one_or_two_voters_that_are_left_are_too_few() {
         let two = known();
+        let one = MembersView { members: two.members[..1].to_vec(), ..known() };
+        assert!(too_few(&one).is_some_and(|text| text.starts_with("1 voter remains")));
         assert!(too_few(&two).is_some_and(|text| text.contains("fairhold cluster invite")));
         let members = [two.members.clone(), two.members.clone()].concat();
         assert_eq!(too_few(&MembersView { members, ..known() }), None);
@@ -279,7 +290,10 @@ mod tests {
             priority: Some(80),
             zone: None,
         };
-        let text = member_table(vec![row], OutputFormat::Plain);
+        let text = member_table(vec![row.clone()], OutputFormat::Plain);
         assert_eq!(text, "3\tlearner\thttp://c:7171\tc:7271\t7\t1m24s\tyes\t80\t-\n");
+        let waiting = ProbedMember { role: Err(format!("{NOT_ADMITTED} (a:7271: no leader); the log of this node …")), ..row };
+        let text = member_table(vec![waiting], OutputFormat::Plain);
+        assert!(text.contains("\tno: it waits to be admitted; its log says why\t"), "{text}");
     }
 }

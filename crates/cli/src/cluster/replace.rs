@@ -25,6 +25,8 @@ use tokio::time::{Instant, sleep};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A member that has not answered the leader for this long is down, rather than slow.
 const SILENT: Duration = Duration::from_secs(5);
+/// One that answered less than this long ago runs.
+const ANSWERS: Duration = Duration::from_secs(1);
 /// How often a number that changes all the time is reported.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
@@ -65,7 +67,7 @@ pub(super) async fn run(api: &Api, args: &ReplaceArgs, remote: &RemoteArgs) -> R
             None
         }
         Old::Member(role) => {
-            if let Some(warning) = other_is_silent(id, &before) {
+            if let Some(warning) = other_is_silent(id, &before).or_else(|| answers_now(id, &before)) {
                 note(remote, &warning);
             }
             let file = args.out.as_deref().map(TokenFile::create).transpose()?;
@@ -119,6 +121,20 @@ fn already(id: NodeId, join: &Join) -> String {
          join up (fairhold cluster remove {new}), and run this again",
         join.url
     )
+}
+
+/// What to say if the node to replace answers the leader: another node may have died a moment ago, and the operator may mean
+/// that one.
+fn answers_now(id: NodeId, view: &MembersView) -> Option<String> {
+    let member = view.members.iter().find(|member| member.id == id).filter(|_| view.from_leader)?;
+    // A new leader may not have heard of a member yet.
+    let silent_for = member.silent_for.as_deref().and_then(|text| duration::parse(text).ok());
+    let answers = member.role == "leader" || silent_for.is_some_and(|time| time < ANSWERS);
+    answers.then(|| {
+        format!(
+            "node {id} answers now, and stays a member until the new node takes its place; if you mean another node, press Ctrl-C"
+        )
+    })
 }
 
 /// What to say if the node to replace answers the leader, and another voter does not: the operator may mean that one.

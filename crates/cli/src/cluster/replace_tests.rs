@@ -121,6 +121,18 @@ fn an_operator_who_replaces_a_member_that_answers_hears_of_one_that_does_not() {
 }
 
 #[test]
+fn an_operator_who_replaces_a_member_that_answers_is_told_so_at_once() {
+    let mut known = view(&[1, 2, 3], &json!([]));
+    assert!(answers_now(1, &known).is_some_and(|text| text.starts_with("node 1 answers now")), "it leads");
+    assert_eq!(answers_now(2, &known), None, "the leader has not heard of it yet");
+    known.members[1].silent_for = Some("1s".to_owned());
+    assert_eq!(answers_now(2, &known), None, "it may have died a moment ago");
+    known.members[1].silent_for = Some("40ms".to_owned());
+    assert!(answers_now(2, &known).is_some());
+    assert_eq!(answers_now(2, &MembersView { from_leader: false, ..known }), None, "only the leader knows");
+}
+
+#[test]
 fn earlier_tokens_for_the_same_member_are_named() {
     let other = |number: u64, used_by| JoinToken { number: JoinTokenNumber(number), ..token(used_by) };
     assert_eq!(other_tokens(2, JoinTokenNumber(7), &[other(7, None), other(5, Some(4))]), None);

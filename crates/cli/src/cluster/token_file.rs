@@ -37,7 +37,10 @@ impl TokenFile {
             Ok(()) | Err(_) => {}
         }
         let opened = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&new);
-        let file = opened.map_err(|error| unusable(error.to_string()))?;
+        let file = opened.map_err(|error| {
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            unusable(if is_missing { "create its folder first".to_owned() } else { error.to_string() })
+        })?;
         Ok(TokenFile { path: path.to_owned(), new, file, is_written: false })
     }
 
@@ -105,6 +108,8 @@ mod tests {
         for taken in [folder.path().to_owned(), folder.path().join("no/folder"), pipe] {
             assert_eq!(TokenFile::create(&taken).unwrap_err().code(), 2);
         }
+        let nowhere = TokenFile::create(&folder.path().join("no/folder")).unwrap_err().to_string();
+        assert!(nowhere.ends_with("no/folder: create its folder first"), "{nowhere}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
 use fairhold_storage::data_dir::DataDirError;
 use fairhold_trust::{client_port::ParseTlsVersionError, name::ParseNameError};
 use fairhold_types::{
-    NodeId, duration,
+    ClusterId, NodeId, duration,
     limits::{BACKUP_EVERY_MAX, BACKUP_EVERY_MIN, EVENT_RING_BYTES_MIN, FINALIZE_AFTER_MIN, STATE_BYTES_MIN},
 };
 use std::io;
@@ -94,6 +94,24 @@ pub(crate) enum ConfigError {
     IdAndJoin {
         /// The given id.
         id: NodeId,
+    },
+    /// The data directory and the join token are of different clusters.
+    #[error(
+        "{data} is the data directory of node {node} of the cluster {recorded}, but the join token in {file} is of the cluster \
+         {named}. To join that cluster, delete the directory if its data is not needed, or pass another one, and start again. To \
+         continue as node {node} of the cluster {recorded}, for example after a restore, leave out --join-file \
+         (FAIRHOLD_JOIN_FILE)"
+    )]
+    TokenOfOtherCluster {
+        data: String,
+        /// The node of the directory.
+        node: NodeId,
+        /// The cluster of the directory.
+        recorded: ClusterId,
+        /// The file with the token.
+        file: String,
+        /// The cluster of the token.
+        named: ClusterId,
     },
     /// What the data directory knows about its node cannot be used.
     #[error(transparent)]
@@ -266,8 +284,10 @@ impl ConfigError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             ConfigError::DataDir(DataDirError::Io(_)) => exit::FAILURE,
-            // It stays as it is until somebody restores the file, or replaces the node.
-            ConfigError::DataDir(DataDirError::Damaged { .. }) => exit::CANNOT_TAKE_PART,
+            // It stays as it is until somebody restores the file, replaces the node, or chooses one of two clusters.
+            ConfigError::DataDir(DataDirError::Damaged { .. }) | ConfigError::TokenOfOtherCluster { .. } => {
+                exit::CANNOT_TAKE_PART
+            }
             ConfigError::DataDir(
                 DataDirError::InUse { .. }
                 | DataDirError::OtherNode { .. }

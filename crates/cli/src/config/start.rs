@@ -3,13 +3,14 @@
 use super::error::ConfigError;
 use crate::{
     member::{MemberError, ServeMember, parse_advertised, parse_members},
+    serve::join_token,
     token_name::is_token,
 };
 use fairhold_storage::{
     data_dir::{DataDir, DataDirError, RecordedNode},
     known_members::{KnownAddresses, KnownMembers},
 };
-use fairhold_types::{NodeId, Timing};
+use fairhold_types::{ClusterId, NodeId, Timing};
 use std::{
     collections::BTreeMap,
     io,
@@ -54,7 +55,7 @@ pub(crate) enum MemberSource {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StartNote {
     /// The node has joined before.
-    TokenNotNeeded { file: PathBuf, id: NodeId },
+    TokenNotNeeded { file: PathBuf, id: NodeId, cluster: ClusterId },
     /// The cluster has another timing profile.
     TimingIgnored { given: Timing, recorded: Timing },
     /// The node has other addresses than at its last start, and the cluster does not know them.
@@ -104,10 +105,10 @@ impl StartNote {
     /// Writes it to the log.
     pub(crate) fn log(&self) {
         match self {
-            StartNote::TokenNotNeeded { file, id } => {
+            StartNote::TokenNotNeeded { file, id, cluster } => {
                 tracing::info!(
-                    "the data directory is that of node {id} of a cluster: it continues as node {id}, and does not need the join \
-                     token in {}",
+                    "the data directory is that of node {id} of the cluster {cluster}: it continues as node {id}, and does not \
+                     need the join token in {}",
                     file.display()
                 );
             }
@@ -148,10 +149,11 @@ impl StartInput {
             (true, None, _) => self.with_list(recorded.as_ref(), advertised)?,
             (false, token_file, Some((id, node))) => {
                 if let Some(file) = token_file {
-                    if node.cluster.is_none() {
+                    let Some(cluster) = node.cluster else {
                         return Err(DataDirError::NoCluster { path: data.to_owned(), node: id }.into());
-                    }
-                    notes.push(StartNote::TokenNotNeeded { file: file.clone(), id });
+                    };
+                    refuse_token_of_another(file, data, (id, cluster))?;
+                    notes.push(StartNote::TokenNotNeeded { file: file.clone(), id, cluster });
                 }
                 if let Some(own) = self.id.filter(|own| *own != id) {
                     return Err(DataDirError::OtherNode { path: data.to_owned(), recorded: id, own }.into());
@@ -215,6 +217,22 @@ impl StartInput {
     fn own_id(&self, recorded: Option<NodeId>) -> Result<NodeId, ConfigError> {
         let missing = ConfigError::Missing { name: "id", form: "N", variable: "FAIRHOLD_ID" };
         self.id.or(recorded).ok_or(missing)
+    }
+}
+
+/// Refuses a join token of another cluster than the directory's: the node would not join where its operator wants it to,
+/// and that other cluster would grant the same locks. A node that has joined does not need the token, so a file that is
+/// gone or has no token is no reason.
+fn refuse_token_of_another(file: &Path, data: &Path, (node, recorded): (NodeId, ClusterId)) -> Result<(), ConfigError> {
+    match join_token::read(file) {
+        Ok(token) if token.cluster != recorded => Err(ConfigError::TokenOfOtherCluster {
+            data: data.display().to_string(),
+            node,
+            recorded,
+            file: file.display().to_string(),
+            named: token.cluster,
+        }),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

@@ -5,13 +5,15 @@ use super::{
     start::{MemberSource, StartingNode},
     *,
 };
+use crate::exit;
 use fairhold_http::AuditScope;
+use fairhold_raft::{JoinSecret, JoinToken};
 use fairhold_storage::{
     data_dir::DataDir,
     known_members::{KnownAddresses, KnownMembers},
     timing_file,
 };
-use fairhold_types::{ClusterId, NodeId};
+use fairhold_types::{ClusterId, JoinTokenNumber, NodeId};
 use std::{
     fs,
     path::{self, Path},
@@ -427,13 +429,44 @@ fn a_data_directory_is_enough_to_start_again() {
 
     let config = ServeConfig::resolve(joining(home.path())).unwrap();
     assert_eq!(starting(&config), &node);
-    assert_eq!(config.notes, [StartNote::TokenNotNeeded { file: "join.token".into(), id: 4 }]);
+    assert_eq!(config.notes, [StartNote::TokenNotNeeded { file: "join.token".into(), id: 4, cluster: ClusterId(9) }]);
     let text = complaint(ServeConfig::resolve(ServeArgs { id: Some(5), ..directory_only(home.path()) }));
     assert!(text.contains("belongs to node 4, but this is node 5"), "{text}");
     let advertise = Some("http://e:7171,e:7271".to_owned());
     let config = ServeConfig::resolve(ServeArgs { advertise, ..directory_only(home.path()) }).unwrap();
     assert_eq!((config.listen.as_str(), &starting(&config).members[&4]), ("e:7171", &member("e")));
     assert_eq!(config.notes, [StartNote::AddressesChanged { id: 4, from: member("d"), to: member("e") }]);
+}
+
+#[test]
+fn a_directory_of_another_cluster_than_the_join_token_does_not_start() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, file) = (home.path().join("data"), home.path().join("join.token"));
+    joined_directory(&data);
+    let start = || ServeConfig::resolve(ServeArgs { join_file: Some(file.clone()), ..directory_only(&data) });
+    let token = |cluster| JoinToken {
+        cluster: ClusterId(cluster),
+        number: JoinTokenNumber(1),
+        addresses: vec!["a:7271".to_owned()],
+        secret: JoinSecret::random(),
+    };
+    fs::write(&file, format!("{}\n", token(7))).unwrap();
+    let error = start().unwrap_err();
+    assert_eq!(error.exit_code(), exit::CANNOT_TAKE_PART);
+    let text = error.to_string();
+    for part in ["node 4", &ClusterId(9).to_string(), &ClusterId(7).to_string(), "delete the directory", "leave out --join-file"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("fhj1."), "{text}");
+
+    // A supervisor passes the file for ever. The token may be used up, gone or damaged meanwhile.
+    fs::write(&file, token(9).to_string()).unwrap();
+    assert_eq!(starting(&start().unwrap()).id, 4);
+    fs::write(&file, "fhj1.damaged\n").unwrap();
+    assert_eq!(starting(&start().unwrap()).id, 4);
+    fs::remove_file(&file).unwrap();
+    assert_eq!(starting(&start().unwrap()).id, 4);
 }
 
 #[test]

@@ -17,6 +17,10 @@ use tokio::time::timeout;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A call without an answer reports its progress after this time.
 const REPORT_AFTER: Duration = Duration::from_secs(1);
+/// The cause of an error if the other side closes the connection instead of answering.
+const CLOSED: &str = "connection closed before message completed";
+const CLOSED_ADVICE: &str =
+    "the connection was closed without an answer (if this is the port for nodes: clients need the other one, usually 7171)";
 /// How this program identifies itself to the nodes, which show this to people.
 const USER_AGENT: &str = concat!("fairhold/", env!("CARGO_PKG_VERSION"));
 
@@ -168,8 +172,12 @@ impl Attempts {
 fn reason<'w>(endpoint: &str, why: &'w str) -> &'w str {
     if let Some(causes) = why.strip_prefix(endpoint).and_then(|rest| rest.strip_prefix(": ")) {
         let timed_out = "no answer in time";
-        let innermost = causes.rsplit(": ").next().unwrap_or(causes);
-        return if causes.starts_with(timed_out) { timed_out } else { innermost };
+        return match causes.rsplit(": ").next().unwrap_or(causes) {
+            _ if causes.starts_with(timed_out) => timed_out,
+            // The port for nodes answers HTTP in this way.
+            CLOSED => CLOSED_ADVICE,
+            innermost => innermost,
+        };
     }
     let detail = status(why).and_then(|status| why.strip_prefix(&status.to_string())).map(str::trim);
     detail.filter(|detail| !detail.is_empty()).unwrap_or(why)

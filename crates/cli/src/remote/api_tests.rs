@@ -106,6 +106,7 @@ fn a_reason_is_the_innermost_cause_or_the_detail_of_the_answer() {
     for (why, text) in [
         (network, "Connection refused (os error 111)"),
         ("http://a:1: no answer in time: operation timed out", "no answer in time"),
+        ("http://a:1: the connection broke: connection closed before message completed", CLOSED_ADVICE),
         ("503 Service Unavailable no quorum: try later", "no quorum: try later"),
         ("503 Service Unavailable ", "503 Service Unavailable "),
         ("something else", "something else"),

@@ -108,6 +108,8 @@ struct RefusalBody {
     code: String,
     detail: String,
     advice: Option<String>,
+    /// How many voters there would be after a change.
+    voters: Option<u64>,
 }
 
 fn explain(status: u16, body: &[u8]) -> String {
@@ -119,7 +121,11 @@ fn explain(status: u16, body: &[u8]) -> String {
 
 /// What to do, in terms of commands. Falls back to the server's advice, which is in terms of HTTP.
 fn advice(body: &[u8]) -> Option<String> {
-    let RefusalBody { code, advice, .. } = serde_json::from_slice(body).ok()?;
+    let RefusalBody { code, advice, voters, .. } = serde_json::from_slice(body).ok()?;
+    if code == Code::WouldLoseQuorum.as_str() && voters == Some(0) {
+        // It is the last voter, and the reason says what to do. No other member is missing.
+        return None;
+    }
     // The server gives no advice if the grant need not be the caller's: the caller has lost nothing.
     let is_other = code == Code::GrantNotFound.as_str() && advice.is_none();
     advice_here(&code).filter(|_| !is_other).map(str::to_owned).or(advice)
@@ -196,6 +202,8 @@ mod tests {
         assert!(lines(lost).contains("\nfairhold: stop all work under it"), "{}", lines(lost));
         let other = r#"{"code":"grant_not_found","detail":"grant 9 neither holds a nor waits for it"}"#;
         assert_eq!(lines(other), "fairhold: grant 9 neither holds a nor waits for it (grant_not_found)");
+        let last = r#"{"code":"would_lose_quorum","detail":"node 1 is the last voter","advice":"x","voters":0}"#;
+        assert_eq!(lines(last), "fairhold: node 1 is the last voter (would_lose_quorum)");
         for code in ["needs_upgrade", "change_in_progress", "would_lose_quorum", "wrong_node", "timing_too_fast"] {
             let said = lines(&format!(r#"{{"code":"{code}","detail":"no","advice":"HTTP"}}"#));
             assert!(said.contains("\nfairhold: to see ") && said.contains(": fairhold cluster "), "{said}");

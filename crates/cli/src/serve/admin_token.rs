@@ -25,6 +25,10 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 const TOKENS_MAX: usize = 16;
 /// The largest file.
 const FILE_BYTES_MAX: usize = TOKENS_MAX * (ADMIN_TOKEN_BYTES_MAX + 1);
+/// What a node without tokens says. Every node answers administrators' calls for the whole cluster.
+const NO_TOKEN: &str = "no --admin-token-file: while rights are not enforced, anyone who can reach the client port can \
+                        administer the whole cluster: remove members, create join tokens, break locks and end other \
+                        clients' sessions. To change that, start every node with the same --admin-token-file";
 /// How the tokens of users begin.
 const TOKEN_PREFIX: &str = "fht_";
 
@@ -32,7 +36,7 @@ const TOKEN_PREFIX: &str = "fht_";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminTokenError {
     /// The file cannot be read.
-    #[error("--admin-token-file {path} cannot be read: {error}")]
+    #[error("--admin-token-file {path} cannot be read: {error}. {}", secret_file::advice(error))]
     Unreadable { path: String, error: io::Error },
     /// The file has no token, or one that a header cannot contain.
     #[error(
@@ -46,10 +50,7 @@ pub(crate) enum AdminTokenError {
 pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTokenError> {
     let Some(file) = file else {
         if !is_trial {
-            tracing::warn!(
-                "no --admin-token-file: while rights are not enforced, anyone who can reach the client port can break locks and \
-                 end other clients' sessions"
-            );
+            tracing::warn!("{NO_TOKEN}");
         }
         return Ok(Admin::open());
     };
@@ -162,6 +163,13 @@ mod tests {
     }
 
     #[test]
+    fn a_node_without_tokens_says_that_it_opens_the_whole_cluster() {
+        for act in ["remove members", "create join tokens", "break locks", "start every node with the same --admin-token-file"] {
+            assert!(NO_TOKEN.contains(act), "{act}: {NO_TOKEN}");
+        }
+    }
+
+    #[test]
     fn each_line_of_the_file_is_a_token() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("token");
@@ -191,6 +199,6 @@ mod tests {
             assert!(error.contains(says) && error.contains("token"), "{error}");
         }
         let error = load(Some(&directory.path().join("absent")), false).unwrap_err().to_string();
-        assert!(error.contains("absent cannot be read"), "{error}");
+        assert!(error.contains("absent cannot be read") && error.ends_with("of the cluster: scp -p"), "{error}");
     }
 }

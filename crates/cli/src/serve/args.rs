@@ -64,7 +64,7 @@ pub(crate) struct ServeArgs {
     /// Join a running cluster with the join token in this file [default: none; form one with --member]
     ///
     /// `fairhold cluster invite` creates a token. The cluster gives the node its number. Once the node has joined, its
-    /// data directory is enough to start it, and the token is not read any more.
+    /// data directory is enough to start it. A token of another cluster than the directory's ends the node.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_JOIN_FILE")]
     pub(crate) join_file: Option<PathBuf>,
 

@@ -114,7 +114,8 @@ fn key_warnings(providers: &JwtProviders) -> impl Iterator<Item = String> + use<
 /// What to say about a certificate that needs attention.
 fn warning(status: &CertificateStatus) -> Option<String> {
     let CertificateStatus { port, urgency, not_after, fault } = status;
-    let renew = "renew it (`fairhold cert renew`); the node takes the new file by itself";
+    let renew = "renew it on the machine with the authority (`fairhold cert renew --ca DIR FILE`); the node takes the new file \
+                 by itself";
     match (urgency, fault) {
         (CertificateUrgency::Valid, None) => None,
         (CertificateUrgency::Valid, Some(fault)) => {
@@ -198,7 +199,7 @@ mod tests {
         assert_eq!((clients.port.as_str(), clients.urgency), ("clients", CertificateUrgency::RenewNow));
         assert_eq!((nodes.port.as_str(), nodes.urgency, nodes.fault.as_deref()), ("nodes", CertificateUrgency::Valid, None));
         let text = warning(&clients).unwrap();
-        assert!(text.contains("the certificate for clients expires at ") && text.contains("cert renew"), "{text}");
+        assert!(text.contains("the certificate for clients expires at ") && text.contains("cert renew --ca DIR FILE"), "{text}");
         assert_eq!(warning(&nodes), None);
 
         std::fs::write(folder.path().join("node.crt"), "not a certificate").unwrap();

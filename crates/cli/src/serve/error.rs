@@ -2,7 +2,7 @@
 
 use super::{admin_token::AdminTokenError, exit_code, join_token::JoinTokenError, peer_key::PeerKeyError};
 use crate::exit;
-use fairhold_raft::{FatalReason, FormationError, StartError, peer::JoinRefusal};
+use fairhold_raft::{FatalReason, StartError, peer::JoinRefusal};
 use fairhold_storage::{
     DAMAGE_ADVICE, StorageError,
     data_dir::DataDirError,
@@ -10,6 +10,7 @@ use fairhold_storage::{
     free_space::START_ROOM_BYTES,
 };
 use fairhold_trust::{jwt::key_set::JwksError, pair::PairError};
+use fairhold_types::NodeId;
 use std::io;
 
 /// Why a node cannot start or continue.
@@ -81,11 +82,16 @@ pub(crate) enum ServeError {
     Start(#[from] StartError),
     /// The state is restored, and a node of the list belongs to another cluster.
     #[error(
-        "this node has a restored state, but a node that runs at an address of its list belongs to another cluster, such as the \
-         old one. Stop all nodes of the old cluster, delete their data directories, and start this node again: its own data \
-         directory is in order. This is what it found: {0}"
+        "this node has a restored state, but node {by} runs at {address} and belongs to another cluster, such as the old one. \
+         Stop all nodes of the old cluster, delete their data directories, and start this node again: its own data directory is \
+         in order"
     )]
-    RestoredBesideOthers(FormationError),
+    RestoredBesideOthers {
+        /// The node of the other cluster.
+        by: NodeId,
+        /// Its address in the list.
+        address: String,
+    },
     /// The replica stopped.
     #[error("{}", stop_message(reason, fault.as_ref(), data))]
     Stopped {
@@ -109,9 +115,12 @@ impl ServeError {
     /// The exit code of the process.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            ServeError::JoinToken(_) | ServeError::Certificate { .. } | ServeError::Jwks(_) | ServeError::Audit { .. } => {
-                exit::USAGE
-            }
+            ServeError::AdminToken(_)
+            | ServeError::PeerKey(_)
+            | ServeError::JoinToken(_)
+            | ServeError::Certificate { .. }
+            | ServeError::Jwks(_)
+            | ServeError::Audit { .. } => exit::USAGE,
             ServeError::Join(refusal) => exit_code::of_join(refusal),
             ServeError::Storage(error) => exit_code::of_storage(error),
             ServeError::DataDir(error) => exit_code::of_data_dir(error),
@@ -119,12 +128,10 @@ impl ServeError {
             ServeError::Stopped { reason, .. } => exit_code::of_stop(reason),
             ServeError::Telemetry(_)
             | ServeError::Runtime(_)
-            | ServeError::AdminToken(_)
-            | ServeError::PeerKey(_)
             | ServeError::OpenFiles { .. }
             | ServeError::Listen { .. }
             // It can take part once the other nodes are gone.
-            | ServeError::RestoredBesideOthers(_)
+            | ServeError::RestoredBesideOthers { .. }
             | ServeError::Ended(_) => exit::FAILURE,
         }
     }
@@ -219,6 +226,21 @@ mod tests {
         );
         let text = listen(io::ErrorKind::AddrNotAvailable).to_string();
         assert!(text.ends_with("--listen 0.0.0.0:PORT"), "{text}");
+    }
+
+    #[test]
+    fn a_key_or_token_file_that_cannot_be_used_is_a_matter_of_the_configuration() {
+        let (path, missing) = ("/etc/peer.key".to_owned(), || io::Error::from(io::ErrorKind::NotFound));
+        let errors = [
+            ServeError::from(PeerKeyError::Unreadable { path: path.clone(), error: missing() }),
+            PeerKeyError::Open { path: path.clone() }.into(),
+            PeerKeyError::TooLong { path: path.clone() }.into(),
+            AdminTokenError::Unreadable { path: path.clone(), error: missing() }.into(),
+            AdminTokenError::NoToken { path, fault: "is empty" }.into(),
+        ];
+        for error in errors {
+            assert_eq!(error.exit_code(), exit::USAGE, "{error}");
+        }
     }
 
     #[test]

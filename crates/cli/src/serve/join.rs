@@ -18,6 +18,7 @@ use crate::{
     },
     member::ServeMember,
 };
+use fairhold_health::answer::NOT_ADMITTED;
 use fairhold_peer::{join, key::PeerKeys, server::PeerServer};
 use fairhold_raft::{
     JoinToken, Program,
@@ -162,7 +163,7 @@ impl Obstacles {
     /// What this node answers to clients.
     fn reason(&self) -> String {
         let texts: Vec<String> = self.0.iter().map(|(address, obstacle)| format!("{address}: {obstacle}")).collect();
-        format!("the cluster has not admitted this node yet ({}); the log of this node has the newest reason", texts.join("; "))
+        format!("{NOT_ADMITTED} ({}); the log of this node has the newest reason", texts.join("; "))
     }
 
     /// Whether this reason is new for this address.

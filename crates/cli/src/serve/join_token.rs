@@ -1,4 +1,5 @@
-//! The file with a join token, which only the first start of a node reads. The token is never logged.
+//! The file with a join token. Only the first start of a node needs it; later ones check that it is of the same cluster.
+//! The token is never logged.
 
 use super::secret_file;
 use crate::config::error::CREATE_JOIN_TOKEN;

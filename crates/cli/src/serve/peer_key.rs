@@ -26,7 +26,7 @@ const FILE_BYTES_MAX: usize = 16 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PeerKeyError {
     /// The file cannot be read.
-    #[error("--peer-key-file {path} cannot be read: {error}")]
+    #[error("--peer-key-file {path} cannot be read: {error}. {}", secret_file::advice(error))]
     Unreadable { path: String, error: io::Error },
     /// Other users could read the key and authenticate as a node.
     #[error("users other than its owner can read or write --peer-key-file {path}: chmod 600 {path}")]
@@ -137,6 +137,6 @@ mod tests {
         }
         assert!(of(&"x".repeat(FILE_BYTES_MAX + 1), 0o600).unwrap_err().contains("the right file?"));
         let absent = load(&PeerTrust::Key(directory.path().join("absent"))).unwrap_err().to_string();
-        assert!(absent.contains("absent cannot be read"), "{absent}");
+        assert!(absent.contains("absent cannot be read") && absent.ends_with("of the cluster: scp -p"), "{absent}");
     }
 }

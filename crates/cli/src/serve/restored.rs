@@ -7,6 +7,7 @@ use fairhold_health::answer::{HAS_RESTORED_STATE, WAITS_FOR_NODES};
 use fairhold_peer::{client::TcpPeer, key::PeerKeys};
 use fairhold_raft::{FormationError, MissingNode, RestoredService, RestoredSnapshot, StartError, UnsupportedVersion};
 use fairhold_storage::{Storage, StorageError};
+use fairhold_types::NodeId;
 use openraft_rt_tokio::TokioRuntime;
 use std::time::Duration;
 use tokio::{runtime::Handle, time::sleep};
@@ -29,7 +30,8 @@ pub(super) async fn form(
     let mut waiting = None;
     let mut known = Vec::new();
     loop {
-        let missing = restored.form::<TokioRuntime>(&replica, &peer, &storage.snapshots).await.map_err(failed)?;
+        let missing = restored.form::<TokioRuntime>(&replica, &peer, &storage.snapshots).await;
+        let missing = missing.map_err(|(by, error)| failed(node, by, error))?;
         if missing.is_empty() {
             break;
         }
@@ -50,10 +52,13 @@ pub(super) async fn form(
     Ok(())
 }
 
-fn failed(error: FormationError) -> ServeError {
+/// Why the cluster cannot form. `by` is the node whose answer is the reason.
+fn failed(own: &StartingNode, by: NodeId, error: FormationError) -> ServeError {
     match error {
+        // Its advice is for a node that has lost its data, and not for one with a restored state.
         FormationError::Wiped { .. } | FormationError::NotAMember { .. } | FormationError::OtherCluster { .. } => {
-            ServeError::RestoredBesideOthers(error)
+            let address = own.members.get(&by).map_or_else(String::new, |member| member.peer.clone());
+            ServeError::RestoredBesideOthers { by, address }
         }
         FormationError::Refused { .. } | FormationError::Impossible(_) => StartError::Formation(error).into(),
     }
@@ -81,7 +86,18 @@ fn reason(missing: &[MissingNode]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairhold_types::{ClusterVersion, SupportedVersions};
+    use crate::{config::start::MemberSource, member::ServeMember};
+    use fairhold_types::{ClusterVersion, Incarnation, SupportedVersions};
+
+    #[test]
+    fn a_restored_node_beside_an_old_one_is_not_told_to_delete_its_directory() {
+        let old = ServeMember { url: "http://c:7171".to_owned(), peer: "c:7271".to_owned() };
+        let own = StartingNode { id: 1, members: [(3, old)].into(), source: MemberSource::DataDirectory, joined: false };
+        let wiped = FormationError::Wiped { id: 1, expected: Incarnation(1), found: Incarnation(2) };
+        let text = failed(&own, 3, wiped).to_string();
+        assert!(text.contains("node 3 runs at c:7271") && text.ends_with("its own data directory is in order"), "{text}");
+        assert!(!text.contains("delete this one") && !text.contains("cluster replace"), "{text}");
+    }
 
     #[test]
     fn the_reason_names_the_nodes_that_are_missing_and_those_whose_programs_are_too_old() {

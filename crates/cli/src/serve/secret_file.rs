@@ -21,6 +21,14 @@ pub(super) fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, Metada
     Ok((bytes, metadata))
 }
 
+/// What to do if the file of a key or token, which all nodes share, cannot be read.
+pub(super) fn advice(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return "Let the user of this node own the file: chown";
+    }
+    "Correct its name, or copy the file from another node of the cluster: scp -p"
+}
+
 /// Whether users other than the owner may read or write it.
 pub(super) fn is_open_to_others(metadata: &Metadata) -> bool {
     metadata.mode() & OTHERS != 0
@@ -48,5 +56,12 @@ mod tests {
             assert_eq!((is_open_to_others(&metadata), is_of_another(&metadata)), (open, false), "{mode:o}");
         }
         assert_eq!(read(&file, 4).unwrap().0, b"01234", "the extra byte shows that the file is too long");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_has_a_next_step() {
+        let advice = |kind: io::ErrorKind| advice(&kind.into());
+        assert!(advice(io::ErrorKind::NotFound).contains("copy the file from another node"));
+        assert!(advice(io::ErrorKind::PermissionDenied).ends_with("chown"));
     }
 }

@@ -39,6 +39,7 @@ struct IdentityInner {
 struct LastContact {
     at: Moment,
     failure: Option<String>,
+    other_cluster: Option<ClusterId>,
     refusal: Option<LastRefusal>,
 }
 
@@ -52,6 +53,9 @@ pub struct Contact {
     /// Why the newest attempt failed, if one has failed since the last answer. The reason may be on this machine, such
     /// as missing file descriptors.
     pub failure: Option<String>,
+    /// The cluster of a node that answered although it belongs to another one, if no node of this cluster has answered
+    /// since. If this cluster was restored, that is its new id: a new client finds it.
+    pub other_cluster: Option<ClusterId>,
     /// Why a node refused the newest call that changes something, such as an acquire or a renewal, if none has succeeded
     /// since. The client tries such a call again until the caller's time is up. If the node refused the credential
     /// ([`Code::Unauthenticated`]), it tries only renewals again. Reads do not count: some succeed without a majority.
@@ -81,7 +85,7 @@ impl Identity {
         if let Some(cluster) = cluster {
             known.get_or_init(|| cluster);
         }
-        let last_contact = LastContact { at: Moment::now(), failure: None, refusal: None };
+        let last_contact = LastContact { at: Moment::now(), failure: None, other_cluster: None, refusal: None };
         Identity(Arc::new(IdentityInner { cluster: known, foreign: Mutex::default(), last_contact: Mutex::new(last_contact) }))
     }
 
@@ -95,7 +99,14 @@ impl Identity {
         let named = named(headers).ok_or_else(|| "its answer does not name its cluster".to_owned());
         let checked = named.and_then(|named| {
             let known = *self.0.cluster.get_or_init(|| named);
-            if known == named { Ok(()) } else { Err(format!("it belongs to the cluster {named}, and this client to {known}")) }
+            if known == named {
+                return Ok(());
+            }
+            self.0.last_contact.lock().other_cluster = Some(named);
+            Err(format!(
+                "it belongs to the cluster {named}, and this client to {known}; if the cluster was restored, start this program \
+                 again"
+            ))
         });
         match checked {
             Ok(()) => {
@@ -137,6 +148,7 @@ impl Identity {
         let mut last = self.0.last_contact.lock();
         last.at = Moment::now();
         last.failure = None;
+        last.other_cluster = None;
     }
 
     /// Notes that a request got no answer.
@@ -151,7 +163,12 @@ impl Identity {
 
     pub(crate) fn contact(&self) -> Contact {
         let last = self.0.last_contact.lock();
-        Contact { silent_for: last.at.until(Moment::now()), failure: last.failure.clone(), refusal: last.refusal.clone() }
+        Contact {
+            silent_for: last.at.until(Moment::now()),
+            failure: last.failure.clone(),
+            other_cluster: last.other_cluster,
+            refusal: last.refusal.clone(),
+        }
     }
 
     fn log_once(&self, endpoint: &Endpoint, why: &str) {
@@ -221,6 +238,17 @@ mod tests {
         assert!(identity.contact().failure.is_some(), "a foreign answer does not count");
         identity.check(&node, &of(7)).unwrap();
         assert_eq!(identity.contact().failure, None);
+    }
+
+    #[test]
+    fn another_cluster_is_known_until_this_one_answers() {
+        let (identity, node) = (Identity::new(Some(ClusterId(7))), Endpoint::parse("http://a:1").unwrap());
+        let why = identity.check(&node, &of(8)).unwrap_err();
+        assert!(why.ends_with("if the cluster was restored, start this program again"), "{why}");
+        identity.failed("no descriptor");
+        assert_eq!(identity.contact().other_cluster, Some(ClusterId(8)), "another failure does not hide it");
+        identity.check(&node, &of(7)).unwrap();
+        assert_eq!(identity.contact().other_cluster, None);
     }
 
     #[test]

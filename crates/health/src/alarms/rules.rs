@@ -8,7 +8,7 @@ use crate::{
     },
     cluster_probe::majority,
     round_trips::longest,
-    text::{joined, size, unanswered},
+    text::{RENEW, joined, size, unanswered},
 };
 use fairhold_types::{
     NodeId, Timing,
@@ -324,10 +324,9 @@ fn certificate(input: &RuleInput<'_>) -> Option<Objection> {
         }
     };
     let seen = bad.map(say).collect::<Vec<_>>().join("; ");
-    let advice = "renew it (fairhold cert renew) and copy the new file over the old one: the node takes it by itself";
     match worst {
-        CertificateUrgency::Valid | CertificateUrgency::RenewSoon => warning(seen, advice),
-        CertificateUrgency::RenewNow | CertificateUrgency::Expired => critical(seen, advice),
+        CertificateUrgency::Valid | CertificateUrgency::RenewSoon => warning(seen, RENEW),
+        CertificateUrgency::RenewNow | CertificateUrgency::Expired => critical(seen, RENEW),
     }
 }
 

@@ -31,6 +31,20 @@ pub(super) fn is_joining(seen: &ClusterProbe, id: NodeId) -> bool {
     seen.details.members.iter().flat_map(|members| &members.joins).any(|join| join.id == id)
 }
 
+/// A node that the cluster has admitted, but that has not heard of its cluster: the leader does not reach it.
+pub(super) fn unreached_join(seen: &ClusterProbe, url: &str, id: NodeId) -> Option<Finding> {
+    let mut joins = seen.details.members.iter().flat_map(|members| &members.joins);
+    let Join { url: known, peer, .. } = joins.find(|join| join.id == id)?;
+    Some(warn(
+        "endpoint",
+        format!("{url} is node {id}, which joins with --advertise {known},{peer}, and the leader has not reached it there yet"),
+        format!(
+            "if these are not its addresses, start it with the right ones, and run fairhold cluster set-member {id} --url {url} \
+             --peer HOST:PORT; otherwise check that the other nodes reach {peer}"
+        ),
+    ))
+}
+
 fn join(join: &Join, now: WallMillis) -> Finding {
     const CHECK: &str = "join";
     let id = join.id;

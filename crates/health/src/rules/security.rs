@@ -3,6 +3,7 @@
 use crate::{
     answer::ProbedNode,
     finding::{Finding, fail, ok, warn},
+    text::RENEW,
 };
 use fairhold_types::{
     NodeId,
@@ -69,10 +70,9 @@ fn expiry(id: NodeId, certificate: &CertificateStatus) -> Finding {
     if let Some(fault) = fault {
         return fail(CHECK, format!("{seen}, and the files for the next one cannot be used: {fault}"), "correct the files");
     }
-    let advice = "renew it (fairhold cert renew) and copy the new file over the old one: the node takes it by itself";
     match urgency {
         CertificateUrgency::Valid => ok(CHECK, seen),
-        CertificateUrgency::RenewSoon => warn(CHECK, seen, advice),
-        CertificateUrgency::RenewNow | CertificateUrgency::Expired => fail(CHECK, seen, advice),
+        CertificateUrgency::RenewSoon => warn(CHECK, seen, RENEW),
+        CertificateUrgency::RenewNow | CertificateUrgency::Expired => fail(CHECK, seen, RENEW),
     }
 }

@@ -238,7 +238,7 @@ pub enum MembershipError {
         found: Option<NodeId>,
     },
     /// No node answers at the new address.
-    #[error("no node answers at {address}: start the node there first, or set the address with force")]
+    #[error("no node answers at {address}: start the node there first, or pass --force (by HTTP: force)")]
     NotAnswering {
         /// The new address.
         address: String,
@@ -353,5 +353,11 @@ mod tests {
         assert!(text(2, 1, 2).contains("would have 2 voters and need both, but only 1 answers: "));
         assert!(text(2, 0, 2).contains("would have 2 voters and need both, but none answers: "));
         assert!(text(4, 2, 3).contains("would have 4 voters and need 3 of them, but only 2 answer: "));
+    }
+
+    #[test]
+    fn an_address_where_nobody_answers_is_set_with_an_option_that_exists() {
+        let text = MembershipError::NotAnswering { address: "c:7271".to_owned() }.to_string();
+        assert!(text.ends_with("start the node there first, or pass --force (by HTTP: force)"), "{text}");
     }
 }

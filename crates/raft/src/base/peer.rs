@@ -380,8 +380,8 @@ pub enum Refusal {
 pub enum KeyMismatch {
     /// Both have a key, but not the same.
     #[error(
-        "they have different peer keys: give all nodes of the cluster the same --peer-key-file. During a key rotation, the file \
-         needs both keys"
+        "the two nodes have different peer keys: give all nodes of the cluster the same --peer-key-file. During a key rotation, \
+         the file needs both keys"
     )]
     Differ,
     /// The dialling node has no key.
@@ -412,6 +412,12 @@ mod tests {
         let busy = JoinRefusal::Unreplaceable { node: 2, why: "it answers the leader".to_owned() };
         assert_eq!(busy.to_string(), "node 2 cannot be replaced now: it answers the leader");
         assert!(!is_final(busy));
+    }
+
+    #[test]
+    fn both_nodes_are_told_that_their_peer_keys_differ() {
+        let text = Refusal::Key(KeyMismatch::Differ).to_string();
+        assert!(text.starts_with("the two nodes have different peer keys: give all nodes "), "{text}");
     }
 
     #[test]

@@ -76,17 +76,18 @@ impl RestoredSnapshot {
     }
 
     /// Asks the other nodes once, and forms the cluster if all of them are empty, and run programs that support the version
-    /// of the state. Otherwise returns those that did not answer that they are.
+    /// of the state. Otherwise returns those that did not answer that they are. An error comes with the node whose answer
+    /// is the reason, or with this one.
     pub async fn form<RT: AsyncRuntime>(
         &self,
         config: &ReplicaConfig,
         peer: &dyn Peer,
         store: &dyn SnapshotStore,
-    ) -> Result<Vec<MissingNode>, FormationError> {
+    ) -> Result<Vec<MissingNode>, (NodeId, FormationError)> {
         let answers = greet_all::<RT, _>(peer, config, |id, greeting| {
             let supports = greeting.as_ref().and_then(|greeting| greeting.as_ref().ok()).map(|other| other.supports);
             let found = greeting.map_or(Ok(GreetingResult::Unknown), |greeting| classify(config, id, greeting));
-            found.map(|found| (id, found, supports))
+            found.map(|found| (id, found, supports)).map_err(|error| (id, error))
         });
         let version = self.version;
         let mut incarnations = BTreeMap::from([(config.id, config.incarnation)]);
@@ -102,7 +103,7 @@ impl RestoredSnapshot {
             }
         }
         if missing.is_empty() {
-            let failed = |error: io::Error| FormationError::Impossible(error.to_string());
+            let failed = |error: io::Error| (config.id, FormationError::Impossible(error.to_string()));
             self.begin::<RT>(config, &incarnations, store).await.map_err(failed)?;
             tracing::info!(members = incarnations.len(), "the restored cluster has its members");
         }

@@ -77,7 +77,7 @@ fn store_after(command: Option<Command>) -> Memory {
     Memory(Arc::new(Mutex::new(Some(SnapshotImage { meta, blocks }))))
 }
 
-async fn form(store: &Memory, others: &Others) -> Result<Vec<MissingNode>, FormationError> {
+async fn form(store: &Memory, others: &Others) -> Result<Vec<MissingNode>, (NodeId, FormationError)> {
     let restored = RestoredSnapshot::find::<TokioRuntime>(store).await.unwrap().expect("a restored state");
     restored.form::<TokioRuntime>(&config(), others, store).await
 }
@@ -129,7 +129,15 @@ async fn a_node_of_another_cluster_ends_it() {
     let store = store_of(Some(OURS));
     let refusal = Refusal::Cluster { theirs: ClusterId(8), ours: OURS };
     let refused = Others(BTreeMap::from([(2, Ok(introduction(2))), (3, Err(PeerError::Refused(refusal.clone())))]));
-    assert_eq!(form(&store, &refused).await, Err(FormationError::Refused { id: 1, by: 3, refusal }));
+    assert_eq!(form(&store, &refused).await, Err((3, FormationError::Refused { id: 1, by: 3, refusal })));
+}
+
+#[tokio::test]
+async fn an_old_node_that_knows_the_restored_one_is_named() {
+    let store = store_of(Some(OURS));
+    let old = Introduction { empty: false, members: vec![(1, Incarnation(99))], ..introduction(3) };
+    let wiped = FormationError::Wiped { id: 1, expected: Incarnation(99), found: Incarnation(11) };
+    assert_eq!(form(&store, &others(&[introduction(2), old])).await, Err((3, wiped)));
 }
 
 #[tokio::test]

@@ -28,7 +28,8 @@ pub enum JoinTokenFault {
     /// The token admits a node only in place of a member, and that member is gone, or another node already replaces it.
     #[error(
         "no member can be replaced with this join token: its member is gone or is already being replaced, or, with a standing \
-         token, no member has this address. `fairhold cluster members` shows the members and their addresses"
+         token, no member has this address. `fairhold cluster members` shows the members, their addresses and the joins, and \
+         `fairhold cluster remove N` gives up the join of node N"
     )]
     NoReplacement,
     /// The data directory is that of a node that has been removed.
