@@ -208,7 +208,7 @@ async fn entries_no_longer_in_memory_are_read_from_disk() {
 #[tokio::test]
 async fn a_committed_entry_is_never_replaced() {
     let directory = tempfile::tempdir().unwrap();
-    let mut log = LogStore::open(directory.path(), true).unwrap();
+    let mut log = LogStore::open(directory.path(), false).unwrap();
     append(&mut log, entries(1, 0..5)).await.unwrap();
     log.save_committed(Some(log_id(1, 2))).await.unwrap();
     for last in [None, Some(log_id(1, 0)), Some(log_id(1, 1))] {
