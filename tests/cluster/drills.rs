@@ -219,7 +219,7 @@ const OLD_KEYS: &str = "--peer-key-file /etc/fairhold/peer.key --admin-token-fil
 
 /// Stops the node on a machine, and starts it with another program, which is in `fairhold-new` or `fairhold-old`.
 async fn change_program(machines: &mut Machines, host: &str, program: &str) {
-    machines.run(&format!("# on {host}\npkill -TERM -f 'fairhold serve.*/var/lib/fairhold'\n")).await;
+    machines.run(&format!("# on {host}\npkill -TERM -f '[f]airhold serve.*/var/lib/fairhold'\n")).await;
     assert_eq!(machines.ended(host).await, Some(0), "{}", machines.logs());
     let install = format!("# on {host}\ninstall -m 0755 {program} /usr/local/bin/fairhold\n");
     machines.run(&install).await;

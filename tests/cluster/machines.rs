@@ -144,13 +144,11 @@ impl Machines {
     pub(crate) fn command(&self, block: &str) -> Command {
         let host = machine(block);
         let folder = self.folder(host);
-        // In a file: `pgrep -f` must not find the text in the command line of the shell.
-        let script = tempfile::Builder::new().suffix(".sh").tempfile_in(&folder).expect("a file").into_temp_path();
-        let script = script.keep().expect("the file stays");
-        fs::write(&script, self.localized(block, host)).expect("the script is written");
+        let script = self.localized(block, host);
         let path = format!("{}:{}", folder.join("usr/local/bin").display(), std::env::var("PATH").unwrap_or_default());
         let mut command = Command::new("bash");
-        command.args(["-euo", "pipefail"]).arg(script).current_dir(&folder).env("PATH", path).env("no_proxy", "*");
+        // As over `ssh`, the text is in the command line of the shell: a page's `pkill -f` must not find it there.
+        command.args(["-euo", "pipefail", "-c", &script]).current_dir(&folder).env("PATH", path).env("no_proxy", "*");
         command.env_remove("FAIRHOLD_ENDPOINT").stdin(Stdio::null()).kill_on_drop(true);
         command
     }
