@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
 
 pub(crate) const HOSTS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// The ports of a machine, as the pages have them, and their distance from the first free port here.
@@ -176,6 +179,27 @@ impl Machines {
         let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         self.said += &printed;
         (output.status.code(), printed)
+    }
+
+    /// Runs a block that waits for a new node, and meanwhile the blocks that start that node. Returns what it has said.
+    pub(crate) async fn run_beside(&mut self, waiting: &str, others: [&str; 2]) -> String {
+        let mut running = self.command(waiting).stderr(Stdio::piped()).spawn().expect("bash starts");
+        let mut lines = BufReader::new(running.stderr.take().expect("its output")).lines();
+        let mut said = String::new();
+        while !said.contains("waiting for the new node") {
+            let line = lines.next_line().await.expect("it can be read");
+            said += &format!("{}\n", line.unwrap_or_else(|| panic!("it ended: {said}\n{}", self.logs())));
+        }
+        for block in others {
+            self.run(block).await;
+        }
+        while let Some(line) = lines.next_line().await.expect("it can be read") {
+            said += &format!("{line}\n");
+        }
+        let status = running.wait().await.expect("it ends");
+        assert!(status.success(), "{said}\n{}", self.logs());
+        self.said += &said;
+        said
     }
 
     /// Ends the node on this machine with SIGKILL.
