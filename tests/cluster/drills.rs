@@ -206,7 +206,10 @@ fn the_wrong_node_was_removed() {
         assert_eq!(machines.ended("c").await, Some(3), "{}", machines.logs());
         machines.start_node("c").await;
         assert_eq!(machines.ended("c").await, Some(3), "{}", machines.logs());
-        for block in [look, invite, serve, wait] {
+        let (_, printed) = machines.result(look).await;
+        let is_removal = |line: &str| line.starts_with("3\t") && line.contains("fairhold@");
+        assert!(printed.lines().any(is_removal), "{printed}");
+        for block in [invite, serve, wait] {
             machines.run(block).await;
         }
         machines.run(READ).await;
@@ -389,6 +392,11 @@ fn the_disk_filled_up() {
         machines.run(WRITE).await;
         mount.leave(0);
         raises(&mut machines, "a", "free for its data", true).await;
+        // While the node runs, its alarm goes only on a disk that is large enough. The disk of this machine may be nearly full.
+        mount.make_room();
+        let is_raised = "(fairhold cluster alarms || true) | grep -qP '^2\\t\\w+\\tdisk\\t'";
+        machines.run(&format!("# on a\nwhile {is_raised}; do sleep 1; done\n")).await;
+        mount.leave(0);
         // The log has some space on the disk already.
         let large = "head -c 300000 /dev/urandom | base64 -w0 > large\n";
         let fill = format!("# on a\n{large}for i in $(seq 120); do fairhold node put /x$i - < large; done\n");
@@ -407,9 +415,6 @@ fn the_disk_filled_up() {
         report(&format!("drill: the node is back {:.1?} after there was room", room.elapsed()));
         machines.run(READ).await;
         raises(&mut machines, "a", "majority_at_risk", false).await;
-        // Of node 2 only: the disk of this machine may be nearly full.
-        let is_raised = "(fairhold cluster alarms || true) | grep -qP '^2\\t\\w+\\tdisk\\t'";
-        machines.run(&format!("# on a\nwhile {is_raised}; do sleep 1; done\n")).await;
         machines.assert_shown(FULL);
     });
 }
