@@ -20,20 +20,8 @@ fn a_dead_machine_is_replaced_with_the_three_commands_of_the_guide() {
         machines.nodes.remove("b").expect("a node").kill().await.expect("it is killed");
         machines.run(export).await;
         machines.run(look).await;
-        let mut replacing = machines.command(replace).stderr(Stdio::piped()).spawn().expect("bash starts");
-        let mut lines = BufReader::new(replacing.stderr.take().expect("its output")).lines();
-        let mut said = String::new();
-        while !said.contains("waiting for the new node") {
-            let line = lines.next_line().await.expect("it can be read");
-            said += &format!("{}\n", line.unwrap_or_else(|| panic!("it ended: {said}\n{}", machines.logs())));
-        }
-        machines.run(copy).await;
-        machines.run(serve).await;
-        while let Some(line) = lines.next_line().await.expect("it can be read") {
-            said += &format!("{line}\n");
-        }
-        let status = replacing.wait().await.expect("it ends");
-        assert!(status.success() && said.ends_with("done: node 4 has replaced node 2\n"), "{said}\n{}", machines.logs());
+        let said = machines.run_beside(replace, [copy, serve]).await;
+        assert!(said.ends_with("done: node 4 has replaced node 2\n"), "{said}\n{}", machines.logs());
         report(&format!("the progress of a replacement:\n{said}"));
         machines.run(members).await;
         for block in rest {

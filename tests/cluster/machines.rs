@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
 
 pub(crate) const HOSTS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// The ports of a machine, as the pages have them, and their distance from the first free port here.
@@ -144,13 +147,11 @@ impl Machines {
     pub(crate) fn command(&self, block: &str) -> Command {
         let host = machine(block);
         let folder = self.folder(host);
-        // In a file: `pgrep -f` must not find the text in the command line of the shell.
-        let script = tempfile::Builder::new().suffix(".sh").tempfile_in(&folder).expect("a file").into_temp_path();
-        let script = script.keep().expect("the file stays");
-        fs::write(&script, self.localized(block, host)).expect("the script is written");
+        let script = self.localized(block, host);
         let path = format!("{}:{}", folder.join("usr/local/bin").display(), std::env::var("PATH").unwrap_or_default());
         let mut command = Command::new("bash");
-        command.args(["-euo", "pipefail"]).arg(script).current_dir(&folder).env("PATH", path).env("no_proxy", "*");
+        // As over `ssh`, the text is in the command line of the shell: a page's `pkill -f` must not find it there.
+        command.args(["-euo", "pipefail", "-c", &script]).current_dir(&folder).env("PATH", path).env("no_proxy", "*");
         command.env_remove("FAIRHOLD_ENDPOINT").stdin(Stdio::null()).kill_on_drop(true);
         command
     }
@@ -178,6 +179,27 @@ impl Machines {
         let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         self.said += &printed;
         (output.status.code(), printed)
+    }
+
+    /// Runs a block that waits for a new node, and meanwhile the blocks that start that node. Returns what it has said.
+    pub(crate) async fn run_beside(&mut self, waiting: &str, others: [&str; 2]) -> String {
+        let mut running = self.command(waiting).stderr(Stdio::piped()).spawn().expect("bash starts");
+        let mut lines = BufReader::new(running.stderr.take().expect("its output")).lines();
+        let mut said = String::new();
+        while !said.contains("waiting for the new node") {
+            let line = lines.next_line().await.expect("it can be read");
+            said += &format!("{}\n", line.unwrap_or_else(|| panic!("it ended: {said}\n{}", self.logs())));
+        }
+        for block in others {
+            self.run(block).await;
+        }
+        while let Some(line) = lines.next_line().await.expect("it can be read") {
+            said += &format!("{line}\n");
+        }
+        let status = running.wait().await.expect("it ends");
+        assert!(status.success(), "{said}\n{}", self.logs());
+        self.said += &said;
+        said
     }
 
     /// Ends the node on this machine with SIGKILL.
