@@ -283,7 +283,12 @@ fn clock(id: NodeId, answer: &ProbedNode) -> Option<Finding> {
         clock.uncertainty
     );
     Some(if clock.min_difference() > CLOCK_DIFFERENCE_MAX {
-        warn("clock", seen, "set the clocks by NTP. Locks do not depend on them, only the times that people see")
+        warn(
+            "clock",
+            seen,
+            "set the clocks by NTP. Locks do not depend on them, but tokens and certificates expire by them, and people see \
+             their times",
+        )
     } else {
         ok("clock", seen)
     })

@@ -272,7 +272,8 @@ fn disks_open_files_clocks_and_versions_are_checked() {
         &seen,
         "clock",
         Grade::Warn,
-        "node 1's clock is 1200 ms behind this machine's (±199 ms) -> set the clocks by NTP. Locks do not depend",
+        "node 1's clock is 1200 ms behind this machine's (±199 ms) -> set the clocks by NTP. Locks do not depend on \
+         them, but tokens and certificates expire by them",
     );
     let text = "nodes run different versions: 0.1.0 on node 1, 2; 0.2.0 on node 3 -> finish the upgrade node by node";
     assert_bad(&seen, "version", Grade::Warn, text);
