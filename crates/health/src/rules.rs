@@ -173,16 +173,16 @@ fn quorum(seen: &ClusterProbe) -> Finding {
     }
     if up.len() < needed {
         let advice = format!(
-            "start the nodes that are down ({}): until then the cluster grants no locks and accepts no writes. If a majority \
-             of the machines is lost: docs/drills/two-of-three-are-lost.md",
+            "start the nodes that do not answer ({}), or repair the network to them: until then the cluster grants no \
+             locks and accepts no writes. If a majority of the machines is lost: docs/drills/two-of-three-are-lost.md",
             down.join(", ")
         );
         return fail("quorum", text, advice);
     }
     if up.len() == needed && !down.is_empty() {
         let advice = format!(
-            "start the nodes that are down ({}), or replace their machines (fairhold cluster replace N): one more failure would \
-             stop the service",
+            "start the nodes that do not answer ({}), repair the network to them, or replace their machines (fairhold cluster \
+             replace N): if they are down, one more failure would stop the service",
             down.join(", ")
         );
         return fail("quorum", text, advice);

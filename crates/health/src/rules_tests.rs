@@ -128,9 +128,9 @@ fn a_dead_node_is_named_with_its_consequences() {
     let mut seen = three();
     seen.endpoints[2].answer = unreachable("Connection refused");
     assert_bad(&seen, "endpoint", Grade::Fail, "node 3 at http://n3:7171 cannot be reached: Connection refused");
-    assert_bad(&seen, "quorum", Grade::Fail, "one more failure would stop the service");
+    assert_bad(&seen, "quorum", Grade::Fail, "if they are down, one more failure would stop the service");
     seen.endpoints[1].answer = unreachable("Connection refused");
-    assert_bad(&seen, "quorum", Grade::Fail, "start the nodes that are down (2, 3)");
+    assert_bad(&seen, "quorum", Grade::Fail, "start the nodes that do not answer (2, 3)");
 }
 
 #[test]
@@ -221,6 +221,17 @@ fn a_node_of_another_cluster_is_reported_but_not_counted() {
     for check in ["leader", "version", "quorum"] {
         assert_eq!(bad(&seen, check), [], "{check}");
     }
+}
+
+#[test]
+fn nodes_that_name_a_leader_which_does_not_answer_this_machine_agree() {
+    let mut seen = three();
+    seen.endpoints[1].answer = unreachable("Connection refused");
+    let text = "all nodes that answer name node 2 as the leader, but it does not answer this machine -> if node 2 runs, repair";
+    assert_bad(&seen, "leader", Grade::Warn, text);
+    seen.endpoints[1] = node(2, Some(2));
+    answer(&mut seen, 1).cluster.role = "follower".to_owned();
+    assert_bad(&seen, "leader", Grade::Fail, "the nodes do not agree on the leader: node 1 says 2, node 2 says 2");
 }
 
 #[test]
