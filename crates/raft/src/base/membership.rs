@@ -191,8 +191,8 @@ pub struct RemovedRow {
 pub enum MembershipError {
     /// The cluster's version is too old.
     #[error(
-        "the cluster has version {version}, and members can only be changed from version {} on: restart every node with the \
-         newest program, then finalize the upgrade",
+        "the cluster has version {version}, and members can only be changed from version {} on: if a node runs an older program, \
+         restart it with the newest one, then finalize the upgrade",
         MEMBERSHIP_SINCE
     )]
     NeedsUpgrade {
