@@ -1,6 +1,7 @@
 //! The rules: pure functions from the result of a probe to findings, tested on invented clusters.
 
 mod cannot_serve;
+mod digests;
 mod leader;
 mod links;
 mod membership;
@@ -61,6 +62,7 @@ pub fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
     }
     findings.push(versions(seen));
     findings.extend(upgrade::open(seen));
+    findings.extend(digests::digests(seen));
     findings
 }
 
@@ -314,7 +316,7 @@ fn defects(id: NodeId, answer: &ProbedNode) -> Option<Finding> {
         warn(
             "defects",
             format!("node {id} panicked at log entry {index}, but not when it tried again: {}", newest.message),
-            "test the memory of its machine; compare the digests of the nodes (GET /v1/cluster?digest)",
+            "test the memory of its machine; compare the states of the nodes: fairhold doctor --digest",
         )
     })
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    answer::{ClockOffset, HAS_RESTORED_STATE, NOT_ADMITTED, WAITS_FOR_NODES, WAITS_FOR_SPACE},
+    answer::{ClockOffset, HAS_RESTORED_STATE, NOT_ADMITTED, NodeDigest, WAITS_FOR_NODES, WAITS_FOR_SPACE},
     finding::{Grade, worst},
 };
 use fairhold_types::{
@@ -221,6 +221,31 @@ fn a_node_of_another_cluster_is_reported_but_not_counted() {
     for check in ["leader", "version", "quorum"] {
         assert_eq!(bad(&seen, check), [], "{check}");
     }
+}
+
+#[test]
+fn a_node_whose_state_differs_from_that_of_the_majority_is_to_be_replaced() {
+    let at_entry_13 = |digests: [&str; 3]| {
+        let of = |(node, digest): (NodeId, &str)| NodeDigest {
+            node,
+            applied: Some(13),
+            revision: Revision(10),
+            digest: digest.to_owned(),
+        };
+        ClusterProbe { digests: Some((1..).zip(digests).map(of).collect()), ..three() }
+    };
+    let same = evaluate(&at_entry_13(["a", "a", "a"])).into_iter().find(|finding| finding.check == "digest").unwrap();
+    assert_eq!((same.grade, same.seen.as_str()), (Grade::Ok, "node 1, 2, 3: the same state at log entry 13"));
+    let odd = at_entry_13(["a", "a", "b"]);
+    assert_bad(&odd, "digest", Grade::Fail, "different states at log entry 13, which must not happen: node 1, 2 | node 3");
+    assert_bad(&odd, "digest", Grade::Fail, "so keep their state: fairhold cluster replace 3");
+    let leads = "so keep their state: fairhold cluster transfer-leader 1, and then fairhold cluster replace 2";
+    assert_bad(&at_entry_13(["a", "b", "a"]), "digest", Grade::Fail, leads);
+    assert_bad(&at_entry_13(["a", "b", "c"]), "digest", Grade::Fail, "no state has a majority. Stop your clients, and save");
+    let mut silent = at_entry_13(["a", "a", "a"]);
+    silent.digests.as_mut().unwrap().pop();
+    assert_bad(&silent, "digest", Grade::Warn, "the state of node 3 could not be compared with that of the others");
+    assert!(bad(&three(), "digest").is_empty(), "nobody has asked for it");
 }
 
 #[test]
