@@ -128,7 +128,9 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         });
         for (other, other_url, other_peer) in members.chain(joins).filter(|(other, ..)| *other != node) {
             let pairs = [(url, other_url), (peer, other_peer)];
-            if let Some((_, address)) = pairs.into_iter().find(|(ours, theirs)| *ours == Some(theirs.as_str())) {
+            // The letters of a host name have no case.
+            let is_same = |ours: Option<&str>, theirs: &str| ours.is_some_and(|ours| ours.eq_ignore_ascii_case(theirs));
+            if let Some((_, address)) = pairs.into_iter().find(|(ours, theirs)| is_same(*ours, theirs)) {
                 return Err(MembershipError::AddressInUse { address, node: other });
             }
         }

@@ -120,6 +120,16 @@ fn with_plain_addresses(request: JoinRequest) -> Result<JoinRequest, JoinRefusal
     Ok(JoinRequest { url, address, ..request })
 }
 
+/// Whether a node that wants to join has one of these addresses.
+fn is_at(request: &JoinRequest, url: &str, address: &str) -> bool {
+    is_same_address(&request.url, url) || is_same_address(&request.address, address)
+}
+
+/// The letters of a host name have no case.
+fn is_same_address(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other)
+}
+
 fn bad_address(text: &str, error: &dyn std::error::Error) -> JoinRefusal {
     JoinRefusal::BadRequest(format!("the address {text:?} of the new node is not usable: {error}"))
 }
@@ -195,7 +205,7 @@ impl Admission<'_> {
     /// A standing token replaces the member with the same address: also one that lost its data directory before its join
     /// was over. Otherwise it may add voters up to a number.
     fn replaced_by_standing(&self, token: &JoinToken, request: &JoinRequest) -> Result<Option<NodeId>, JoinRefusal> {
-        let same = self.nodes.iter().find(|(_, member)| member.address == request.address || member.url == request.url);
+        let same = self.nodes.iter().find(|(_, member)| is_at(request, &member.url, &member.address));
         match same {
             Some((old, _)) => {
                 self.check_replaceable(*old, request)?;
@@ -217,8 +227,7 @@ impl Admission<'_> {
         if let Some((new, join)) = self.membership.joins().find(|(_, join)| join.replaces.is_some()) {
             let old = join.replaces.unwrap_or_default();
             // If this machine was node `new`, it continues only with the data directory of that node.
-            let is_same = join.address == request.address || join.url == request.url;
-            let way_out = if is_same {
+            let way_out = if is_at(request, &join.url, &join.address) {
                 format!(": if node {new} has lost its data directory, give up its join with `fairhold cluster remove {new}`")
             } else {
                 String::new()
@@ -251,7 +260,9 @@ impl Admission<'_> {
         let members = self.nodes.iter().map(|(id, member)| (*id, member.url.as_str(), member.address.as_str()));
         let joins = self.membership.joins().map(|(id, join)| (id, join.url.as_str(), join.address.as_str()));
         for (node, url, address) in members.chain(joins).filter(|(node, ..)| Some(*node) != replaces) {
-            let used = [(url, &request.url), (address, &request.address)].into_iter().find(|(theirs, ours)| theirs == ours);
+            let used = [(url, &request.url), (address, &request.address)]
+                .into_iter()
+                .find(|(theirs, ours)| is_same_address(theirs, ours));
             if let Some((_, address)) = used {
                 return Err(JoinRefusal::AddressInUse { address: address.clone(), node });
             }

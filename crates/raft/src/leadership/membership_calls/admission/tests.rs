@@ -159,6 +159,8 @@ fn no_two_nodes_share_an_address() {
     assert_eq!(fixture.replaces(&with_url), taken("http://n2:1", 2));
     let with_address = JoinRequest { address: "n3:2".to_owned(), ..request(first, "n4") };
     assert_eq!(fixture.replaces(&with_address), taken("n3:2", 3));
+    let in_capitals = JoinRequest { address: "N3:2".to_owned(), ..request(first, "n4") };
+    assert_eq!(fixture.replaces(&in_capitals), taken("N3:2", 3));
     let joining = fixture.admit(first, "n4", None);
     let same = JoinRequest { incarnation: Incarnation(7), ..request(second, "n4") };
     assert_eq!(fixture.replaces(&same), taken("http://n4:1", joining));
