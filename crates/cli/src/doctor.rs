@@ -38,7 +38,10 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
         Ok(client) => client,
         Err(failure) => return failure.exit(false),
     };
-    let seen = runtime.block_on(probe::full(&client, &args.endpoint, args.timeout));
+    let mut seen = runtime.block_on(probe::full(&client, &args.endpoint, args.timeout));
+    if args.digest {
+        seen.digests = Some(runtime.block_on(probe::digests::collect(&client, &seen)));
+    }
     let findings = rules::evaluate(&seen);
     let written = args.bundle.as_deref().map(|file| runtime.block_on(bundle::write(file, args, &client, (&seen, &findings))));
     runtime.shutdown_background();

@@ -3,6 +3,7 @@
 //! A node that was down or cut off may list members that were replaced meanwhile. So a probe also asks the members that
 //! it learns from members.
 
+pub(crate) mod digests;
 mod request;
 
 use fairhold_health::{

@@ -1,6 +1,7 @@
 //! What the nodes answer to a probe.
 
 use fairhold_types::{
+    NodeId, Revision,
     dto::{Alarms, Cluster, ClusterTiming, ClusterUpgrade, Members, Readiness},
     time::WallMillis,
 };
@@ -85,6 +86,19 @@ pub struct ClusterDetails {
     pub timing: Option<ClusterTiming>,
     /// `/v1/cluster/upgrade`
     pub upgrade: Option<ClusterUpgrade>,
+}
+
+/// A digest of the whole state of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeDigest {
+    /// The node.
+    pub node: NodeId,
+    /// The last log entry that was applied to that state, if that is certain.
+    pub applied: Option<u64>,
+    /// The revision of that state.
+    pub revision: Revision,
+    /// The digest: equal states have equal ones.
+    pub digest: String,
 }
 
 /// The offset of a node's wall clock from this machine's.

@@ -1,7 +1,7 @@
 //! The result of a probe of the whole cluster. It does not trust what one node reports about another: a node is
 //! alive if it answers.
 
-use crate::answer::{ClusterDetails, ProbedEndpoint, ProbedNode, Unanswered};
+use crate::answer::{ClusterDetails, NodeDigest, ProbedEndpoint, ProbedNode, Unanswered};
 use fairhold_types::{NodeId, dto::Cluster, time::WallMillis};
 use std::{
     cmp::Reverse,
@@ -17,6 +17,8 @@ pub struct ClusterProbe {
     pub peers: BTreeMap<String, Result<(), String>>,
     /// What one node reports about the whole cluster.
     pub details: ClusterDetails,
+    /// The digests of the states of the nodes, if they were asked for. A node may have several, of one moment each.
+    pub digests: Option<Vec<NodeDigest>>,
     /// When the probe began, by this machine's clock.
     pub begun_at: WallMillis,
 }

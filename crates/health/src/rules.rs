@@ -1,6 +1,7 @@
 //! The rules: pure functions from the result of a probe to findings, tested on invented clusters.
 
 mod cannot_serve;
+mod digests;
 mod leader;
 mod links;
 mod membership;
@@ -61,6 +62,7 @@ pub fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
     }
     findings.push(versions(seen));
     findings.extend(upgrade::open(seen));
+    findings.extend(digests::digests(seen));
     findings
 }
 
@@ -173,16 +175,16 @@ fn quorum(seen: &ClusterProbe) -> Finding {
     }
     if up.len() < needed {
         let advice = format!(
-            "start the nodes that are down ({}): until then the cluster grants no locks and accepts no writes. If a majority \
-             of the machines is lost: docs/drills/two-of-three-are-lost.md",
+            "start the nodes that do not answer ({}), or repair the network to them: until then the cluster grants no \
+             locks and accepts no writes. If a majority of the machines is lost: docs/drills/two-of-three-are-lost.md",
             down.join(", ")
         );
         return fail("quorum", text, advice);
     }
     if up.len() == needed && !down.is_empty() {
         let advice = format!(
-            "start the nodes that are down ({}), or replace their machines (fairhold cluster replace N): one more failure would \
-             stop the service",
+            "start the nodes that do not answer ({}), repair the network to them, or replace their machines (fairhold cluster \
+             replace N): if they are down, one more failure would stop the service",
             down.join(", ")
         );
         return fail("quorum", text, advice);
@@ -283,7 +285,12 @@ fn clock(id: NodeId, answer: &ProbedNode) -> Option<Finding> {
         clock.uncertainty
     );
     Some(if clock.min_difference() > CLOCK_DIFFERENCE_MAX {
-        warn("clock", seen, "set the clocks by NTP. Locks do not depend on them, only the times that people see")
+        warn(
+            "clock",
+            seen,
+            "set the clocks by NTP. Locks do not depend on them, but tokens and certificates expire by them, and people see \
+             their times",
+        )
     } else {
         ok("clock", seen)
     })
@@ -309,7 +316,7 @@ fn defects(id: NodeId, answer: &ProbedNode) -> Option<Finding> {
         warn(
             "defects",
             format!("node {id} panicked at log entry {index}, but not when it tried again: {}", newest.message),
-            "test the memory of its machine; compare the digests of the nodes (GET /v1/cluster?digest)",
+            "test the memory of its machine; compare the states of the nodes: fairhold doctor --digest",
         )
     })
 }

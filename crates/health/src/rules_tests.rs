@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    answer::{ClockOffset, HAS_RESTORED_STATE, NOT_ADMITTED, WAITS_FOR_NODES, WAITS_FOR_SPACE},
+    answer::{ClockOffset, HAS_RESTORED_STATE, NOT_ADMITTED, NodeDigest, WAITS_FOR_NODES, WAITS_FOR_SPACE},
     finding::{Grade, worst},
 };
 use fairhold_types::{
@@ -128,9 +128,9 @@ fn a_dead_node_is_named_with_its_consequences() {
     let mut seen = three();
     seen.endpoints[2].answer = unreachable("Connection refused");
     assert_bad(&seen, "endpoint", Grade::Fail, "node 3 at http://n3:7171 cannot be reached: Connection refused");
-    assert_bad(&seen, "quorum", Grade::Fail, "one more failure would stop the service");
+    assert_bad(&seen, "quorum", Grade::Fail, "if they are down, one more failure would stop the service");
     seen.endpoints[1].answer = unreachable("Connection refused");
-    assert_bad(&seen, "quorum", Grade::Fail, "start the nodes that are down (2, 3)");
+    assert_bad(&seen, "quorum", Grade::Fail, "start the nodes that do not answer (2, 3)");
 }
 
 #[test]
@@ -224,6 +224,42 @@ fn a_node_of_another_cluster_is_reported_but_not_counted() {
 }
 
 #[test]
+fn a_node_whose_state_differs_from_that_of_the_majority_is_to_be_replaced() {
+    let at_entry_13 = |digests: [&str; 3]| {
+        let of = |(node, digest): (NodeId, &str)| NodeDigest {
+            node,
+            applied: Some(13),
+            revision: Revision(10),
+            digest: digest.to_owned(),
+        };
+        ClusterProbe { digests: Some((1..).zip(digests).map(of).collect()), ..three() }
+    };
+    let same = evaluate(&at_entry_13(["a", "a", "a"])).into_iter().find(|finding| finding.check == "digest").unwrap();
+    assert_eq!((same.grade, same.seen.as_str()), (Grade::Ok, "node 1, 2, 3: the same state at log entry 13"));
+    let odd = at_entry_13(["a", "a", "b"]);
+    assert_bad(&odd, "digest", Grade::Fail, "different states at log entry 13, which must not happen: node 1, 2 | node 3");
+    assert_bad(&odd, "digest", Grade::Fail, "so keep their state: fairhold cluster replace 3");
+    let leads = "so keep their state: fairhold cluster transfer-leader 1, and then fairhold cluster replace 2";
+    assert_bad(&at_entry_13(["a", "b", "a"]), "digest", Grade::Fail, leads);
+    assert_bad(&at_entry_13(["a", "b", "c"]), "digest", Grade::Fail, "no state has a majority. Stop your clients, and save");
+    let mut silent = at_entry_13(["a", "a", "a"]);
+    silent.digests.as_mut().unwrap().pop();
+    assert_bad(&silent, "digest", Grade::Warn, "the state of node 3 could not be compared with that of the others");
+    assert!(bad(&three(), "digest").is_empty(), "nobody has asked for it");
+}
+
+#[test]
+fn nodes_that_name_a_leader_which_does_not_answer_this_machine_agree() {
+    let mut seen = three();
+    seen.endpoints[1].answer = unreachable("Connection refused");
+    let text = "all nodes that answer name node 2 as the leader, but it does not answer this machine -> if node 2 runs, repair";
+    assert_bad(&seen, "leader", Grade::Warn, text);
+    seen.endpoints[1] = node(2, Some(2));
+    answer(&mut seen, 1).cluster.role = "follower".to_owned();
+    assert_bad(&seen, "leader", Grade::Fail, "the nodes do not agree on the leader: node 1 says 2, node 2 says 2");
+}
+
+#[test]
 fn a_leader_that_the_majority_does_not_answer_is_not_ok() {
     let mut seen = three();
     seen.endpoints[0].answer = unreachable("no answer in time");
@@ -272,7 +308,8 @@ fn disks_open_files_clocks_and_versions_are_checked() {
         &seen,
         "clock",
         Grade::Warn,
-        "node 1's clock is 1200 ms behind this machine's (±199 ms) -> set the clocks by NTP. Locks do not depend",
+        "node 1's clock is 1200 ms behind this machine's (±199 ms) -> set the clocks by NTP. Locks do not depend on \
+         them, but tokens and certificates expire by them",
     );
     let text = "nodes run different versions: 0.1.0 on node 1, 2; 0.2.0 on node 3 -> finish the upgrade node by node";
     assert_bad(&seen, "version", Grade::Warn, text);

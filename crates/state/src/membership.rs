@@ -14,6 +14,7 @@ mod requests;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod token_times;
 mod tokens;
 
 pub use fault::JoinTokenFault;

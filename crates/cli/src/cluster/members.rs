@@ -185,14 +185,18 @@ fn removed(removed: &[RemovedMember], format: OutputFormat) -> String {
 pub(super) async fn remove(api: &Api, id: NodeId, args: &RemoteArgs) -> Result<(), Failure> {
     api.call(&ApiRequest::unkeyed(Method::DELETE, format!("{PATH}/{id}"))).await?;
     note(args, &format!("node {id} is removed: if it runs, it stops by itself, and its data directory is of no more use"));
+    warn_of_too_few(api, args).await;
+    Ok(())
+}
+
+/// Warns if the voters that are left survive no failure. The change is done, whether or not they can be counted.
+async fn warn_of_too_few(api: &Api, args: &RemoteArgs) {
     if !args.connect.quiet
-        // The node is removed, whether or not the others can be counted.
         && let Ok(left) = view(api).await
         && let Some(warning) = too_few(&left)
     {
         note(args, warning);
     }
-    Ok(())
 }
 
 /// What to say if the members that are left survive no failure.
@@ -208,7 +212,11 @@ fn too_few(left: &MembersView) -> Option<&'static str> {
 /// Makes a learner a voter, or a voter a learner.
 pub(super) async fn set_voter(api: &Api, id: NodeId, voter: bool, args: &RemoteArgs) -> Result<(), Failure> {
     let text = if voter { format!("node {id} is a voter") } else { format!("node {id} is a learner") };
-    change(api, id, &json!({ "voter": voter }), &text, args).await
+    change(api, id, &json!({ "voter": voter }), &text, args).await?;
+    if !voter {
+        warn_of_too_few(api, args).await;
+    }
+    Ok(())
 }
 
 /// Changes the addresses, the priority or the zone of a member.

@@ -31,6 +31,12 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_AUTH_TOKEN_FILE")]
     pub(crate) auth_token_file: Option<std::path::PathBuf>,
 
+    /// Also compare the states of all nodes, which must be the same
+    ///
+    /// Each node reads its whole state for this, up to six times.
+    #[arg(long)]
+    pub(crate) digest: bool,
+
     /// Also write what was seen into this tar archive, for support
     ///
     /// It has the findings, what each node answers about itself, its metrics, and the log of the unit on this machine.

@@ -2,9 +2,9 @@
 //! node.
 
 use crate::local_http::{ANSWER_BYTES_MAX, body_of, cause};
-use fairhold_health::answer::{ClockOffset, ClusterDetails, ProbedEndpoint, ProbedNode, Unanswered};
+use fairhold_health::answer::{ClockOffset, ClusterDetails, NodeDigest, ProbedEndpoint, ProbedNode, Unanswered};
 use fairhold_types::{
-    Code,
+    Code, NodeId,
     dto::{Alarms, Cluster, Readiness},
     duration,
     time::WallMillis,
@@ -62,6 +62,15 @@ pub(super) async fn details(client: &Client, url: &str) -> ClusterDetails {
         get(client, format!("{url}/v1/cluster/upgrade")),
     );
     ClusterDetails { members: members.ok(), timing: timing.ok(), upgrade: upgrade.ok() }
+}
+
+/// A digest of the state of this node, and where that state is, as far as one answer tells.
+pub(super) async fn digest(client: &Client, node: NodeId, url: &str) -> Option<NodeDigest> {
+    let answer: Cluster = get(client, format!("{url}/v1/cluster?digest")).await.ok()?;
+    let (digest, revision) = (answer.digest?, answer.digest_revision?);
+    // A state that has changed since then is not at that log entry.
+    let applied = answer.applied_index.filter(|_| answer.revision == revision);
+    (answer.id == node).then_some(NodeDigest { node, applied, revision, digest })
 }
 
 /// Whether a member's peer port accepts connections. Sends nothing.

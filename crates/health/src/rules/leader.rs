@@ -37,6 +37,14 @@ pub(super) fn leader(seen: &ClusterProbe) -> Finding {
             "check that a majority of the nodes runs and that they reach each other's peer ports; then they elect a leader \
              within a second",
         ),
+        ([], [Some(leader)]) if !nodes.contains_key(leader) => warn(
+            CHECK,
+            format!("all nodes that answer name node {leader} as the leader, but it does not answer this machine"),
+            format!(
+                "if node {leader} runs, repair the way from this machine to its URL, or correct the URL (fairhold cluster \
+                 set-member {leader} --url). If it is down, the others elect another leader: run doctor again in a second"
+            ),
+        ),
         ([_], _) => warn(
             CHECK,
             format!("the nodes do not agree on the leader: {}", views()),

@@ -69,8 +69,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: NewJoinToken { view, token }, revision: answer.revision })
     }
 
-    /// The facts of a token that was just created. If it is gone again, or this node does not see it in time, they come
-    /// from the request.
+    /// The facts of a token that was just created, with the leader's times. If it is gone again, or this node does not see
+    /// it in time, they come from the request.
     async fn view_of_token(
         &self,
         number: JoinTokenNumber,

@@ -191,8 +191,8 @@ pub struct RemovedRow {
 pub enum MembershipError {
     /// The cluster's version is too old.
     #[error(
-        "the cluster has version {version}, and members can only be changed from version {} on: restart every node with the \
-         newest program, then finalize the upgrade",
+        "the cluster has version {version}, and members can only be changed from version {} on: if a node runs an older program, \
+         restart it with the newest one, then finalize the upgrade",
         MEMBERSHIP_SINCE
     )]
     NeedsUpgrade {
@@ -234,7 +234,8 @@ pub enum MembershipError {
     WrongNode {
         /// The new address.
         address: String,
-        /// The node that answers there, if it is known.
+        /// The node that answers there, if it is known. `None` also stands for a node with the member's own number, but
+        /// another data directory or another cluster.
         found: Option<NodeId>,
     },
     /// No node answers at the new address.
@@ -329,7 +330,11 @@ fn would_lose_quorum_text(voters: u64, healthy: u64, needed: u64) -> String {
 fn wrong_node_text(address: &str, found: Option<NodeId>) -> String {
     match found {
         Some(found) => format!("node {found} answers at {address}: use the address of the member that you change"),
-        None => format!("another node answers at {address}: use the address of the member that you change"),
+        None => format!(
+            "the member that you change does not answer at {address}, but another node, perhaps with the same number. It has \
+             another data directory, belongs to another cluster, or refuses this node: use the address at which the member runs \
+             with its own data directory. If that directory is lost, replace the member: `fairhold cluster replace N`"
+        ),
     }
 }
 
@@ -359,5 +364,12 @@ mod tests {
     fn an_address_where_nobody_answers_is_set_with_an_option_that_exists() {
         let text = MembershipError::NotAnswering { address: "c:7271".to_owned() }.to_string();
         assert!(text.ends_with("start the node there first, or pass --force (by HTTP: force)"), "{text}");
+    }
+
+    #[test]
+    fn a_member_that_answers_with_another_data_directory_is_not_called_another_member() {
+        let text = |found| MembershipError::WrongNode { address: "n2:2".to_owned(), found }.to_string();
+        assert_eq!(text(Some(3)), "node 3 answers at n2:2: use the address of the member that you change");
+        assert!(text(None).contains("It has another data directory, belongs to another cluster"), "{}", text(None));
     }
 }

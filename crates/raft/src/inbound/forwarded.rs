@@ -1,7 +1,7 @@
 //! Serves commands that another node forwards to the leader.
 
 use crate::{
-    base::{error::NotProposed, wire::TracedCommand},
+    base::{error::NotProposed, wall_clock::wall_now, wire::TracedCommand},
     core::Core,
     propose::{
         lanes::Lane,
@@ -47,7 +47,7 @@ pub(super) async fn serve<RT: AsyncRuntime>(
     let deadline = submitted_at + within;
     let submit = |command: Command| match refusal(from, &command) {
         Some(rejection) => Err(Ok(core.shared.rejected(rejection))),
-        None => proposals.submit_in(Lane::Of(from), command, true).map_err(|reason| {
+        None => proposals.submit_in(Lane::Of(from), with_own_times(command), true).map_err(|reason| {
             core.shared.metrics.refused(reason).inc();
             Err(reason)
         }),
@@ -67,6 +67,11 @@ pub(super) async fn serve<RT: AsyncRuntime>(
         outcomes.push(outcome_of(core, submitted, context, times).await);
     }
     outcomes
+}
+
+/// The command with times of this node's clock, if its rules depend on them: the leader judges when a join token expires.
+fn with_own_times(command: Command) -> Command {
+    if command.creates_join_token() { command.with_token_times(wall_now()) } else { command }
 }
 
 /// A submitted command, or what its caller gets at once: the answer to a rejected one, or why the queue refused it.

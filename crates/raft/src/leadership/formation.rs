@@ -269,25 +269,42 @@ pub(crate) async fn name_cluster<RT: AsyncRuntime>(core: Arc<Core<RT>>, queues: 
                 return;
             }
             let version = upgrade::first_version(&core);
-            if version.is_none() && waited < VERSION_ROUNDS * core.time_scale {
+            if version.is_err() && waited < VERSION_ROUNDS * core.time_scale {
                 waited += 1;
                 RT::sleep(ROUND_PAUSE).await;
                 continue;
             }
             let cluster = ClusterId(u128::from(RT::thread_rng().next_u64()) << 64 | u128::from(RT::thread_rng().next_u64()));
             if failpoint!(RaftMembersName, RT).is_ok()
-                && let Ok(submitted) = queues.proposals.submit(form_command(cluster, version), false)
+                && let Ok(submitted) = queues.proposals.submit(form_command(cluster, version.as_ref().ok().copied()), false)
             {
                 // The next round checks the outcome.
                 drop(submitted.outcome::<RT>(deadline(&core)).await);
                 if core.shared.read().cluster() == Some(cluster) {
-                    tracing::info!(%cluster, "the cluster has formed");
+                    log_formed(cluster, version);
                     return set_first_timing(&core, &queues, timing).await;
                 }
             }
         }
         // Just elected, or deposed: try again in the next round.
         core.pause(deadline(&core)).await;
+    }
+}
+
+/// Says with which version the cluster has formed. If some nodes have not introduced themselves, they may run an older
+/// program.
+fn log_formed(cluster: ClusterId, version: Result<ClusterVersion, Vec<NodeId>>) {
+    match version {
+        Ok(version) => tracing::info!(%cluster, %version, "the cluster has formed with version {version}"),
+        Err(unknown) => {
+            let (version, next) = (ClusterVersion::FIRST, ClusterVersion::FIRST.next());
+            let unknown = unknown.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ");
+            tracing::warn!(
+                %cluster, %version,
+                "the cluster has formed with version {version}, because this node had not heard from node {unknown} by then, \
+                 which may run an older program. If all nodes run this one: fairhold cluster upgrade finalize {next}"
+            );
+        }
     }
 }
 

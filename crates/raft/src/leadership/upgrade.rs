@@ -18,7 +18,7 @@ use crate::{
     queues::Queues,
 };
 use fairhold_state::command::{AccessGuard, Command};
-use fairhold_types::{ClusterVersion, NodeId, SupportedVersions, duration};
+use fairhold_types::{ClusterVersion, NodeId, duration};
 use openraft::{AsyncRuntime, Instant, RaftMetrics};
 use std::time::Duration;
 
@@ -212,17 +212,35 @@ pub(crate) fn tells<RT: AsyncRuntime>(core: &Core<RT>, node: NodeId) -> bool {
     core.programs.of(node).is_none_or(|program| program.supports.includes(TELLS_SINCE))
 }
 
-/// The highest version that all nodes support: a new cluster gets it. `None` while a node has not introduced itself.
-pub(crate) fn first_version<RT: AsyncRuntime>(core: &Core<RT>) -> Option<ClusterVersion> {
-    let programs = own_status(core).members.into_iter().map(|member| member.program);
-    let supported: Vec<SupportedVersions> =
-        programs.map(|program| program.map(|program| program.supports)).collect::<Option<_>>()?;
-    supported.into_iter().map(SupportedVersions::newest).min()
+/// The highest version that all nodes support: a new cluster gets it. Fails with the nodes that have not introduced
+/// themselves yet.
+pub(crate) fn first_version<RT: AsyncRuntime>(core: &Core<RT>) -> Result<ClusterVersion, Vec<NodeId>> {
+    common_version(own_status(core).members)
+}
+
+fn common_version(members: Vec<MemberProgram>) -> Result<ClusterVersion, Vec<NodeId>> {
+    let unknown: Vec<NodeId> = members.iter().filter(|member| member.program.is_none()).map(|member| member.id).collect();
+    let supported = members.into_iter().filter_map(|member| member.program).map(|program| program.supports.newest());
+    supported.min().filter(|_| unknown.is_empty()).ok_or(unknown)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::program::Program;
+    use fairhold_types::SupportedVersions;
+
+    #[test]
+    fn a_new_cluster_gets_the_highest_version_of_all_nodes_once_each_has_introduced_itself() {
+        let member = |id, supports: Option<SupportedVersions>| {
+            let program = supports.map(|supports| Program { version: None, supports });
+            MemberProgram { id, program, silent: None }
+        };
+        let (own, older) = (Some(SupportedVersions::OWN), Some(SupportedVersions::UNTOLD));
+        assert_eq!(common_version(vec![member(1, own), member(2, own)]), Ok(SupportedVersions::OWN.newest()));
+        assert_eq!(common_version(vec![member(1, own), member(2, older)]), Ok(ClusterVersion::FIRST));
+        assert_eq!(common_version(vec![member(1, own), member(2, None), member(3, None)]), Err(vec![2, 3]));
+    }
 
     #[test]
     fn an_unknown_program_is_not_expected_soon_while_an_older_one_leads() {

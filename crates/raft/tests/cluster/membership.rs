@@ -345,6 +345,22 @@ async fn a_join_is_refused_with_a_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_join_token_expires_by_the_clock_of_the_leader_and_not_of_the_node_that_received_the_request() {
+    let cluster = Cluster::form_new(3, 1_000).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let follower = cluster.others(leader)[0];
+    let now = wall_now().0;
+    for wrong in [now - 7_200_000, now + 7_200_000] {
+        let (at, expires_at) = (WallMillis(wrong), Some(WallMillis(wrong + 60_000)));
+        let token = cluster.create_token(follower, CreateJoinToken { at, expires_at, ..once(MemberRole::Voter, None) }).await;
+        let state = cluster.node(leader).state();
+        let created = state.membership().token(token.number).unwrap();
+        assert!((now..=wall_now().0).contains(&created.created_at.0), "{created:?}");
+        assert_eq!(created.expires_at, Some(WallMillis(created.created_at.0 + 60_000)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_has_joined_gets_its_answer_again_only_with_the_secret_of_a_known_token() {
     let mut cluster = Cluster::form_new(1, 1_000).await;
     let token = cluster.create_token(1, once(MemberRole::Learner, None)).await;

@@ -23,7 +23,7 @@ pub struct CreateJoinToken {
     pub expires_at: Option<WallMillis>,
     /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
-    /// When the request was received.
+    /// When the request was received: by the clock of the leader, if another node received it.
     pub at: WallMillis,
 }
 

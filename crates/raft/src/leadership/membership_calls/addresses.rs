@@ -128,7 +128,9 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         });
         for (other, other_url, other_peer) in members.chain(joins).filter(|(other, ..)| *other != node) {
             let pairs = [(url, other_url), (peer, other_peer)];
-            if let Some((_, address)) = pairs.into_iter().find(|(ours, theirs)| *ours == Some(theirs.as_str())) {
+            // The letters of a host name have no case.
+            let is_same = |ours: Option<&str>, theirs: &str| ours.is_some_and(|ours| ours.eq_ignore_ascii_case(theirs));
+            if let Some((_, address)) = pairs.into_iter().find(|(ours, theirs)| is_same(*ours, theirs)) {
                 return Err(MembershipError::AddressInUse { address, node: other });
             }
         }
@@ -177,8 +179,8 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         let until = (RT::Instant::now() + GREETING_LIMIT * self.core.time_scale).min(self.deadline);
         match RT::timeout_at(until, self.core.links.peer.greet(&target)).await {
             Ok(Ok(found)) if (found.id, found.incarnation) == (node, member.incarnation) => Greeted::Member { boot: found.boot },
-            Ok(Ok(introduction)) => Greeted::Other(Some(introduction.id)),
-            Ok(Err(PeerError::Refused(refusal))) => Greeted::Other(found_by(&refusal)),
+            Ok(Ok(introduction)) => another(node, Some(introduction.id)),
+            Ok(Err(PeerError::Refused(refusal))) => another(node, found_by(&refusal)),
             Ok(Err(PeerError::Unreachable(_) | PeerError::Lost(_))) | Err(_) => Greeted::Nobody,
         }
     }
@@ -196,9 +198,15 @@ enum Greeted {
     Member {
         boot: u64,
     },
-    /// Another node, if it is known.
+    /// Another node, if it is known. One with the number of the member has another data directory, or is of another
+    /// cluster: to name it would tell nothing.
     Other(Option<NodeId>),
     Nobody,
+}
+
+/// Not the member with this number, although it may have the same.
+fn another(node: NodeId, found: Option<NodeId>) -> Greeted {
+    Greeted::Other(found.filter(|found| *found != node))
 }
 
 /// The address was changed, but not all of it is recorded.

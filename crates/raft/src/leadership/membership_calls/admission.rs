@@ -120,6 +120,16 @@ fn with_plain_addresses(request: JoinRequest) -> Result<JoinRequest, JoinRefusal
     Ok(JoinRequest { url, address, ..request })
 }
 
+/// Whether a node that wants to join has one of these addresses.
+fn is_at(request: &JoinRequest, url: &str, address: &str) -> bool {
+    is_same_address(&request.url, url) || is_same_address(&request.address, address)
+}
+
+/// The letters of a host name have no case.
+fn is_same_address(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other)
+}
+
 fn bad_address(text: &str, error: &dyn std::error::Error) -> JoinRefusal {
     JoinRefusal::BadRequest(format!("the address {text:?} of the new node is not usable: {error}"))
 }
@@ -192,12 +202,13 @@ impl Admission<'_> {
         }
     }
 
-    /// A standing token replaces the member with the same address. Otherwise it may add voters up to a number.
+    /// A standing token replaces the member with the same address: also one that lost its data directory before its join
+    /// was over. Otherwise it may add voters up to a number.
     fn replaced_by_standing(&self, token: &JoinToken, request: &JoinRequest) -> Result<Option<NodeId>, JoinRefusal> {
-        let same = self.nodes.iter().find(|(_, member)| member.address == request.address || member.url == request.url);
+        let same = self.nodes.iter().find(|(_, member)| is_at(request, &member.url, &member.address));
         match same {
             Some((old, _)) => {
-                self.check_replaceable(*old)?;
+                self.check_replaceable(*old, request)?;
                 Ok(Some(*old))
             }
             None if token.up_to.is_some_and(|up_to| self.view.voters_to_be() < usize::from(up_to)) => Ok(None),
@@ -205,8 +216,8 @@ impl Admission<'_> {
         }
     }
 
-    /// Whether a standing token may replace this member.
-    fn check_replaceable(&self, node: NodeId) -> Result<(), JoinRefusal> {
+    /// Whether a standing token may replace this member, by the node with this request.
+    fn check_replaceable(&self, node: NodeId, request: &JoinRequest) -> Result<(), JoinRefusal> {
         let unreplaceable = |why: String| Err(JoinRefusal::Unreplaceable { node, why });
         let silent = self.silent.get(&node).copied().unwrap_or_default();
         if silent <= REPLACE_AFTER {
@@ -215,7 +226,13 @@ impl Admission<'_> {
         }
         if let Some((new, join)) = self.membership.joins().find(|(_, join)| join.replaces.is_some()) {
             let old = join.replaces.unwrap_or_default();
-            return unreplaceable(format!("node {new} is replacing node {old}"));
+            // If this machine was node `new`, it continues only with the data directory of that node.
+            let way_out = if is_at(request, &join.url, &join.address) {
+                format!(": if node {new} has lost its data directory, give up its join with `fairhold cluster remove {new}`")
+            } else {
+                String::new()
+            };
+            return unreplaceable(format!("node {new} is replacing node {old}{way_out}"));
         }
         let mut others = self.view.voters.iter().filter(|voter| **voter != node);
         match others.find(|voter| !self.view.seen(**voter).healthy) {
@@ -225,9 +242,10 @@ impl Admission<'_> {
     }
 
     /// A node takes the role of the member that it replaces, so that the number of voters stays the same. That role may have
-    /// changed since the token was created.
+    /// changed since the token was created. A node that joins has the role that it will get.
     fn check_role(&self, role: MemberRole, old: NodeId) -> Result<(), JoinRefusal> {
-        let own = if self.view.voters.contains(&old) { MemberRole::Voter } else { MemberRole::Learner };
+        let of_member = || if self.view.voters.contains(&old) { MemberRole::Voter } else { MemberRole::Learner };
+        let own = self.membership.join(old).map_or_else(of_member, |join| join.role);
         if role == own {
             return Ok(());
         }
@@ -242,7 +260,9 @@ impl Admission<'_> {
         let members = self.nodes.iter().map(|(id, member)| (*id, member.url.as_str(), member.address.as_str()));
         let joins = self.membership.joins().map(|(id, join)| (id, join.url.as_str(), join.address.as_str()));
         for (node, url, address) in members.chain(joins).filter(|(node, ..)| Some(*node) != replaces) {
-            let used = [(url, &request.url), (address, &request.address)].into_iter().find(|(theirs, ours)| theirs == ours);
+            let used = [(url, &request.url), (address, &request.address)]
+                .into_iter()
+                .find(|(theirs, ours)| is_same_address(theirs, ours));
             if let Some((_, address)) = used {
                 return Err(JoinRefusal::AddressInUse { address: address.clone(), node });
             }
@@ -255,7 +275,8 @@ impl Admission<'_> {
             MemberRole::Voter => (self.view.voters_to_be(), &self.view.voters, VOTERS_MAX),
             MemberRole::Learner => (self.view.learners_to_be(), &self.view.learners, LEARNERS_MAX),
         };
-        let is_exchange = replaces.is_some_and(|old| replaced.contains(&old));
+        let joins_as_one = |old| self.membership.join(old).is_some_and(|join| join.role == role);
+        let is_exchange = replaces.is_some_and(|old| replaced.contains(&old) || joins_as_one(old));
         if is_exchange || now < usize::from(max) { Ok(()) } else { Err(JoinRefusal::TooManyMembers { max: u64::from(max) }) }
     }
 }

@@ -263,6 +263,10 @@ pub(crate) fn join(view: &View, node: NodeId, join: PendingJoin) -> Verdict {
     if view.removals.contains(&node) {
         return Err("it is being removed".to_owned());
     }
+    // Its own join must not bring it back. The record of its removal ends that join.
+    if let Some((new, _)) = view.joins.iter().find(|(_, other)| other.replaces == Some(node)) {
+        return Err(format!("node {new} replaces it"));
+    }
     if !view.is_member(node) {
         return Ok(Step::AddLearner { node });
     }

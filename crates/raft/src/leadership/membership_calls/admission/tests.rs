@@ -159,6 +159,8 @@ fn no_two_nodes_share_an_address() {
     assert_eq!(fixture.replaces(&with_url), taken("http://n2:1", 2));
     let with_address = JoinRequest { address: "n3:2".to_owned(), ..request(first, "n4") };
     assert_eq!(fixture.replaces(&with_address), taken("n3:2", 3));
+    let in_capitals = JoinRequest { address: "N3:2".to_owned(), ..request(first, "n4") };
+    assert_eq!(fixture.replaces(&in_capitals), taken("N3:2", 3));
     let joining = fixture.admit(first, "n4", None);
     let same = JoinRequest { incarnation: Incarnation(7), ..request(second, "n4") };
     assert_eq!(fixture.replaces(&same), taken("http://n4:1", joining));
@@ -182,6 +184,30 @@ fn a_standing_token_replaces_a_member_that_is_silent_for_long_while_all_others_a
     let mut fixture = Fixture::new().with_down(2).with_down(3);
     assert_eq!(fixture.token(None, true, None), token);
     assert_eq!(why(&fixture), "node 3 does not answer the leader either");
+}
+
+/// What an orchestrator does: it starts the machine again with an empty data directory and the same token.
+#[test]
+fn a_standing_token_replaces_a_node_that_lost_its_data_directory_during_its_join() {
+    let mut fixture = Fixture::new();
+    let token = fixture.token(None, true, Some(4));
+    let lost = fixture.admit(token, "n4", None);
+    fixture.view.learners.insert(lost);
+    let again = JoinRequest { incarnation: Incarnation(7), ..request(token, "n4") };
+    let refused = fixture.replaces(&again);
+    let Err(JoinRefusal::Unreplaceable { node: 4, why }) = refused else { panic!("{refused:?}") };
+    assert_eq!(why, "it has not been silent for 60 seconds");
+    let fixture = fixture.with_down(lost);
+    assert_eq!(fixture.replaces(&again), Ok(Some(4)), "it joins as a voter, although it is a learner until then");
+
+    let mut fixture = Fixture::new().with_down(2);
+    let token = fixture.token(None, true, None);
+    let lost = fixture.admit(token, "n2", Some(2));
+    let again = JoinRequest { incarnation: Incarnation(7), ..request(token, "n2") };
+    let refused = fixture.replaces(&again);
+    let Err(JoinRefusal::Unreplaceable { node: 2, why }) = refused else { panic!("{refused:?}") };
+    let way_out = "give up its join with `fairhold cluster remove 4`";
+    assert_eq!(why, format!("node {lost} is replacing node 2: if node {lost} has lost its data directory, {way_out}"));
 }
 
 #[test]

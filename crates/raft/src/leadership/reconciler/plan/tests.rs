@@ -93,6 +93,23 @@ fn a_dead_voter_is_replaced_in_one_change_and_its_removal_is_recorded() {
 }
 
 #[test]
+fn a_node_that_lost_its_data_directory_during_its_join_is_replaced() {
+    let lost = |voters: &[NodeId], learners: &[NodeId]| {
+        let joining = view(voters, learners).with_join(4, MemberRole::Voter, None).with_join(5, MemberRole::Voter, Some(4));
+        joining.with_seen(4, DOWN)
+    };
+    assert_eq!(next_step(&lost(&[1, 2, 3], &[4])), Some(Step::AddLearner { node: 5 }));
+    assert_eq!(next_step(&lost(&[1, 2, 3], &[4, 5])), Some(Step::Promote { node: 5 }));
+    assert_eq!(next_step(&lost(&[1, 2, 3, 5], &[4])), Some(Step::RemoveMember { node: 4 }));
+    let mut left = lost(&[1, 2, 3, 5], &[]);
+    assert_eq!(next_step(&left), Some(Step::RecordRemoval { node: 4 }), "its own join does not add it again");
+    left.joins.remove(&4);
+    assert_eq!(next_step(&left.with_replaced_recorded()), Some(Step::Settle { node: 5 }));
+    let waits = lost(&[1, 2, 3], &[4, 5]);
+    assert_eq!(join(&waits, 4, waits.joins[&4]), Err("node 5 replaces it".to_owned()));
+}
+
+#[test]
 fn a_replacement_continues_wherever_it_was_left() {
     // The change was ended by another leader: the old voter is a learner now.
     let kept = view(&[1, 3, 4], &[2]).with_join(4, MemberRole::Voter, Some(2));
