@@ -9,6 +9,7 @@ pub(crate) mod losses;
 pub(crate) mod outgoing_snapshots;
 pub(crate) mod processes;
 pub(crate) mod programs;
+pub(crate) mod reach;
 pub(crate) mod removal_notice;
 pub(crate) mod round_trips;
 pub(crate) mod snapshot_schedule;
@@ -258,23 +259,6 @@ impl<RT: AsyncRuntime> Core<RT> {
         let metrics = self.metrics_with_current_role();
         let links = (&self.links.losses, &self.addresses, &self.links.round_trips);
         status(&metrics, links, cluster, revision, self.hears_from_leader())
-    }
-
-    /// Greets a member at its address, and remembers which process answers there: its boot number. `None` if none answers
-    /// within this time, if another node does, or if its program is too old to tell.
-    pub(crate) async fn learn_process(&self, id: NodeId, within: Duration) -> Option<u64> {
-        let member = self.with_metrics(|metrics| metrics.membership_config.get_node(&id).cloned())?;
-        let greeting = self.links.peer.greet(&self.addresses.target(id, &member));
-        let introduction = RT::timeout(within, greeting).await.ok()?.ok()?;
-        let is_member = introduction.id == id && introduction.incarnation == member.incarnation;
-        let boot = Some(introduction.boot).filter(|boot| is_member && *boot != 0)?;
-        self.processes.record(id, boot);
-        Some(boot)
-    }
-
-    /// Whether another node that leads has sent this node a message within its lease.
-    pub(crate) fn hears_from_leader(&self) -> bool {
-        self.contact.has_live_leader(self.lease, RT::Instant::now())
     }
 
     /// openraft publishes the leader and the members before the metrics that contain everything. Tasks that wait for

@@ -2,17 +2,14 @@
 
 use crate::{
     base::{
-        aliases::LeaderId,
         config::ReplicaConfig,
         log_limit::LogLimit,
         peer::{ConnectionSide, Introduction, JoinRefusal, JoinRequest, Joined, Lane, Refusal, Requester, Service},
         program::Program,
-        types::Types,
         wire::{self, Declined, PeerReply, PeerRequest, TracedCommand},
     },
     core::{
         Core, LeaderRoute,
-        ballots::grants,
         status::{incarnations, is_uninitialized},
     },
     inbound::{
@@ -31,7 +28,7 @@ use bytes::Bytes;
 use fairhold_state::command::{AccessGuard, Command, WriteKey};
 use fairhold_types::{Incarnation, NodeId, failpoint};
 use futures_util::future::{BoxFuture, FutureExt, ready};
-use openraft::{AsyncRuntime, Instant, raft::VoteRequest};
+use openraft::{AsyncRuntime, Instant};
 use std::{
     fmt,
     sync::{Arc, OnceLock, Weak},
@@ -40,8 +37,6 @@ use std::{
 
 /// How long a node that joins waits for the leader. It tries again after that, and gets the same answer.
 const JOIN_LIMIT: Duration = Duration::from_secs(5);
-/// The part of a lease that the check of a candidate may take for a Pre-Vote: the candidate does not wait for long.
-const PRE_VOTE_CHECKS_IN_LEASE: u32 = 4;
 
 /// Serves the requests of other nodes. It exists before the replica, because the transport needs it; it serves requests
 /// once the replica has started.
@@ -203,7 +198,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
             }
             return ready(reply::<RT>(&PeerReply::Declined(declined))).boxed();
         }
-        if let Some(leader) = claimed_leader(&request).filter(|leader| leader.node_id == from)
+        if let Some(leader) = candidate::claimed_leader(&request).filter(|leader| leader.node_id == from)
             && !core.contact.claim(leader, boot)
         {
             let refusal = Refusal::Duplicate { id: from };
@@ -241,8 +236,8 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         match request {
             PeerRequest::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
             PeerRequest::Append(rpc) => heartbeat::answer(core, rpc).boxed(),
-            PeerRequest::Vote(rpc) => async move { vote(&core, (from, boot), rpc).await }.boxed(),
-            PeerRequest::PreVote(rpc) => async move { pre_vote(&core, (from, boot), rpc).await }.boxed(),
+            PeerRequest::Vote(rpc) => async move { candidate::vote(&core, (from, boot), rpc).await }.boxed(),
+            PeerRequest::PreVote(rpc) => async move { candidate::pre_vote(&core, (from, boot), rpc).await }.boxed(),
             PeerRequest::TransferLeader(rpc) => async move {
                 if failpoint!(RaftTransferReceive, RT).is_err() {
                     return PeerReply::Declined(Declined::Busy);
@@ -326,32 +321,6 @@ impl<RT: AsyncRuntime> PeerService<RT> {
     }
 }
 
-/// The leader id that the sender of a request uses. A Pre-Vote uses none yet.
-fn claimed_leader<RT: AsyncRuntime>(request: &PeerRequest<RT>) -> Option<LeaderId> {
-    match request {
-        PeerRequest::Append(rpc) => Some(rpc.vote.leader_id),
-        PeerRequest::Vote(rpc) => Some(rpc.vote.leader_id),
-        PeerRequest::SnapshotBegin(begin) => Some(begin.vote.leader_id),
-        PeerRequest::PreVote(_)
-        | PeerRequest::TransferLeader(_)
-        | PeerRequest::SnapshotBlock { .. }
-        | PeerRequest::SnapshotEnd
-        | PeerRequest::Propose { .. }
-        | PeerRequest::ProposeTraced { .. }
-        | PeerRequest::HandOver { .. }
-        | PeerRequest::HandOverGuarded { .. }
-        | PeerRequest::UpgradeStatus
-        | PeerRequest::FinalizeUpgrade { .. }
-        | PeerRequest::ChangeMember { .. }
-        | PeerRequest::MembersView
-        | PeerRequest::Join(_)
-        | PeerRequest::DiskLow
-        | PeerRequest::ReadIndex
-        | PeerRequest::CallLeader(_)
-        | PeerRequest::CallMember(_) => None,
-    }
-}
-
 /// A node that has lost log entries refuses every node, and reports the loss.
 fn check_no_lost_entries<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
     core.lost.get().map_or(Ok(()), |lost| Err(Refusal::LostEntries(lost.clone())))
@@ -383,35 +352,6 @@ fn call_member<RT: AsyncRuntime>(core: &Core<RT>, message: &[u8], from: NodeId) 
         Some(member_handler) => PeerReply::MemberReply(member_handler.handle(message, from)),
         None => PeerReply::Declined(Declined::NotRunning),
     }
-}
-
-async fn vote<RT: AsyncRuntime>(core: &Core<RT>, from: (NodeId, u64), rpc: VoteRequest<Types<RT>>) -> PeerReply<RT> {
-    if failpoint!(RaftVoteReceive, RT).is_err() {
-        return PeerReply::Declined(Declined::Busy);
-    }
-    if let Err(refusal) = candidate::check(core, from, core.lease).await {
-        return PeerReply::Declined(Declined::Refused(refusal));
-    }
-    let vote = rpc.vote;
-    let requested_at = RT::Instant::now();
-    let response = core.raft.vote(rpc).await;
-    if response.as_ref().is_ok_and(|response| grants(response, vote)) {
-        core.contact.voted(vote, requested_at, RT::Instant::now());
-    }
-    let reply = answer(response.map(PeerReply::Vote));
-    if failpoint!(RaftVoteAnswer, RT).is_ok() { reply } else { PeerReply::Declined(Declined::Busy) }
-}
-
-async fn pre_vote<RT: AsyncRuntime>(core: &Core<RT>, from: (NodeId, u64), rpc: VoteRequest<Types<RT>>) -> PeerReply<RT> {
-    if let Err(refusal) = candidate::check(core, from, core.lease / PRE_VOTE_CHECKS_IN_LEASE).await {
-        return PeerReply::Declined(Declined::Refused(refusal));
-    }
-    let mut response = core.raft.pre_vote(rpc).await;
-    // openraft does not restore a lease that `fast_election` has waived, even after a false alarm.
-    if let Ok(response) = &mut response {
-        response.vote_granted &= !core.contact.has_live_leader(core.lease, RT::Instant::now());
-    }
-    answer(response.map(PeerReply::Vote))
 }
 
 /// openraft answers every request until it has stopped.
