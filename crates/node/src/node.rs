@@ -32,7 +32,7 @@ use rand::RngExt;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::task::yield_now;
 
-/// How long the proof that a leader leads may take in a readiness check.
+/// How long the proof that a leader leads may take in a readiness check, and then how long the leader may be silent.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
 /// Why a node that nothing else keeps from serving is not ready.
 const UNREACHED: &str = "this node reaches the leader, but the leader does not reach this node: compare its peer address with \
@@ -255,8 +255,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         if let Err(error) = self.0.replica.read_barrier(deadline).await {
             return Err(error.to_string());
         }
-        if !self.0.replica.wait_for_contact(deadline).await {
-            return Err(UNREACHED.to_owned());
+        // A time of its own: the proof may have used up the other one.
+        if !self.0.replica.wait_for_contact(RT::Instant::now() + PROOF_TIMEOUT).await {
+            return Err(if self.0.replica.has_stopped() { "this node has stopped" } else { UNREACHED }.to_owned());
         }
         if self.0.replica.read(|state| state.cluster().is_none()) {
             return Err("the cluster has not formed yet".to_owned());

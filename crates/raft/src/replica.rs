@@ -330,6 +330,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
         self.core.stop().await;
     }
 
+    /// Whether the replica has stopped, for any reason.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.core.has_stopped()
+    }
+
     /// Resolves when the replica has stopped, and returns why. Unless the node was shut down, the process must end.
     pub async fn stopped(&self) -> FatalReason {
         let refused = async {

@@ -264,7 +264,9 @@ impl SimClient {
             .coverage
             .call(format!("{} {} {}", request.route(), status.as_u16(), reply.field("code")).trim_end().to_owned());
         if status.is_success() {
-            let floor = if request.local { Revision(0) } else { floor };
+            // A node that tells of its own removal is no member any more: it heard of that without the revisions before it.
+            let tells_own_removal = request.method == Method::DELETE && request.uri == format!("/v1/cluster/members/{to}");
+            let floor = if request.local || tells_own_removal { Revision(0) } else { floor };
             self.world.oracle.observe(&Fact::Answered { what, floor, revision });
             if let Some(key) = request.key() {
                 self.world.oracle.observe(&Fact::Settled { key: key.to_owned() });

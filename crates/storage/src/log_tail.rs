@@ -104,8 +104,9 @@ impl Tail {
         if last.as_ref() < self.state.purged.as_ref() {
             return Err(invalid("purged entries cannot be truncated"));
         }
-        // Raft never replaces a committed entry. If a leader wants that, this node has applied something that the leader has
-        // not: it must not go on as if both had the same state.
+        // Raft never removes a committed entry. If a leader wants that, this node has applied something that the leader has
+        // not: it must not go on as if both had the same state. openraft seldom gets here: it compares no terms up to the
+        // committed index.
         if let Some(committed) = self.state.committed.filter(|committed| last.map(|last| last.index) < Some(committed.index)) {
             return Err(invalid(format_args!(
                 "the leader has other entries than this node after entry {}, but here they are committed through entry {}: \

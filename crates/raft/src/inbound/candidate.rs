@@ -11,7 +11,10 @@ use crate::{
         types::Types,
         wire::{Declined, PeerReply, PeerRequest},
     },
-    core::{Core, ballots::grants},
+    core::{
+        Core,
+        ballots::{VOTE_LIMIT, grants},
+    },
 };
 use fairhold_types::{NodeId, failpoint};
 use openraft::{
@@ -23,13 +26,13 @@ use std::time::Duration;
 /// The part of a lease that the check of a candidate may take for a Pre-Vote: the candidate does not wait for long.
 const PRE_VOTE_CHECKS_IN_LEASE: u32 = 4;
 
-/// The leader id that the sender of a request uses. A Pre-Vote uses none yet.
+/// The leader id with which the sender of a request leads. A vote claims its id only once the candidate was checked.
 pub(super) fn claimed_leader<RT: AsyncRuntime>(request: &PeerRequest<RT>) -> Option<LeaderId> {
     match request {
         PeerRequest::Append(rpc) => Some(rpc.vote.leader_id),
-        PeerRequest::Vote(rpc) => Some(rpc.vote.leader_id),
         PeerRequest::SnapshotBegin(begin) => Some(begin.vote.leader_id),
-        PeerRequest::PreVote(_)
+        PeerRequest::Vote(_)
+        | PeerRequest::PreVote(_)
         | PeerRequest::TransferLeader(_)
         | PeerRequest::SnapshotBlock { .. }
         | PeerRequest::SnapshotEnd
@@ -54,8 +57,13 @@ pub(super) async fn vote<RT: AsyncRuntime>(core: &Core<RT>, from: (NodeId, u64),
     if failpoint!(RaftVoteReceive, RT).is_err() {
         return PeerReply::Declined(Declined::Busy);
     }
-    if let Err(refusal) = check(core, from, core.lease).await {
+    // The candidate waits for `VOTE_LIMIT`, however long the lease is.
+    if let Err(refusal) = check(core, from, core.lease.min(VOTE_LIMIT / 2)).await {
         return PeerReply::Declined(Declined::Refused(refusal));
+    }
+    // After the check: a refused copy must not take the term from its original.
+    if !core.contact.claim(rpc.vote.leader_id, from.1) {
+        return PeerReply::Declined(Declined::Refused(Refusal::Duplicate { id: from.0 }));
     }
     let vote = rpc.vote;
     let requested_at = RT::Instant::now();
@@ -92,10 +100,8 @@ async fn check<RT: AsyncRuntime>(core: &Core<RT>, (candidate, boot): (NodeId, u6
     }
     match core.learn_process(candidate, within).await {
         Some(original) if original != boot => {
-            tracing::warn!(
-                node = candidate,
-                "refused node {candidate} as a candidate: it is a copy, and its original answers at the address of the member"
-            );
+            // The candidate logs the refusal, and retries several times a second.
+            tracing::debug!(node = candidate, "refused a copy of node {candidate} as a candidate: the original answers");
             Err(Refusal::Duplicate { id: candidate })
         }
         Some(_) | None => Ok(()),
