@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A member that has not answered the leader for this long is down, rather than slow.
 const SILENT: Duration = Duration::from_secs(5);
-/// One that answered less than this long ago runs.
+/// A member that answered the leader less than this long ago is running.
 const ANSWERS: Duration = Duration::from_secs(1);
 /// How often a number that changes all the time is reported.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
