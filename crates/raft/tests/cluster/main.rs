@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "this is test code: a panic fails the test")]
 
+mod copies;
 mod figures;
 mod finalizer;
 mod forwarding;

@@ -44,6 +44,8 @@ struct Cables {
     heartbeat_delay: Duration,
     /// The traffic on each path.
     traffic: watch::Sender<BTreeMap<Path, Traffic>>,
+    /// The requests sent on the recorded paths, oldest first, whether they arrive or not.
+    recorded: BTreeMap<Path, Vec<Bytes>>,
 }
 
 /// From the requesting node to the answering node, on a lane.
@@ -78,6 +80,7 @@ impl Net {
             requests_held: BTreeSet::new(),
             heartbeat_delay: Duration::ZERO,
             traffic: watch::Sender::new(BTreeMap::new()),
+            recorded: BTreeMap::new(),
         })))
     }
 
@@ -130,6 +133,23 @@ impl Net {
         cables.blocked.extend([(a, b), (b, a)]);
         // Whatever is in flight on other paths of this node is lost too: its connections are reopened.
         cables.cut.send(b).ok();
+    }
+
+    /// Restores the connection between two nodes.
+    pub(crate) fn reconnect(&self, a: NodeId, b: NodeId) {
+        let mut cables = self.0.lock().unwrap();
+        cables.blocked.remove(&(a, b));
+        cables.blocked.remove(&(b, a));
+    }
+
+    /// Records the requests sent on a path from now on.
+    pub(crate) fn record(&self, path: Path) {
+        self.0.lock().unwrap().recorded.insert(path, Vec::new());
+    }
+
+    /// The oldest recorded request of a path.
+    pub(crate) fn first_recorded(&self, path: Path) -> Option<Bytes> {
+        self.0.lock().unwrap().recorded.get(&path)?.first().cloned()
     }
 
     /// The number of requests answered on a path.
@@ -283,6 +303,9 @@ impl Peer for Cable {
         let Introduction { id: from, boot, .. } = self.own.introduction();
         let requester = Requester { node: from, boot, lane };
         let net = self.net.clone();
+        if let Some(recorded) = net.0.lock().unwrap().recorded.get_mut(&(from, to.id, lane)) {
+            recorded.push(request.clone());
+        }
         let (service, mut cut) = match self.dial(to) {
             Ok(dialled) => dialled,
             Err(error) => return ready(Err(error)).boxed(),
