@@ -22,7 +22,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fairhold_node::{Node, access::AccessTrail};
-use fairhold_types::Code;
+use fairhold_types::{Code, limits::TIMEOUT_DEFAULT};
 use futures_util::{
     FutureExt,
     future::{BoxFuture, ready},
@@ -99,6 +99,7 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(
     let waits = request.extensions_mut().get_mut::<HttpPeer>().map(|peer| {
         peer.authenticator.clone_from(&context.authenticator);
         peer.is_decided = false;
+        peer.waited = Duration::ZERO;
         peer.waits.store(false, Ordering::Relaxed);
         Arc::clone(&peer.waits)
     });
@@ -136,7 +137,7 @@ async fn serve<RT: AsyncRuntime>(
     let traced_by = context.authenticator.as_ref().map(|_| &context.node);
     let mut observed = Observation::begin(context.metrics.slow_requests(), traced_by, request, (id, route), start);
     let mut audited = context.audit.begin(request, route, observed.id(), fairhold_raft::wall_now);
-    let call = match route_request(context, rule, request, (observed.id(), audited.as_deref())).await {
+    let call = match route_request(context, (rule, start), request, (observed.id(), audited.as_deref())).await {
         Ok((redirect, node)) => {
             observed.admitted(&node);
             match redirect {
@@ -174,20 +175,21 @@ async fn serve<RT: AsyncRuntime>(
 /// request is not served here.
 async fn route_request<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
-    rule: Option<CallRule>,
+    (rule, start): (Option<CallRule>, RT::Instant),
     request: &mut Request,
     (id, audited): (&HeaderValue, Option<&AuditedRequest>),
 ) -> Result<(Option<Response>, Node<RT>), Problem> {
     check_cluster(request, context.cluster.value())?;
     audited.map_or(Ok(()), AuditedRequest::check_log)?;
-    let node = admit_at_last(context, rule, request, (id, audited.map(AuditedRequest::trail))).await?;
+    let node = admit_at_last(context, (rule, start), request, (id, audited.map(AuditedRequest::trail))).await?;
     Ok((redirect(&node, rule.is_some(), request)?, node))
 }
 
-/// Admits a request by access data that is new enough, and counts it against the rate of its tenant, or refuses it.
+/// Admits a request by access data that is new enough, and counts it against the rate of its tenant, or refuses it. It began
+/// at `start`.
 async fn admit_at_last<RT: AsyncRuntime>(
     context: &MiddlewareContext<RT>,
-    rule: Option<CallRule>,
+    (rule, start): (Option<CallRule>, RT::Instant),
     request: &mut Request,
     (id, trail): (&HeaderValue, Option<Arc<AccessTrail>>),
 ) -> Result<Node<RT>, Problem> {
@@ -209,17 +211,31 @@ async fn admit_at_last<RT: AsyncRuntime>(
         }
         // A refusal is final for its caller, so a node that cannot tell says that, and another node decides.
         // In a box, so that the other requests need no room for it.
-        Box::pin(context.node.catch_up_with_access()).await.map_err(of_read)?;
+        let deadline = deadline::<RT>(request, start);
+        Box::pin(context.node.catch_up_with_access(deadline)).await.map_err(of_read)?;
         admitted = admit(context, rule, request, (id, trail));
     }
     let Admitted { node, is_decided } = admitted.map_err(|refused| refused.problem)?;
     if is_due {
         node.take_request().map_err(of_read)?;
     }
-    if is_decided {
-        node.prove_access().await.map_err(of_read)?;
+    let is_proof_due = is_decided && node.is_proof_due();
+    if is_proof_due {
+        let deadline = deadline::<RT>(request, start);
+        Box::pin(node.catch_up_with_access(deadline)).await.map_err(of_read)?;
+    }
+    // The call counts its own time from its beginning.
+    if (may_be_outdated || is_proof_due)
+        && let Some(peer) = request.extensions_mut().get_mut::<HttpPeer>()
+    {
+        peer.waited = start.elapsed();
     }
     Ok(node)
+}
+
+/// When the answer to a request that began at `start` is due. Its call refuses a timeout that is not valid.
+fn deadline<RT: AsyncRuntime>(request: &Request, start: RT::Instant) -> RT::Instant {
+    start + headers::timeout(request.headers()).unwrap_or(TIMEOUT_DEFAULT)
 }
 
 /// Whether the request shows a credential that the administrators' file does not have, at a node that has had no sign of a

@@ -66,6 +66,8 @@ pub struct HttpPeer {
     pub(crate) token: ShownToken,
     /// Whether the rights of its current request were decided. Then administrators' calls need no token of the file.
     pub(crate) is_decided: bool,
+    /// How long its current request waited before its call: for newer access data, by which it was admitted.
+    pub(crate) waited: Duration,
     /// Whether its current request has a `wait` parameter, even 0. Such requests have a histogram of their own, because their
     /// duration is mostly that of the wait. A connection has one request at a time.
     pub(crate) waits: Arc<AtomicBool>,
@@ -84,6 +86,7 @@ impl HttpPeer {
             authenticator: None,
             token: ShownToken::default(),
             is_decided: false,
+            waited: Duration::ZERO,
             waits: Arc::default(),
         }
     }
@@ -109,7 +112,7 @@ impl HttpPeer {
 /// A request whose body has arrived.
 pub(crate) struct Received {
     parts: Parts,
-    /// How long the server may work on the request.
+    /// How long the server may still work on the request.
     pub(crate) timeout: Duration,
 }
 
@@ -128,7 +131,7 @@ impl Received {
     /// Accepts a request and ignores its body.
     pub(crate) fn without_body(request: Request) -> Result<Received, Problem> {
         let (parts, _) = request.into_parts();
-        let timeout = headers::timeout(&parts.headers)?;
+        let timeout = timeout_left(&parts)?;
         Ok(Received { parts, timeout })
     }
 
@@ -153,7 +156,7 @@ impl Received {
     /// Accepts a request with any body.
     pub(crate) async fn with_body<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> WithBody {
         let (parts, body) = request.into_parts();
-        let timeout = headers::timeout(&parts.headers)?;
+        let timeout = timeout_left(&parts)?;
         let mut memory = parts.extensions.get::<HttpPeer>().and_then(|peer| peer.memory.as_ref()?.body());
         let bytes = if body.is_end_stream() {
             Bytes::new()
@@ -271,6 +274,12 @@ impl Received {
     }
 }
 
+/// How long the server may still work on a request. What it did before the call counts, too.
+fn timeout_left(parts: &Parts) -> Result<Duration, Problem> {
+    let waited = parts.extensions.get::<HttpPeer>().map_or(Duration::ZERO, |peer| peer.waited);
+    Ok(headers::timeout(&parts.headers)?.saturating_sub(waited))
+}
+
 /// Waits for something newer than the caller has, if `wait` or `after` is given. Without `after`, the caller has the current
 /// revision. Returns the revision up to which nothing is newer, if the wait runs out. A later local read is then still as fresh
 /// as the caller requires.
@@ -366,6 +375,18 @@ mod tests {
         let bodies = Quota::new(PARAMS_BYTES_MAX, PARAMS_BYTES_MAX);
         let memory = ConnectionMemory::new(&bodies, &Quota::new(0, 0), IpAddr::from([10, 0, 0, 1]));
         (bodies, memory)
+    }
+
+    #[test]
+    fn the_time_before_the_call_is_a_part_of_the_timeout() {
+        let timeout = |waited: Duration| {
+            let mut request = Request::get("/v1/nodes/a").header("fairhold-timeout", "3s").body(RequestBody::empty()).unwrap();
+            let peer = HttpPeer { waited, ..HttpPeer::at(IpAddr::from([10, 0, 0, 1])) };
+            request.extensions_mut().insert(peer);
+            Received::without_body(request).unwrap().timeout
+        };
+        let millis = Duration::from_millis;
+        assert_eq!([0, 766, 9_000].map(|waited| timeout(millis(waited))), [3_000, 2_234, 0].map(millis));
     }
 
     #[tokio::test]

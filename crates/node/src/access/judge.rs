@@ -193,27 +193,34 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.check_caller()
     }
 
-    /// Refuses the caller if this node has had no sign of the leader for some time: it may have missed that the caller lost
-    /// its rights. An administrator by a file needs no quorum.
-    pub async fn prove_access(&self) -> Result<(), CallError> {
-        if self.proof_due_in().is_none_or(|due| !due.is_zero()) {
+    /// Whether this node has had no sign of the leader for some time: it may have missed that the caller lost its rights. An
+    /// administrator by a file needs no quorum.
+    #[must_use]
+    pub fn is_proof_due(&self) -> bool {
+        self.proof_due_in().is_some_and(|due| due.is_zero())
+    }
+
+    /// Gets a sign of the leader by the deadline if one is due, or refuses the caller.
+    pub(crate) async fn prove_access(&self, deadline: RT::Instant) -> Result<(), CallError> {
+        if !self.is_proof_due() {
             return Ok(());
         }
         // In a box: the other requests need no room for it.
-        Box::pin(self.catch_up_with_access()).await
+        Box::pin(self.catch_up_with_access(deadline)).await
     }
 
-    /// Refuses the caller if its credential is not valid, by access data of the last seconds.
+    /// Refuses the caller of a stream if its credential is not valid, by access data of the last seconds.
     pub(crate) async fn prove_credential(&self) -> Result<(), CallError> {
-        self.prove_access().await?;
+        self.prove_access(RT::Instant::now() + PROOF_TIMEOUT).await?;
         self.require_credential()
     }
 
-    /// Waits until this node has the access data that was acknowledged before.
-    pub async fn catch_up_with_access(&self) -> Result<(), CallError> {
+    /// Waits until this node has the access data that was acknowledged before, at most until the deadline of the request: its
+    /// timeout bounds all of its steps together.
+    pub async fn catch_up_with_access(&self, deadline: RT::Instant) -> Result<(), CallError> {
         let asked_at = RT::Instant::now();
         // A node that is late cannot decide either.
-        let caught_up = self.0.replica.read_barrier(asked_at + PROOF_TIMEOUT).await;
+        let caught_up = self.0.replica.read_barrier(deadline.min(asked_at + PROOF_TIMEOUT)).await;
         caught_up.map_err(|error| match error {
             ReadError::Deadline => ReadError::NotServed(NotProposed::NoLeader),
             ReadError::NotServed(_) => error,
@@ -260,7 +267,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             None => pending().await,
             Some(_) => RT::sleep(self.proof_due_in().unwrap_or(PROOF_VALID)).await,
         }
-        self.prove_access().await
+        self.prove_access(RT::Instant::now() + PROOF_TIMEOUT).await
     }
 
     /// Proposes a command once the caller's rights cover it. If they were narrowed before it was applied, it is decided
@@ -289,7 +296,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             // This node may not have heard of the right yet. If it cannot find out, it says that: a refusal is final for its
             // caller. The audit log has only the last decision.
             if decision.result.is_err() && !is_up_to_date {
-                Box::pin(self.catch_up_with_access()).await?;
+                Box::pin(self.catch_up_with_access(deadline)).await?;
                 is_up_to_date = true;
                 continue;
             }

@@ -266,7 +266,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     pub(crate) async fn freshen_by(&self, freshness: Freshness, deadline: RT::Instant) -> Result<(), CallError> {
         match freshness {
-            Freshness::Local => self.prove_access().await?,
+            Freshness::Local => self.prove_access(deadline).await?,
             Freshness::Linearizable | Freshness::AtLeast(_) | Freshness::LinearizableAtLeast(_) => {
                 self.timed(Stage::Read, self.catch_up(freshness, deadline)).await?;
             }
@@ -281,7 +281,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             Freshness::Local => {}
             Freshness::Linearizable => self.0.replica.read_barrier(deadline).await?,
             Freshness::AtLeast(revision) => {
-                self.prove_access().await?;
+                self.prove_access(deadline).await?;
                 self.0.replica.wait_for_revision(revision, deadline).await?;
             }
             Freshness::LinearizableAtLeast(revision) => {

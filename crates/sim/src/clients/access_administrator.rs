@@ -6,10 +6,11 @@ use super::{
 };
 use crate::{
     access_user::{AccessUser, UserRight},
-    client::{ClientRequest, SimClient},
+    client::{ClientReply, ClientRequest, SimClient},
     coverage::Probe,
 };
 use fairhold_access::BearerToken;
+use fairhold_state::command::AccessFault;
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
 use openraft_rt::AsyncRuntime;
@@ -92,9 +93,12 @@ async fn take_and_give(client: &mut SimClient, task: &UserTask) {
         5 => {
             let end_sessions = client.rng.random_range(0..2) == 0;
             let body = json!({"disabled": true, "end_sessions": end_sessions});
-            narrow(client, Method::PUT, &person, Some(body)).await;
+            let is_disabled = narrow(client, Method::PUT, &person, Some(body)).await;
+            task.disabled(is_disabled);
             without_right(client, user).await;
-            change(client, Method::PUT, &person, Some(json!({"disabled": false}))).await;
+            if change(client, Method::PUT, &person, Some(json!({"disabled": false}))).await.is_some() {
+                task.enabled();
+            }
             give_token(client, task).await;
         }
         6 => {
@@ -137,7 +141,9 @@ async fn put_role(client: &mut SimClient, user: AccessUser, has: impl Fn(UserRig
 async fn give_token(client: &mut SimClient, task: &UserTask) {
     let token = BearerToken::from_random(client.rng.random());
     let body = json!({"user": task.user.name().to_string(), "hash": token.hash().to_hex()});
-    let created = change(client, Method::POST, "/v1/access/tokens", Some(body)).await;
+    let is_of_disabled =
+        |reply: &ClientReply| task.may_be_disabled() && reply.field("detail") == AccessFault::UserDisabled.to_string();
+    let created = change_or(client, (Method::POST, "/v1/access/tokens"), Some(body), is_of_disabled).await;
     // If the outcome is unknown, the user tries it all the same.
     task.set_token(token.expose(), created.and_then(|reply| reply["number"].as_u64()));
 }
@@ -168,14 +174,27 @@ async fn put_node(client: &mut SimClient, path: &str) {
     }
 }
 
-async fn narrow(client: &mut SimClient, method: Method, uri: &str, body: Option<Value>) {
-    if change(client, method, uri, body).await.is_some() {
+/// Takes something away from a user. Returns whether an answer says so.
+async fn narrow(client: &mut SimClient, method: Method, uri: &str, body: Option<Value>) -> bool {
+    let is_narrowed = change(client, method, uri, body).await.is_some();
+    if is_narrowed {
         client.world.coverage.probe(Probe::RightTaken);
     }
+    is_narrowed
 }
 
 /// Changes the access data. Returns the answer, if it was changed.
 async fn change(client: &mut SimClient, method: Method, uri: &str, body: Option<Value>) -> Option<Value> {
+    change_or(client, (method, uri), body, |_| false).await
+}
+
+/// The same for a change that may also be refused like that.
+async fn change_or(
+    client: &mut SimClient,
+    (method, uri): (Method, &str),
+    body: Option<Value>,
+    may_be_refused: impl Fn(&ClientReply) -> bool,
+) -> Option<Value> {
     let request = ClientRequest::new(method, uri).header("idempotency-key", client.key());
     let request = match body {
         Some(body) => request.header("content-type", "application/json").body(body.to_string()),
@@ -184,8 +203,9 @@ async fn change(client: &mut SimClient, method: Method, uri: &str, body: Option<
     let reply = client.call_until_known(&request, TRIES).await?;
     match (reply.status, reply.field("code")) {
         (status, _) if status.is_success() => return Some(reply.json),
-        // An earlier change, whose outcome stayed unknown, was not made: a role is missing, or a user is still disabled.
+        // An earlier change, whose outcome stayed unknown, was not made: a role is missing.
         (StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::CONFLICT, _) => {}
+        _ if may_be_refused(&reply) => {}
         _ => client.unexpected("a change of rights", &reply),
     }
     None

@@ -35,7 +35,20 @@ struct UserTaskInner {
     token: String,
     /// The number of the token, if it is known.
     number: Option<u64>,
+    disabling: Disabling,
     is_over: bool,
+}
+
+/// What an administrator knows of whether a user is disabled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Disabling {
+    /// It is enabled.
+    #[default]
+    No,
+    /// It was disabled, and no answer says that it is enabled again.
+    Done,
+    /// No answer says that it was disabled, so a copy of the request may disable it at any time.
+    Unsettled,
 }
 
 impl UserTask {
@@ -52,6 +65,27 @@ impl UserTask {
     /// The number of its token, if it is known.
     pub(super) fn token_number(&self) -> Option<u64> {
         self.inner.lock().number
+    }
+
+    /// An administrator has asked to disable the user. `done`: it was answered that the user is disabled.
+    pub(super) fn disabled(&self, done: bool) {
+        let mut inner = self.inner.lock();
+        if inner.disabling != Disabling::Unsettled {
+            inner.disabling = if done { Disabling::Done } else { Disabling::Unsettled };
+        }
+    }
+
+    /// An administrator was answered that the user is enabled.
+    pub(super) fn enabled(&self) {
+        let mut inner = self.inner.lock();
+        if inner.disabling == Disabling::Done {
+            inner.disabling = Disabling::No;
+        }
+    }
+
+    /// Whether the user may be disabled, so that no token may be created for it.
+    pub(super) fn may_be_disabled(&self) -> bool {
+        self.inner.lock().disabling != Disabling::No
     }
 
     /// The clients end.
@@ -193,5 +227,25 @@ fn watched(client: &SimClient, task: &UserTask, line: &[u8]) {
             let until = client.world.oracle.newest();
             client.world.oracle.observe(&Fact::Shown { user: task.user, revision, until });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_may_be_disabled_until_an_answer_says_that_it_is_enabled() {
+        let task = UserTask::new(AccessUser::ALL[0]);
+        assert!(!task.may_be_disabled());
+        task.disabled(true);
+        assert!(task.may_be_disabled());
+        task.enabled();
+        assert!(!task.may_be_disabled());
+        task.disabled(false);
+        task.enabled();
+        task.disabled(true);
+        task.enabled();
+        assert!(task.may_be_disabled(), "the first request may still arrive");
     }
 }

@@ -3,6 +3,7 @@
 use super::disconnects::{TIMEOUT, acquire_at, acquire_in_background, call, live, on_three_nodes, open_session, until};
 use crate::{
     armed_failpoint::{ArmedFailpoint, FailpointAction},
+    client_kind::{ClientKind, ClientPlan},
     facts::{Conversion, Fact},
     plan::ScenarioPlan,
     world::World,
@@ -11,7 +12,7 @@ use axum::body::Body;
 use fairhold_node::api::{AcquireCall, Acquired};
 use fairhold_state::command::Claimant;
 use fairhold_types::{GrantId, Mode, NodeId, failpoint::Point};
-use http::Request;
+use http::{Request, StatusCode};
 use openraft_rt::{AsyncRuntime, Instant as _};
 use openraft_rt_sim::{SimInstant, SimRuntime};
 use serde_json::{Value, json};
@@ -36,7 +37,7 @@ fn with_key(mut call: AcquireCall, id_given: bool) -> AcquireCall {
 }
 
 /// Partitions all nodes: from now on nothing can be committed, confirmed or forwarded.
-fn stop_all(world: &World) {
+pub(super) fn stop_all(world: &World) {
     for from in world.ids() {
         for to in world.ids().into_iter().filter(|to| *to != from) {
             world.net.cut(from, to);
@@ -99,6 +100,33 @@ fn all_steps_of_an_acquire_together_respect_the_timeout() {
         let took = SimInstant::now() - begun;
         assert!(matches!(answer, Err(ref error) if error.is_unknown()), "{answer:?}");
         assert!(took < TIMEOUT + Duration::from_millis(100), "{took:?} of {TIMEOUT:?}");
+    });
+}
+
+/// A node that has had no sign of a leader asks for one before it serves a caller that the administrators' file does not have.
+#[test]
+fn the_wait_for_newer_rights_and_the_call_together_respect_the_timeout() {
+    let (settled, slow) = (Duration::from_secs(10), FailpointAction::Delay(Duration::from_millis(900)));
+    let slow = ArmedFailpoint { at: settled, target: None, ..point(Point::RaftBarrierProved, slow, 0) };
+    // With this client in the plan, the nodes have an administrators' file.
+    let administrator = ClientPlan { kind: ClientKind::AccessAdministrator, name: "a1".to_owned(), seed: 0, rounds: 0 };
+    let plan = ScenarioPlan { clients: vec![administrator], ..plan(vec![slow]) };
+    on_three_nodes(&plan, async |world| {
+        SimRuntime::sleep(settled).await;
+        let leader = world.leader().unwrap();
+        let request = Request::put("/v1/nodes/a").header("fairhold-timeout", "3s").header("authorization", "Bearer unknown");
+        let request = request.body(Body::from("value")).unwrap();
+        let (begun, to) = (SimInstant::now(), world.clone());
+        let asked = SimRuntime::spawn(async move { to.call(leader, request).await });
+        // The barrier is proven, and slow. A write that did not wait for it would be committed by now.
+        SimRuntime::sleep(Duration::from_millis(500)).await;
+        stop_all(&world);
+        let reply = asked.await.unwrap().unwrap();
+        let took = SimInstant::now() - begun;
+        assert!(matches!(reply.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT), "{}", reply.status);
+        assert!(took > TIMEOUT - Duration::from_millis(100), "the call has the rest of the timeout: {took:?}");
+        assert!(took < TIMEOUT + Duration::from_millis(100), "{took:?} of {TIMEOUT:?}");
+        world.net.calm();
     });
 }
 

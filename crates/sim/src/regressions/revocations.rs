@@ -1,6 +1,10 @@
-//! An operator that loses its role while its request is on the way, and rights that are disabled meanwhile.
+//! An operator that loses its role while its request is on the way, rights that are disabled meanwhile, and a node that cannot
+//! decide.
 
-use super::disconnects::{TIMEOUT, on_three_nodes};
+use super::{
+    disconnects::{TIMEOUT, on_three_nodes},
+    failpoints::stop_all,
+};
 use crate::{
     armed_failpoint::{ArmedFailpoint, FailpointAction},
     plan::ScenarioPlan,
@@ -107,5 +111,25 @@ fn a_request_that_began_before_rights_were_disabled_stays_subject_to_them() {
         assert!(is_denied(handed_over.err()));
         assert!(is_denied(changed.err()));
         assert_eq!(world.leader(), Some(leader));
+    });
+}
+
+/// The node may not have heard of a right, so it asks the leader before it denies anything.
+#[test]
+fn a_node_that_reaches_no_leader_says_within_the_timeout_that_it_cannot_decide() {
+    on_three_nodes(&ScenarioPlan::without_faults(3), async |world| {
+        SimRuntime::sleep(SETTLED).await;
+        change_access(&world, give("admin", "user:root")).await;
+        change_access(&world, AccessChange::Enable).await;
+        let leader = world.leader().unwrap();
+        let (host, node) = (world.host(leader).unwrap(), world.running(leader).unwrap().node.for_caller(operator()));
+        stop_all(&world);
+        let (begun, timeout) = (SimInstant::now(), Duration::from_millis(200));
+        let call = ChangeAccessCall { key: None, change: give("admin", "user:op"), client: String::new(), timeout };
+        let answer = host.spawn(async move { node.change_access(call).await }).await.unwrap();
+        let took = SimInstant::now() - begun;
+        assert!(matches!(answer, Err(CallError::Read(_))), "{answer:?}");
+        assert!(took < timeout + Duration::from_millis(100), "{took:?} of {timeout:?}");
+        world.net.calm();
     });
 }
