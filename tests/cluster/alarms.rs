@@ -3,7 +3,7 @@
 
 use crate::{
     client::Call,
-    harness::{Cluster, SHORT, eventually, free_port, program, run_exclusive, run_parallel},
+    harness::{Cluster, LONG, SHORT, eventually, free_port, program, run_exclusive, run_parallel},
     trial,
     without::PROMTOOL,
 };
@@ -12,6 +12,11 @@ use std::{process::Output, time::Duration};
 
 /// An alarm is raised or gone within this time. It takes about four seconds at most.
 const CHANGED_WITHIN: Duration = Duration::from_secs(30);
+
+/// A leader has the states compared a minute after its election.
+const COMPARED_WITHIN: Duration = Duration::from_secs(120);
+/// How often the planted bug leaves out an entry.
+const LOST_ENTRY_EVERY: usize = 16;
 
 /// The alarms of a node, by name.
 async fn raised(cluster: &Cluster, index: usize) -> Vec<String> {
@@ -24,7 +29,11 @@ async fn raised(cluster: &Cluster, index: usize) -> Vec<String> {
 
 /// Waits until the alarms of a node are these, apart from those about the machine of the test.
 async fn until_raised(cluster: &Cluster, index: usize, wanted: &[&str]) {
-    eventually(&format!("node {index} raises {wanted:?}"), CHANGED_WITHIN, || async {
+    until_raised_within(CHANGED_WITHIN, cluster, index, wanted).await;
+}
+
+async fn until_raised_within(within: Duration, cluster: &Cluster, index: usize, wanted: &[&str]) {
+    eventually(&format!("node {index} raises {wanted:?}"), within, || async {
         let raised = raised(cluster, index).await;
         let raised: Vec<&str> = raised.iter().map(String::as_str).filter(|name| !is_of_machine(name)).collect();
         (raised == wanted).then_some(())
@@ -110,6 +119,48 @@ fn the_loss_of_nodes_raises_alarms_that_go_by_themselves() {
         let is_quiet = names.iter().all(|(_, name)| is_of_machine(name));
         assert!(is_quiet && silent == serde_json::json!([]), "{names:?} {silent}");
         assert_eq!(code, Some(i32::from(!names.is_empty())));
+    });
+}
+
+/// One node leaves out every sixteenth entry of the log, as a defect or a bad disk may do it.
+#[test]
+fn a_node_with_another_state_is_named_and_not_ready_until_it_is_replaced() {
+    run_exclusive(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let [odd, good] = cluster.followers().await;
+        assert!(cluster.nodes[odd].terminate().await.success());
+        cluster.nodes[odd].environment = vec![("FAIRHOLD_PLANTED".to_owned(), "LosesAnEntry".into())];
+        cluster.restart(odd).await;
+        let client = cluster.client(leader);
+        for number in 0..LOST_ENTRY_EVERY * 2 {
+            client.write(&Call::put("/v1/nodes/counted", number.to_string())).await;
+        }
+        let readiness = async |cluster: &Cluster, index: usize| {
+            cluster.client(index).send_to(index, &Call::get("/readyz")).await.expect("the node runs")
+        };
+        assert_eq!(readiness(&cluster, odd).await.status, 200, "nobody has compared the states yet");
+
+        for index in [leader, good, odd] {
+            until_raised_within(COMPARED_WITHIN, &cluster, index, &["divergence"]).await;
+        }
+        let [id, first, second] = [odd, leader, good].map(|index| cluster.nodes[index].id);
+        let output = run(&cluster, &["cluster", "alarms"]).await;
+        let text = String::from_utf8(output.stdout).expect("text");
+        let same = format!("nodes {}, {}", first.min(second), first.max(second));
+        let advice = format!("The state of {same} has a majority, so keep it: fairhold cluster replace {id}");
+        assert!(text.contains("nodes have different states at revision") && text.contains(&advice), "{text}");
+        let refused = readiness(&cluster, odd).await;
+        assert_eq!(refused.status, 503);
+        assert!(refused.text.contains("is not that of a majority"), "{}", refused.text);
+        assert_eq!(readiness(&cluster, good).await.status, 200);
+
+        cluster.nodes[odd].kill().await;
+        let new = cluster.replace(odd).await;
+        for index in [leader, good, new] {
+            until_raised(&cluster, index, &[]).await;
+            assert_eq!(readiness(&cluster, index).await.status, 200);
+        }
     });
 }
 

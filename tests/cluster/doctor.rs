@@ -62,7 +62,7 @@ fn doctor_finds_all_nodes_of_a_healthy_cluster_from_one_endpoint() {
         assert!(!text.contains("the same state"), "the nodes read their states only if they are asked to: {text}");
         let text = run(&["--digest", "-e", &cluster.nodes[0].url]).await;
         let text = String::from_utf8(text.stdout).expect("text");
-        assert!(text.contains("node 1, 2, 3: the same state at "), "{text}");
+        assert!(text.contains("nodes 1, 2, 3: the same state at "), "{text}");
     });
 }
 

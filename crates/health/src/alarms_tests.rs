@@ -6,8 +6,9 @@ use super::{
     },
     *,
 };
+use crate::divergence::Divergence;
 use fairhold_types::{
-    ClusterVersion, NodeId, Timing,
+    ClusterVersion, NodeId, Revision, Timing,
     dto::{AuditStatus, CertificateStatus, CertificateUrgency},
 };
 use std::{collections::BTreeSet, fs};
@@ -38,6 +39,7 @@ fn healthy() -> NodeReading {
         members: (1..=3).map(member).collect(),
         joins: Vec::new(),
         removed: Vec::new(),
+        divergence: None,
     };
     let certificate = CertificateStatus {
         port: "clients".to_owned(),
@@ -370,6 +372,30 @@ fn the_audit_log_loses_entries() {
     assert_eq!(lost(3_602, 7), ["audit"], "an hour after the last loss");
     assert_eq!(lost(3_612, 7), [""; 0], "ten seconds later");
     assert_eq!(lost(3_613, 8), ["audit"]);
+}
+
+#[test]
+fn different_states_are_critical_until_the_odd_node_is_replaced() {
+    let found = Divergence { revision: Revision(40), states: vec![BTreeSet::from([1, 2]), BTreeSet::from([3])] };
+    let mut board = AlarmBoard::default();
+    let mut looks = |secs, leader, found: Option<&Divergence>, members: &[NodeId]| {
+        let names = look(&mut board, secs, |reading| {
+            reading.cluster.divergence = found.cloned();
+            reading.cluster.members.retain(|member| members.contains(&member.id));
+            reading.cluster.leader = Some(leader);
+        });
+        let alarm = board.raised().first().map(|alarm| (alarm.severity, alarm.seen.clone(), alarm.advice.clone()));
+        (names, alarm)
+    };
+    assert_eq!(looks(1, 1, None, &[1, 2, 3]).0, [""; 0]);
+    let (names, alarm) = looks(2, 1, Some(&found), &[1, 2, 3]);
+    let (severity, seen, advice) = alarm.unwrap();
+    assert_eq!((names, severity), (vec!["divergence".to_owned()], AlarmSeverity::Critical));
+    assert_eq!(seen, "nodes have different states at revision 40, which must not happen: nodes 1, 2 | node 3");
+    assert!(advice.ends_with("so keep it: fairhold cluster replace 3"), "{advice}");
+    let (_, alarm) = looks(3, 3, Some(&found), &[1, 2, 3]);
+    assert!(alarm.unwrap().2.ends_with("fairhold cluster transfer-leader 1, and then fairhold cluster replace 3"));
+    assert_eq!(looks(4, 1, Some(&found), &[1, 2]).0, [""; 0], "node 3 is gone");
 }
 
 #[test]

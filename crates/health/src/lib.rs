@@ -7,6 +7,7 @@
 pub mod alarms;
 pub mod answer;
 pub mod cluster_probe;
+pub mod divergence;
 pub mod finding;
 pub mod locks;
 pub mod round_trips;

@@ -235,11 +235,11 @@ fn a_node_whose_state_differs_from_that_of_the_majority_is_to_be_replaced() {
         ClusterProbe { digests: Some((1..).zip(digests).map(of).collect()), ..three() }
     };
     let same = evaluate(&at_entry_13(["a", "a", "a"])).into_iter().find(|finding| finding.check == "digest").unwrap();
-    assert_eq!((same.grade, same.seen.as_str()), (Grade::Ok, "node 1, 2, 3: the same state at log entry 13"));
+    assert_eq!((same.grade, same.seen.as_str()), (Grade::Ok, "nodes 1, 2, 3: the same state at log entry 13"));
     let odd = at_entry_13(["a", "a", "b"]);
-    assert_bad(&odd, "digest", Grade::Fail, "different states at log entry 13, which must not happen: node 1, 2 | node 3");
-    assert_bad(&odd, "digest", Grade::Fail, "so keep their state: fairhold cluster replace 3");
-    let leads = "so keep their state: fairhold cluster transfer-leader 1, and then fairhold cluster replace 2";
+    assert_bad(&odd, "digest", Grade::Fail, "different states at log entry 13, which must not happen: nodes 1, 2 | node 3");
+    assert_bad(&odd, "digest", Grade::Fail, "The state of nodes 1, 2 has a majority, so keep it: fairhold cluster replace 3");
+    let leads = "so keep it: fairhold cluster transfer-leader 1, and then fairhold cluster replace 2";
     assert_bad(&at_entry_13(["a", "b", "a"]), "digest", Grade::Fail, leads);
     assert_bad(&at_entry_13(["a", "b", "c"]), "digest", Grade::Fail, "no state has a majority. Stop your clients, and save");
     let mut silent = at_entry_13(["a", "a", "a"]);

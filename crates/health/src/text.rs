@@ -11,6 +11,14 @@ pub(crate) fn joined(ids: &[NodeId]) -> String {
     ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
+/// Nodes by their ids, as a part of a sentence.
+pub(crate) fn named(ids: &[NodeId]) -> String {
+    match ids {
+        [id] => format!("node {id}"),
+        _ => format!("nodes {}", joined(ids)),
+    }
+}
+
 /// That nodes do not answer, as the beginning of a sentence.
 pub(crate) fn unanswered(ids: &[NodeId]) -> String {
     match ids {

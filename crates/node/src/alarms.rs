@@ -42,6 +42,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 members: raft.members.into_iter().map(member_reading).collect(),
                 joins: state.membership().joins().map(|(id, _)| id).collect(),
                 removed: state.membership().removed().map(|(id, _)| id).collect(),
+                divergence: self.0.hub.comparison.found(),
             }
         })
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod alarms;
 pub(crate) mod backups;
+pub(crate) mod marked_state;
 pub(crate) mod memory;
 pub(crate) mod metrics;
 pub(crate) mod pulse;

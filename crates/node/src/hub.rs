@@ -7,6 +7,7 @@
 use crate::{
     base::{metrics::NodeMetrics, refused::RefusedWaits},
     clock::wall_now,
+    divergence::Comparison,
     feed::{change::Changes, dispatcher::WatchDispatcher},
     leader::clock::LeaderClock,
 };
@@ -35,6 +36,7 @@ pub(crate) struct Hub<RT: AsyncRuntime> {
     pub(crate) metrics: NodeMetrics<RT::Instant>,
     pub(crate) refused: RefusedWaits,
     pub(crate) dispatcher: Arc<WatchDispatcher>,
+    pub(crate) comparison: Arc<Comparison>,
     /// The applied access data. It is set before the events of its revision are passed on.
     access: RwLock<Arc<AccessData>>,
     /// Whether it may enforce rights: set before data that does, and cleared after data that does not.
@@ -77,6 +79,7 @@ impl<RT: AsyncRuntime> Hub<RT> {
             metrics: NodeMetrics::default(),
             refused: RefusedWaits::default(),
             dispatcher,
+            comparison: Arc::default(),
             access: RwLock::default(),
             enforces_rights: AtomicBool::new(false),
         }
@@ -159,6 +162,7 @@ impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
     fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
         let now = RT::Instant::now();
         self.follow_access(state);
+        self.comparison.marked.observe(state);
         self.metrics.observe(events, now);
         self.dispatcher.push(Changes::of(state, revision, events));
         for event in events {
@@ -201,6 +205,7 @@ impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
 
     fn replaced(&self, state: &State) {
         self.follow_access(state);
+        self.comparison.marked.observe(state);
         self.refused.note_gap(wall_now());
         self.metrics.forget_phases();
         self.dispatcher.reset(state.revision());

@@ -6,7 +6,7 @@
 //! - `feed`: the newest events, and the watchers that they concern.
 //! - `leader`: the leader's clock, keepalives, and everything that ends by itself.
 //! - `alarms`: what the node sees of its cluster, for the rules of its alarms. `looks`: what the members say about
-//!   themselves.
+//!   themselves. `divergence`: whether they still have the same state.
 //! - `base`: tasks, shutdown, metrics, memory, and long walks over the state.
 //! - `node`: the parts of a node, started and stopped together. `scrape`: its metrics. `capacity`: how large a state it
 //!   can hold.
@@ -22,6 +22,7 @@ pub mod bench_support;
 mod calls;
 mod capacity;
 pub mod clock;
+mod divergence;
 mod feed;
 mod hub;
 mod leader;

@@ -7,6 +7,7 @@ use crate::{
     api::{MemberAnswer, MemberLook, MemberReport},
     base::{stop::Stop, tasks::Tasks},
     clock::wall_now,
+    divergence::{COMPARISON_FORMAT, Comparison},
 };
 use fairhold_health::{
     alarms::readings::{DiskReading, MachineReading, OpenFilesReading},
@@ -38,6 +39,7 @@ pub(crate) struct OwnFacts {
     started_at: WallMillis,
     machine: Mutex<OwnMachine>,
     stop: Stop,
+    comparison: Arc<Comparison>,
 }
 
 /// What a node last read of its machine and its process.
@@ -49,8 +51,8 @@ struct OwnMachine {
 
 impl OwnFacts {
     /// Call this when the node starts.
-    pub(crate) fn new(stop: Stop) -> OwnFacts {
-        OwnFacts { started_at: wall_now(), machine: Mutex::default(), stop }
+    pub(crate) fn new(stop: Stop, comparison: Arc<Comparison>) -> OwnFacts {
+        OwnFacts { started_at: wall_now(), machine: Mutex::default(), stop, comparison }
     }
 
     pub(crate) fn set_machine(&self, read: &MachineReading) {
@@ -65,7 +67,7 @@ impl OwnFacts {
         let is_led = raft.role == Role::Leader || raft.hears_from_leader;
         MemberReport {
             version: Program::own().version,
-            ready: is_led && raft.cluster.is_some() && !self.stop.is_announced(),
+            ready: is_led && raft.cluster.is_some() && !self.stop.is_announced() && !self.comparison.is_odd(&raft),
             applied: raft.applied,
             snapshot: raft.snapshot,
             log_entries: entries(raft.last_log_index).saturating_sub(entries(raft.purged)),
@@ -93,6 +95,9 @@ pub(crate) struct LookService<RT: AsyncRuntime> {
 
 impl<RT: AsyncRuntime> MemberHandler for LookService<RT> {
     fn handle(&self, request: &[u8], from: NodeId) -> Vec<u8> {
+        if request.first() == Some(&COMPARISON_FORMAT) {
+            return self.own.comparison.handle(request, from, &self.replica);
+        }
         if let Err(error) = fairhold_codec::decode::<()>(LOOK_FORMAT, request) {
             tracing::warn!(%error, from, "cannot decode the question of node {from} about this node");
             return Vec::new();
@@ -167,7 +172,7 @@ impl<I: Instant> MemberLooks<I> {
     }
 
     async fn ask_all<RT: AsyncRuntime<Instant = I>>(&self, replica: &Replica<RT>) {
-        let deadline = I::now() + ANSWER_TIMEOUT + replica.timing().round_trip_max() * ROUND_TRIPS;
+        let deadline = I::now() + answer_timeout(replica);
         let status = replica.status();
         let others = status.members.iter().map(|member| member.id).filter(|id| *id != status.id);
         let answers = join_all(others.map(|id| async move { (id, ask(replica, id, deadline).await) })).await;
@@ -186,6 +191,11 @@ impl<I: Instant> Answers<I> {
         self.members = answers.into_iter().map(look).collect();
         self.ended_at = Some(I::now());
     }
+}
+
+/// How long a member may take to answer, with the time on the network.
+pub(crate) fn answer_timeout<RT: AsyncRuntime>(replica: &Replica<RT>) -> Duration {
+    ANSWER_TIMEOUT + replica.timing().round_trip_max() * ROUND_TRIPS
 }
 
 fn is_within<I: Instant>(at: Option<I>, time: Duration) -> bool {
@@ -227,7 +237,7 @@ mod tests {
     type Moment = <TokioRuntime as AsyncRuntime>::Instant;
 
     fn looks() -> MemberLooks<Moment> {
-        MemberLooks::new(Arc::new(OwnFacts::new(Stop::default())))
+        MemberLooks::new(Arc::new(OwnFacts::new(Stop::default(), Arc::default())))
     }
 
     fn report(applied: u64) -> MemberReport {

@@ -38,6 +38,9 @@ const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
 const UNREACHED: &str = "this node reaches the leader, but the leader does not reach this node: compare its peer address with \
                          `fairhold cluster members`, and check that the other nodes can connect to it";
 
+/// Why a node is not ready that has the wrong state.
+const ODD: &str = "the state of this node is not that of a majority, which must not happen: see `fairhold cluster alarms`";
+
 /// The percentage of its budget above which the node warns that the state is nearly full.
 const STATE_WARN_PERCENT: u64 = 80;
 /// What an administrator can do about it.
@@ -177,7 +180,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let tasks = Tasks::default();
         let stop = Stop::default();
         replica.set_leader_handler(Arc::new(KeepaliveService { replica: replica.clone(), clock: Arc::clone(&clock) }));
-        let own = Arc::new(OwnFacts::new(stop.clone()));
+        let own = Arc::new(OwnFacts::new(stop.clone(), Arc::clone(&hub.comparison)));
         replica.set_member_handler(Arc::new(LookService { replica: replica.clone(), own: Arc::clone(&own) }));
         tasks.spawn::<RT>(batcher.run(replica.clone(), stop.clone()));
         let dispatcher = Arc::clone(&hub.dispatcher);
@@ -193,11 +196,14 @@ impl<RT: AsyncRuntime> Node<RT> {
         let clock_stop = stop.clone();
         let clock_pulse = Arc::new(Pulse::default());
         let pulse = Arc::clone(&clock_pulse);
+        let (comparison, comparing_replica) = (Arc::clone(&hub.comparison), replica.clone());
         let ticking = tasks.counted(async move {
             tokio::select! {
                 biased;
                 () = clock_stop.requested() => {}
                 () = clock::run(clock, clock_replica) => {}
+                () = comparison.run(&comparing_replica) => {}
+                () = comparison.marked.compute() => {}
                 // Last: it answers only after the clock has had its turn.
                 () = pulse.answer() => {}
             }
@@ -261,6 +267,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
         if self.0.replica.read(|state| state.cluster().is_none()) {
             return Err("the cluster has not formed yet".to_owned());
+        }
+        if self.0.hub.comparison.is_odd(&self.0.replica.status()) {
+            return Err(ODD.to_owned());
         }
         Ok(())
     }

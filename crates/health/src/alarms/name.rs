@@ -23,6 +23,8 @@ pub enum AlarmName {
     NoQuorum,
     /// A member is far behind.
     MemberBehind,
+    /// Nodes have different states.
+    Divergence,
     /// A join makes no progress.
     JoinStuck,
     /// The timing profile does not suit the round trips.
@@ -46,7 +48,7 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 impl AlarmName {
     /// All of them, in the order of their list.
-    pub const ALL: [AlarmName; 14] = [
+    pub const ALL: [AlarmName; 15] = [
         AlarmName::Disk,
         AlarmName::DiskSlow,
         AlarmName::Memory,
@@ -54,6 +56,7 @@ impl AlarmName {
         AlarmName::MajorityAtRisk,
         AlarmName::NoQuorum,
         AlarmName::MemberBehind,
+        AlarmName::Divergence,
         AlarmName::JoinStuck,
         AlarmName::Timing,
         AlarmName::MembersDiffer,
@@ -74,6 +77,7 @@ impl AlarmName {
             AlarmName::MajorityAtRisk => "majority_at_risk",
             AlarmName::NoQuorum => "no_quorum",
             AlarmName::MemberBehind => "member_behind",
+            AlarmName::Divergence => "divergence",
             AlarmName::JoinStuck => "join_stuck",
             AlarmName::Timing => "timing",
             AlarmName::MembersDiffer => "members_differ",
@@ -94,6 +98,7 @@ impl AlarmName {
             | AlarmName::DiskSlow
             | AlarmName::Memory
             | AlarmName::State
+            | AlarmName::Divergence
             | AlarmName::JoinStuck
             | AlarmName::BackupOld
             | AlarmName::Certificate
@@ -111,6 +116,7 @@ impl AlarmName {
             | AlarmName::Memory
             | AlarmName::State
             | AlarmName::MemberBehind
+            | AlarmName::Divergence
             | AlarmName::JoinStuck
             | AlarmName::MembersDiffer
             | AlarmName::UpgradeOpen

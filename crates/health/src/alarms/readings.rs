@@ -1,5 +1,6 @@
 //! What a node sees at one look at itself.
 
+use crate::divergence::Divergence;
 use fairhold_types::{
     ClusterVersion, NodeId, Timing,
     dto::{AuditStatus, CertificateStatus},
@@ -117,6 +118,8 @@ pub struct ClusterReading {
     pub joins: Vec<NodeId>,
     /// The removed nodes that the cluster remembers.
     pub removed: Vec<NodeId>,
+    /// Nodes with different states, if the last comparison found any.
+    pub divergence: Option<Divergence>,
 }
 
 /// What a node sees of a member. Only the leader sees more than that there is one.

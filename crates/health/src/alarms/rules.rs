@@ -7,6 +7,7 @@ use crate::{
         readings::{ClusterReading, MachineReading, MemberReading, SyncReading},
     },
     cluster_probe::majority,
+    divergence::{Divergence, describe},
     round_trips::longest,
     text::{RENEW, joined, size, unanswered},
 };
@@ -71,6 +72,7 @@ pub(crate) fn judge(name: AlarmName, input: &RuleInput<'_>, raised: bool) -> Opt
         AlarmName::MajorityAtRisk => majority_at_risk(input),
         AlarmName::NoQuorum => no_quorum(input),
         AlarmName::MemberBehind => member_behind(input, raised),
+        AlarmName::Divergence => divergence(input.cluster),
         AlarmName::JoinStuck => join_stuck(input),
         AlarmName::Timing => timing(input),
         AlarmName::MembersDiffer => members_differ(input),
@@ -227,6 +229,13 @@ fn member_behind(input: &RuleInput<'_>, raised: bool) -> Option<Objection> {
         return None;
     }
     warning(behind.join("; "), "check that the node runs, its disk, and the network between it and the leader")
+}
+
+fn divergence(cluster: &ClusterReading) -> Option<Objection> {
+    let ids = |voters: bool| cluster.members.iter().filter(|member| member.voter || !voters).map(|member| member.id).collect();
+    let Divergence { revision, states } = cluster.divergence.as_ref()?.among(&ids(false))?;
+    let (seen, advice) = describe(&format!("revision {}", revision.0), &states, &ids(true), cluster.leader);
+    critical(seen, advice)
 }
 
 fn join_stuck(input: &RuleInput<'_>) -> Option<Objection> {

@@ -2,9 +2,10 @@
 
 use crate::{
     answer::NodeDigest,
-    cluster_probe::{ClusterProbe, majority},
+    cluster_probe::ClusterProbe,
+    divergence::describe,
     finding::{Finding, fail, ok, warn},
-    text::joined,
+    text::named,
 };
 use fairhold_types::{NodeId, Revision};
 use std::{
@@ -46,10 +47,10 @@ pub(super) fn digests(seen: &ClusterProbe) -> Option<Finding> {
     let nodes: Vec<NodeId> = seen.nodes().into_keys().collect();
     let missing: Vec<NodeId> = nodes.iter().copied().filter(|id| !compared.contains(id)).collect();
     Some(match point {
-        Some(point) if missing.is_empty() => ok(CHECK, format!("node {}: the same state at {point}", joined(&nodes))),
+        Some(point) if missing.is_empty() => ok(CHECK, format!("{}: the same state at {point}", named(&nodes))),
         Some(_) | None => warn(
             CHECK,
-            format!("the state of node {} could not be compared with that of the others", joined(&missing)),
+            format!("the state of {} could not be compared with that of the others", named(&missing)),
             "run doctor --digest again while little is written, so that all nodes are at the same log entry; if the state is \
              large, also with a longer --timeout",
         ),
@@ -73,30 +74,8 @@ fn points(digests: &[NodeDigest]) -> BTreeMap<Point, States<'_>> {
 }
 
 fn differ(seen: &ClusterProbe, point: Point, states: &States<'_>) -> Finding {
-    let voters = seen.voters();
-    let list = |nodes: &BTreeSet<NodeId>| joined(&nodes.iter().copied().collect::<Vec<_>>());
-    let has_majority = |nodes: &&BTreeSet<NodeId>| nodes.intersection(&voters).count() >= majority(voters.len());
-    let text = states.values().map(|nodes| format!("node {}", list(nodes))).collect::<Vec<_>>().join(" | ");
-    let text = format!("nodes have different states at {point}, which must not happen: {text}");
-    let Some(good) = states.values().find(has_majority) else {
-        return fail(
-            CHECK,
-            text,
-            "no state has a majority. Stop your clients, and save the state of each node before you change anything: fairhold \
-             backup save FILE --local -e URL. Then choose one of them, and restore it: docs/guides/back-up-and-restore.md",
-        );
-    };
-    let odd: BTreeSet<NodeId> = states.values().flatten().copied().filter(|id| !good.contains(id)).collect();
-    let leads = seen.leader().is_some_and(|(leader, ..)| odd.contains(&leader));
-    let next = good.iter().find(|id| voters.contains(id)).filter(|_| leads);
-    let hand_over = next.map_or_else(String::new, |id| format!("fairhold cluster transfer-leader {id}, and then "));
-    let replace = odd.iter().map(|id| format!("fairhold cluster replace {id}")).collect::<Vec<_>>().join(", then ");
-    let advice = format!(
-        "stop your clients; node {} may have given them other answers. Save its state for the report of the defect: fairhold \
-         backup save FILE --local -e URL. Node {} are a majority, so keep their state: {hand_over}{replace}",
-        list(&odd),
-        list(good),
-    );
+    let states: Vec<BTreeSet<NodeId>> = states.values().cloned().collect();
+    let (text, advice) = describe(&point.to_string(), &states, &seen.voters(), seen.leader().map(|(leader, ..)| leader));
     fail(CHECK, text, advice)
 }
 
