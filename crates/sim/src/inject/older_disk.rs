@@ -19,7 +19,7 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(5);
 /// How long its leader may then take to learn of it.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 
-/// Restarts a follower with a backup of its disk. At the end, restores the newest disk.
+/// Restarts a follower with a backup of its disk. At the end, it has its newest disk.
 pub(super) async fn inject(world: &World, fault: Fault, id: NodeId) {
     let Some(leader) = world.leader() else { return };
     let Some(id) = world.ids().into_iter().cycle().skip_while(|other| *other != id).find(|other| *other != leader) else {
@@ -45,7 +45,9 @@ pub(super) async fn inject(world: &World, fault: Fault, id: NodeId) {
         world.oracle.violation(format!("node {id} lost entries that it had acknowledged to node {leader}, {continues}"));
     }
     SimRuntime::sleep(fault.lasts).await;
-    world.restore_disk(id);
+    // If another node leads by now, nobody could know that the disk is older. The node has acknowledged entries with it, so it
+    // is the newest one.
+    if world.host(id).is_some() { world.keep_backup(id) } else { world.restore_disk(id) }
 }
 
 fn leadership(world: &World, id: NodeId) -> Option<Leadership> {

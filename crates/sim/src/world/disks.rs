@@ -37,6 +37,14 @@ impl World {
         self.start(id);
     }
 
+    /// A machine that runs with a backup of its disk keeps it: this is its own disk from now on.
+    pub(crate) fn keep_backup(&self, id: NodeId) {
+        if let Some(slot) = self.locked().slots.get_mut(&id).filter(|slot| slot.is_backup) {
+            slot.own = None;
+            slot.is_backup = false;
+        }
+    }
+
     /// Restarts a machine with its own disk, if another one replaces it.
     pub(crate) fn restore_disk(&self, id: NodeId) {
         if self.locked().slots.get(&id).is_none_or(|slot| slot.own.is_none()) {
