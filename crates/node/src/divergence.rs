@@ -55,22 +55,66 @@ enum Question {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Answer {
-    Ahead,
+    /// The revision is ahead of the state.
+    Ahead(Applied),
     Computing,
     Digest(String),
-    Missed,
+    /// The state was past the revision already.
+    Missed(Applied),
     Noted,
 }
 
-impl From<MarkedDigest> for Answer {
-    fn from(digest: MarkedDigest) -> Self {
+/// The last applied log entry of a node, and the revision of its state after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Applied {
+    entry: Option<u64>,
+    revision: Revision,
+}
+
+impl Applied {
+    fn of<RT: AsyncRuntime>(replica: &Replica<RT>) -> Applied {
+        let (entry, revision) = replica.applied();
+        Applied { entry, revision }
+    }
+
+    /// Whether this state certainly has another history than one that was at `before`, and later at `after`: it has applied
+    /// the same log entries, or more, and is at a lower revision; or fewer, and is at a higher one.
+    fn contradicts(self, before: Applied, after: Applied) -> bool {
+        (self.entry >= before.entry && self.revision < before.revision)
+            || (self.entry <= after.entry && self.revision > after.revision)
+    }
+}
+
+impl Answer {
+    fn of(digest: MarkedDigest, applied: Applied) -> Answer {
         match digest {
-            MarkedDigest::Ahead => Answer::Ahead,
+            MarkedDigest::Ahead => Answer::Ahead(applied),
             MarkedDigest::Computing => Answer::Computing,
             MarkedDigest::Known(digest) => Answer::Digest(digest),
-            MarkedDigest::Missed => Answer::Missed,
+            MarkedDigest::Missed => Answer::Missed(applied),
         }
     }
+
+    /// The history of the state, if it is another one than that of this node, which was at `before` when it asked, and is at
+    /// `after` now. Such a state may never be at the marked revision.
+    fn other_history(&self, before: Applied, after: Applied) -> Option<String> {
+        match self {
+            Answer::Ahead(applied) | Answer::Missed(applied) if applied.contradicts(before, after) => {
+                Some(format!("revision {} after log entry {:?}", applied.revision.0, applied.entry))
+            }
+            Answer::Ahead(_) | Answer::Missed(_) | Answer::Computing | Answer::Digest(_) | Answer::Noted => None,
+        }
+    }
+}
+
+/// This node, which compares its state with those of others.
+struct Asker<'a> {
+    id: NodeId,
+    marked: &'a MarkedState,
+    /// Marks the revision that is this far ahead.
+    mark: &'a (dyn Fn(u64) -> Revision + Send + Sync),
+    applied: &'a (dyn Fn() -> Applied + Send + Sync),
+    ask: &'a (dyn Fn(NodeId, Question) -> BoxFuture<'static, Option<Answer>> + Send + Sync),
 }
 
 /// The marked state of a node, and what the last comparison found.
@@ -108,8 +152,11 @@ impl Comparison {
             }
         };
         let answer = match question {
-            Question::Mark(revision) => replica.read(|state| self.marked.set(revision, state)).into(),
-            Question::Digest(revision) => self.marked.digest(revision).into(),
+            Question::Mark(revision) => {
+                let digest = replica.read(|state| self.marked.set(revision, state));
+                Answer::of(digest, Applied::of(replica))
+            }
+            Question::Digest(revision) => Answer::of(self.marked.digest(revision), Applied::of(replica)),
             Question::Found(revision, states) => {
                 self.note(revision, states.into_iter().map(BTreeSet::from_iter).collect());
                 Answer::Noted
@@ -151,7 +198,9 @@ impl Comparison {
                 revision
             })
         };
-        let Some((revision, digests)) = collect::<RT>((raft.id, &self.marked), &others, mark, &ask).await else {
+        let applied = || Applied::of(replica);
+        let asker = Asker { id: raft.id, marked: &self.marked, mark: &mark, applied: &applied, ask: &ask };
+        let Some((revision, digests)) = asker.collect::<RT>(&others).await else {
             tracing::debug!("could not compare the states of the nodes");
             return RETRY_AFTER;
         };
@@ -179,48 +228,72 @@ fn members(raft: &ReplicaStatus) -> BTreeSet<NodeId> {
     raft.members.iter().map(|member| member.id).collect()
 }
 
-/// Marks a revision on this node and on all others, and collects the digests of their states at it. A node that does not
-/// answer in time is left out; `None` if this node itself did not get there.
-async fn collect<RT: AsyncRuntime>(
-    (own, marked): (NodeId, &MarkedState),
-    others: &[NodeId],
-    mark: impl Fn(u64) -> Revision,
-    ask: &impl Fn(NodeId, Question) -> BoxFuture<'static, Option<Answer>>,
-) -> Option<(Revision, BTreeMap<NodeId, String>)> {
-    let ask_all = async |nodes: Vec<NodeId>, question: fn(Revision) -> Question, revision: Revision| {
-        join_all(nodes.into_iter().map(|id| async move { (id, ask(id, question(revision)).await) })).await
-    };
-    for ahead in AHEAD {
-        let revision = mark(ahead);
-        let answers = ask_all(others.to_vec(), Question::Mark, revision).await;
-        if answers.iter().any(|(_, answer)| *answer == Some(Answer::Missed)) {
-            continue;
-        }
-        let begun = RT::Instant::now();
-        let mut open: BTreeSet<NodeId> = answers.into_iter().filter(|(_, answer)| answer.is_some()).map(|(id, _)| id).collect();
-        open.insert(own);
-        let mut digests = BTreeMap::new();
-        while !open.is_empty() {
-            let asked = open.iter().copied().filter(|id| *id != own).collect();
-            let mut answers = ask_all(asked, Question::Digest, revision).await;
-            answers.push((own, Some(marked.digest(revision).into())));
-            let took = begun.elapsed();
-            for (id, answer) in answers.into_iter().filter(|(id, _)| open.contains(id)).collect::<Vec<_>>() {
-                match answer {
-                    Some(Answer::Ahead) if took < REACHED_WITHIN => continue,
-                    Some(Answer::Computing) if took < COMPUTED_WITHIN => continue,
-                    Some(Answer::Digest(digest)) => drop(digests.insert(id, digest)),
-                    Some(Answer::Ahead | Answer::Computing | Answer::Missed | Answer::Noted) | None => {}
+impl Asker<'_> {
+    /// Marks a revision on this node and on the others, and collects the digests of their states at it. A node that does not
+    /// answer in time is left out; `None` if this node itself did not get there.
+    async fn collect<RT: AsyncRuntime>(&self, others: &[NodeId]) -> Option<(Revision, BTreeMap<NodeId, String>)> {
+        for ahead in AHEAD {
+            let mut digests = BTreeMap::new();
+            let revision = (self.mark)(ahead);
+            let mut open: BTreeSet<NodeId> = others.iter().copied().collect();
+            let answers = self.ask_all(&mut open, Question::Mark, revision, &mut digests).await;
+            if answers.iter().any(|(_, answer)| matches!(answer, Answer::Missed(_))) {
+                continue;
+            }
+            open = answers.into_iter().map(|(id, _)| id).chain([self.id]).collect();
+            let begun = RT::Instant::now();
+            while !open.is_empty() {
+                let answers = self.ask_all(&mut open, Question::Digest, revision, &mut digests).await;
+                let took = begun.elapsed();
+                for (id, answer) in answers {
+                    match answer {
+                        Answer::Ahead(_) if took < REACHED_WITHIN => {}
+                        Answer::Computing if took < COMPUTED_WITHIN => {}
+                        Answer::Digest(digest) => {
+                            digests.insert(id, digest);
+                            open.remove(&id);
+                        }
+                        Answer::Ahead(_) | Answer::Computing | Answer::Missed(_) | Answer::Noted => drop(open.remove(&id)),
+                    }
                 }
-                open.remove(&id);
+                if !open.is_empty() {
+                    RT::sleep(ASK_EVERY).await;
+                }
             }
-            if !open.is_empty() {
-                RT::sleep(ASK_EVERY).await;
+            return digests.contains_key(&self.id).then_some((revision, digests));
+        }
+        None
+    }
+
+    /// Asks nodes, and drops those that do not answer. A node whose state has another history needs no digest.
+    async fn ask_all(
+        &self,
+        open: &mut BTreeSet<NodeId>,
+        question: fn(Revision) -> Question,
+        revision: Revision,
+        digests: &mut BTreeMap<NodeId, String>,
+    ) -> Vec<(NodeId, Answer)> {
+        let before = (self.applied)();
+        let asked = open.iter().copied().filter(|id| *id != self.id);
+        let answers = join_all(asked.map(|id| async move { (id, (self.ask)(id, question(revision)).await) })).await;
+        let after = (self.applied)();
+        let mut left = Vec::new();
+        if open.contains(&self.id) {
+            left.push((self.id, Answer::of(self.marked.digest(revision), after)));
+        }
+        for (id, answer) in answers {
+            let other = answer.as_ref().and_then(|answer| answer.other_history(before, after));
+            match (other, answer) {
+                (Some(other), _) => {
+                    digests.insert(id, other);
+                    open.remove(&id);
+                }
+                (None, Some(answer)) => left.push((id, answer)),
+                (None, None) => drop(open.remove(&id)),
             }
         }
-        return digests.contains_key(&own).then_some((revision, digests));
+        left
     }
-    None
 }
 
 /// The nodes of each state.
@@ -276,14 +349,22 @@ mod tests {
         state.apply(&Command::OpenSession(open)).answer.result.unwrap();
     }
 
-    /// Compares the state of node 1 with those of nodes 2, 3, …; node 9 does not answer.
-    fn compare(leader: &State, others: Vec<State>) -> Option<(Revision, BTreeMap<NodeId, String>)> {
+    /// The last log entry that node 1 has applied.
+    const ENTRY: u64 = 100;
+
+    /// Compares the state of node 1 with those of nodes 2, 3, …, each with the last log entry that it has applied. Node 9 does
+    /// not answer.
+    fn compare(leader: &State, others: Vec<(u64, State)>) -> Option<(Revision, BTreeMap<NodeId, String>)> {
         SimRuntime::new(1).block_on(compare_all(leader, others))
     }
 
-    async fn compare_all(leader: &State, others: Vec<State>) -> Option<(Revision, BTreeMap<NodeId, String>)> {
-        let nodes: BTreeMap<NodeId, (Arc<MarkedState>, State)> =
-            (1..).zip([leader.clone()].into_iter().chain(others)).map(|(id, state)| (id, (Arc::default(), state))).collect();
+    async fn compare_all(leader: &State, others: Vec<(u64, State)>) -> Option<(Revision, BTreeMap<NodeId, String>)> {
+        let all = (1..).zip([(ENTRY, leader.clone())].into_iter().chain(others));
+        let (mut nodes, mut entries) = (BTreeMap::new(), BTreeMap::new());
+        for (id, (entry, state)) in all {
+            nodes.insert(id, (Arc::<MarkedState>::default(), state));
+            entries.insert(id, entry);
+        }
         for (marked, _) in nodes.values() {
             let marked = Arc::clone(marked);
             drop(SimRuntime::spawn(async move { marked.compute().await }));
@@ -295,16 +376,18 @@ mod tests {
             revision
         };
         let known = nodes.clone();
+        let applied = |entry: u64, state: &State| Applied { entry: Some(entry), revision: state.revision() };
         let ask = move |id: NodeId, question: Question| {
             let answer = known.get(&id).map(|(marked, state)| match question {
-                Question::Mark(revision) => marked.set(revision, state).into(),
-                Question::Digest(revision) => marked.digest(revision).into(),
+                Question::Mark(revision) => Answer::of(marked.set(revision, state), applied(entries[&id], state)),
+                Question::Digest(revision) => Answer::of(marked.digest(revision), applied(entries[&id], state)),
                 Question::Found(..) => Answer::Noted,
             });
             async move { answer }.boxed()
         };
         let others: Vec<NodeId> = nodes.keys().copied().filter(|id| *id != 1).chain([9]).collect();
-        collect::<SimRuntime>((1, &own), &others, mark, &ask).await
+        let asker = Asker { id: 1, marked: &own, mark: &mark, applied: &|| applied(ENTRY, &leader), ask: &ask };
+        asker.collect::<SimRuntime>(&others).await
     }
 
     fn listed(digests: BTreeMap<NodeId, String>) -> Vec<Vec<NodeId>> {
@@ -315,21 +398,31 @@ mod tests {
 
     #[test]
     fn nodes_at_one_revision_are_compared_and_one_that_does_not_answer_is_left_out() {
-        let (revision, digests) = compare(&state(5, 0), vec![state(5, 0), state(5, 40)]).unwrap();
+        let others = vec![(ENTRY, state(5, 0)), (ENTRY, state(5, 40))];
+        let (revision, digests) = compare(&state(5, 0), others).unwrap();
         assert_eq!((revision, listed(digests)), (state(5, 0).revision(), vec![vec![1, 2], vec![3]]));
-        let (_, same) = compare(&state(5, 0), vec![state(5, 0), state(5, 0)]).unwrap();
+        let (_, same) = compare(&state(5, 0), vec![(ENTRY, state(5, 0)), (ENTRY, state(5, 0))]).unwrap();
         assert_eq!(listed(same), [[1, 2, 3]]);
     }
 
     #[test]
     fn a_node_that_stays_behind_is_left_out() {
-        let (_, digests) = compare(&state(5, 0), vec![state(5, 0), state(4, 0)]).unwrap();
+        let (_, digests) = compare(&state(5, 0), vec![(ENTRY, state(5, 0)), (ENTRY - 1, state(4, 0))]).unwrap();
         assert_eq!(listed(digests), [[1, 2]]);
+    }
+
+    /// It may never be at the marked revision.
+    #[test]
+    fn a_node_that_counts_other_revisions_has_another_state() {
+        let (_, digests) = compare(&state(5, 0), vec![(ENTRY, state(5, 0)), (ENTRY, state(4, 0))]).unwrap();
+        assert_eq!(listed(digests), [vec![1, 2], vec![3]], "node 3 has lost an entry");
+        let (_, digests) = compare(&state(5, 0), vec![(ENTRY, state(5, 0)), (ENTRY, state(6, 0))]).unwrap();
+        assert_eq!(listed(digests), [vec![1, 2], vec![3]], "node 3 has applied one twice");
     }
 
     #[test]
     fn a_cluster_that_moves_on_is_compared_further_ahead_or_later() {
-        assert_eq!(compare(&state(5, 0), vec![state(6, 0)]), None, "nobody reaches the later revision");
+        assert_eq!(compare(&state(5, 0), vec![(ENTRY + 1, state(6, 0))]), None, "nobody reaches the later revision");
     }
 
     #[test]
@@ -362,8 +455,10 @@ mod tests {
             bytes(&Question::Found(Revision(7), vec![vec![1, 2], vec![3]])),
             [COMPARISON_FORMAT, 0, 2, 7, 2, 2, 1, 2, 1, 3]
         );
-        let answers = [Answer::Ahead, Answer::Computing, Answer::Digest("ab".to_owned()), Answer::Missed, Answer::Noted];
+        let applied = Applied { entry: Some(9), revision: Revision(7) };
+        let digest = Answer::Digest("ab".to_owned());
+        let answers = [Answer::Ahead(applied), Answer::Computing, digest, Answer::Missed(applied), Answer::Noted];
         let bytes = answers.map(|answer| encode(&answer).unwrap().split_last_chunk::<4>().unwrap().0[2..].to_vec());
-        assert_eq!(bytes.concat(), [0, 1, 2, 2, b'a', b'b', 3, 4]);
+        assert_eq!(bytes.concat(), [0, 1, 9, 7, 1, 2, 2, b'a', b'b', 3, 1, 9, 7, 4]);
     }
 }

@@ -31,7 +31,6 @@
 //! - `leadership`: formation of the cluster, elections, handover, changes of the members.
 //! - `outbound`, `inbound`: Raft's requests to other nodes, and requests from other nodes.
 
-mod alive;
 mod background;
 mod base;
 mod core;
@@ -41,6 +40,7 @@ mod machine;
 mod member_calls;
 mod metrics;
 mod outbound;
+mod progress;
 mod proposals;
 mod propose;
 mod queues;

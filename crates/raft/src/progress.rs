@@ -1,6 +1,7 @@
-//! Whether Raft still works on messages.
+//! Whether Raft still works on messages, and how far it is.
 
 use crate::replica::Replica;
+use fairhold_types::Revision;
 use openraft::AsyncRuntime;
 
 impl<RT: AsyncRuntime> Replica<RT> {
@@ -8,5 +9,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// leader nor a quorum. It does not return while the task, or its thread, is stuck.
     pub async fn handles_messages(&self) -> bool {
         self.core.raft.with_raft_state(|_| ()).await.is_ok()
+    }
+
+    /// The last applied log entry, and the revision of the state after it.
+    #[must_use]
+    pub fn applied(&self) -> (Option<u64>, Revision) {
+        let progress = self.core.shared.progress.get();
+        (progress.applied, progress.revision)
     }
 }
