@@ -1,7 +1,7 @@
 //! Changes of the members.
 
 use super::{TIMEOUT, disconnects::on_three_nodes, put};
-use crate::{facts::Fact, plan::ScenarioPlan, world::World};
+use crate::{conditions::Flushes, facts::Fact, plan::ScenarioPlan, world::World};
 use fairhold_health::alarms::readings::MachineReading;
 use fairhold_node::api::CreateJoinTokenCall;
 use fairhold_raft::{JoinToken, MemberRequest};
@@ -13,6 +13,11 @@ use std::{ops::RangeInclusive, time::Duration};
 /// How long a change of the members may take on a good network.
 const CHANGED_WITHIN: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(100);
+/// A flush on a slow disk, and the time of one try. A command takes at least one flush, so a try has no time for two commands.
+const SLOW_FLUSH: Duration = Duration::from_millis(500);
+const BRIEF_TRY: Duration = Duration::from_millis(600);
+/// How long a change may take on slow disks, by brief tries.
+const CHANGED_SLOWLY_WITHIN: Duration = Duration::from_secs(60);
 /// Longer than the configuration of a node must differ from the members until the alarm is raised.
 const ALARMED_AFTER: Duration = Duration::from_secs(90);
 
@@ -118,5 +123,28 @@ fn a_node_that_has_stopped_refuses_to_change_members_at_once() {
         drop(host.spawn(async move { replica.shutdown().await }));
         let answer = SimRuntime::timeout(TIMEOUT, changing).await.expect("an answer before the machine ends");
         answer.unwrap().unwrap_err();
+    });
+}
+
+/// The note about a change and the key of its request are two commands. Each try must go on where an earlier one ended: if it
+/// began with the note again, no request would ever get an answer.
+#[test]
+fn a_change_of_a_vote_is_answered_although_no_try_has_time_for_two_commands() {
+    let flushes = Flushes { at_least: SLOW_FLUSH, micros: 1_500 };
+    on_three_nodes(&ScenarioPlan { flushes, ..ScenarioPlan::without_faults(3) }, async |world| {
+        let leader = world.leader().unwrap();
+        let learner = world.ids().into_iter().find(|id| *id != leader).unwrap();
+        let node = world.running(leader).unwrap().node;
+        world.oracle.observe(&Fact::AskedToLeave { node: learner });
+        let key = node.new_grant_id();
+        let begun = SimInstant::now();
+        loop {
+            let request = MemberRequest::Demote { node: learner, key: None, by: "tests".to_owned() };
+            let Err(error) = node.change_member(Some(key), request, BRIEF_TRY).await else { break };
+            assert!(SimInstant::now() - begun < CHANGED_SLOWLY_WITHIN, "{error:?}");
+            SimRuntime::sleep(LOOK).await;
+        }
+        let members = node.members(TIMEOUT).await.members;
+        assert!(members.iter().any(|row| row.id == learner && !row.voter), "{members:?}");
     });
 }

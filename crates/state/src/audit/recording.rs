@@ -39,6 +39,15 @@ impl State {
         Arc::clone(&self.audit)
     }
 
+    /// Whether the act with this key has its note. A handover records its key before its note. If the key is newer than
+    /// the note, it was forgotten and recorded again: this is another handover.
+    #[must_use]
+    pub fn is_noted(&self, key: WriteKey, act: &NotedAct) -> bool {
+        let Some(noted_at) = self.written_at(NoteAct::key_of(key)) else { return false };
+        let is_handover = matches!(act, NotedAct::HandOver { .. });
+        !is_handover || self.written_at(key).is_some_and(|handed_over_at| handed_over_at < noted_at)
+    }
+
     /// Applies a command with its origin. Before the version that has the audit, nobody proposes such a command.
     pub(crate) fn apply_attributed(&mut self, attributed: &Attributed<Command>, principal: Option<PrincipalKey>) -> Applied {
         if let Err(rejection) = self.require_version(AUDIT_SINCE) {
@@ -95,22 +104,14 @@ impl Change<'_> {
     /// without an origin this only remembers the note. It is never refused, because the act is done.
     pub(crate) fn note_act(&mut self, note: &NoteAct) -> Effect {
         let Some(key) = note.key else { return Effect::Changed(Outcome::Done) };
-        let noted = NoteAct::key_of(key);
-        if note.end != NotedEnd::DoneNow && self.is_noted(noted, key, &note.act) {
+        if note.end != NotedEnd::DoneNow && self.state.is_noted(key, &note.act) {
             return Effect::Unchanged(Outcome::Nothing);
         }
+        let noted = NoteAct::key_of(key);
         // A caller may have sent a request with the key of the note. That request suppresses no entry, and stays known.
         if self.state.was_written(noted).is_ok() && self.require_tombstone_room().is_ok() {
             self.remember_write(noted);
         }
         Effect::Changed(Outcome::Done)
-    }
-
-    /// Whether the act with this key has its note. A handover records its key before its note. If the key is newer than
-    /// the note, it was forgotten and recorded again: this is another handover.
-    fn is_noted(&self, noted: WriteKey, key: WriteKey, act: &NotedAct) -> bool {
-        let Some(noted_at) = self.state.written_at(noted) else { return false };
-        let is_handover = matches!(act, NotedAct::HandOver { .. });
-        !is_handover || self.state.written_at(key).is_some_and(|handed_over_at| handed_over_at < noted_at)
     }
 }

@@ -158,6 +158,9 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     /// Notes a change of Raft's membership, which is no command of the state. What has begun is noted too. The note may be
     /// missing if this leader is deposed just now: then the caller hears of that, and the next leader finds the change made
     /// and notes it. What this request made is noted in any case: an earlier try may have left a note, and no key.
+    ///
+    /// A note that an earlier try left is not proposed again: a try may have time for only one command, and the key, which
+    /// ends the request, comes after the note.
     pub(super) async fn noted(
         &self,
         key: Option<WriteKey>,
@@ -166,6 +169,7 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
     ) -> Result<(), MembershipError> {
         let end = match &changed {
             Ok(Made::Now) => NotedEnd::DoneNow,
+            Ok(Made::Before) if key.is_some_and(|key| self.core.shared.read().is_noted(key, &act)) => return Ok(()),
             Ok(Made::Before) => NotedEnd::Done,
             Err(MembershipError::Unfinished { .. }) => NotedEnd::Unknown,
             Err(_) => return changed.map(|_| ()),

@@ -45,12 +45,14 @@ pub(super) async fn turn<RT: AsyncRuntime>(
     core: &Core<RT>,
     deadline: RT::Instant,
 ) -> Result<MutexGuard<'_, ()>, MembershipError> {
-    let late = |_| MembershipError::ChangeInProgress { what: "another request about members is not decided yet".to_owned() };
-    let turn = RT::timeout_at(deadline, core.admissions.lock()).await.map_err(late)?;
+    let late = |what: &str| MembershipError::ChangeInProgress { what: what.to_owned() };
+    let turn = RT::timeout_at(deadline, core.admissions.lock()).await;
+    let turn = turn.map_err(|_| late("another request about members is not decided yet"))?;
     // The command of a request that has no time left may still be in the log, and is not applied yet.
     if let Some(last) = core.with_metrics(|metrics| metrics.last_log_index) {
         let applied = RT::timeout_at(deadline, core.until_leader_changes(core.applied(last)));
-        applied.await.map_err(late)?.flatten().ok_or(MembershipError::NoLeader)?;
+        let applied = applied.await.map_err(|_| late("what earlier requests have written is not applied yet"))?;
+        applied.flatten().ok_or(MembershipError::NoLeader)?;
     }
     Ok(turn)
 }
