@@ -1,6 +1,7 @@
 //! What every part of a node uses: tasks, shutdown, metrics, memory, and long walks over the state.
 
 pub(crate) mod alarms;
+pub(crate) mod answer_time;
 pub(crate) mod backups;
 pub(crate) mod marked_state;
 pub(crate) mod memory;

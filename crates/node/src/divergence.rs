@@ -3,9 +3,9 @@
 //! It marks a revision on each member and asks for the digests of their states at it. Nodes that have applied the same log
 //! entries must have the same digest. Then it tells all members what it found.
 
-use crate::{
-    base::marked_state::{MarkedDigest, MarkedState},
-    looks::answer_timeout,
+use crate::base::{
+    answer_time::answer_timeout,
+    marked_state::{MarkedDigest, MarkedState},
 };
 use fairhold_health::divergence::Divergence;
 use fairhold_raft::{Replica, ReplicaStatus};
@@ -307,7 +307,7 @@ fn states(digests: BTreeMap<NodeId, String>) -> Vec<BTreeSet<NodeId>> {
 
 /// The answer of a member; `None` without one in time. An older program has none.
 async fn ask<RT: AsyncRuntime>(replica: &Replica<RT>, member: NodeId, question: &Question) -> Option<Answer> {
-    let deadline = RT::Instant::now() + answer_timeout(replica);
+    let deadline = RT::Instant::now() + answer_timeout(replica.timing());
     let answer = replica.call_member(member, encode(question)?, deadline).await?;
     fairhold_codec::decode(COMPARISON_FORMAT, &answer).ok()
 }

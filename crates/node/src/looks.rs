@@ -5,7 +5,7 @@
 
 use crate::{
     api::{MemberAnswer, MemberLook, MemberReport},
-    base::{stop::Stop, tasks::Tasks},
+    base::{answer_time::answer_timeout, stop::Stop, tasks::Tasks},
     clock::wall_now,
     divergence::{COMPARISON_FORMAT, Comparison},
 };
@@ -26,10 +26,6 @@ use tokio::sync::OwnedMutexGuard;
 const LOOK_FORMAT: u8 = 1;
 /// The other members are asked at most this often, no matter how many callers there are.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How long the members may take to answer, besides the time on the network.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
-/// The round trips of a question without an open connection: the connection, TLS, the introductions, and the question.
-const ROUND_TRIPS: u32 = 5;
 /// Answers that are older are not shown: then a caller waits for new ones.
 const SHOWN_FOR: Duration = Duration::from_secs(10);
 
@@ -172,7 +168,7 @@ impl<I: Instant> MemberLooks<I> {
     }
 
     async fn ask_all<RT: AsyncRuntime<Instant = I>>(&self, replica: &Replica<RT>) {
-        let deadline = I::now() + answer_timeout(replica);
+        let deadline = I::now() + answer_timeout(replica.timing());
         let status = replica.status();
         let others = status.members.iter().map(|member| member.id).filter(|id| *id != status.id);
         let answers = join_all(others.map(|id| async move { (id, ask(replica, id, deadline).await) })).await;
@@ -191,11 +187,6 @@ impl<I: Instant> Answers<I> {
         self.members = answers.into_iter().map(look).collect();
         self.ended_at = Some(I::now());
     }
-}
-
-/// How long a member may take to answer, with the time on the network.
-pub(crate) fn answer_timeout<RT: AsyncRuntime>(replica: &Replica<RT>) -> Duration {
-    ANSWER_TIMEOUT + replica.timing().round_trip_max() * ROUND_TRIPS
 }
 
 fn is_within<I: Instant>(at: Option<I>, time: Duration) -> bool {
