@@ -167,6 +167,18 @@ impl Fault {
         matches!(self, Fault::KillAll | Fault::SplitAll | Fault::PowerLossAll)
     }
 
+    /// Whether a node may not reach the leader while it lasts.
+    fn cuts_nodes_off(self) -> bool {
+        let of_group = |name: &str| GROUPS.iter().any(|(group, faults)| *group == name && faults.contains(&self));
+        of_group("partition") || of_group("one-way")
+    }
+
+    /// Whether both can be there at once. Each restarted node must become ready before the next one is stopped.
+    fn goes_with(self, other: Fault) -> bool {
+        let restarts = |one: Fault, other: Fault| one == Fault::RollingRestart && other.cuts_nodes_off();
+        self.class() != other.class() && !restarts(self, other) && !restarts(other, self)
+    }
+
     /// Whether it changes the rate of a clock. If it is the leader's clock, leases may end too early or too late.
     pub(crate) fn changes_rate(self) -> bool {
         matches!(self, Fault::FastClock | Fault::SlowClock | Fault::FastFollowerClock | Fault::SlowFollowerClock)
@@ -201,14 +213,14 @@ pub(crate) fn alone(faults: &[Fault]) -> Vec<Fault> {
     faults
 }
 
-/// The next round once each fault has been injected alone: one fault, or a pair of different classes.
+/// The next round once each fault has been injected alone: one fault, or a pair that can be there at once.
 pub(crate) fn choose(faults: &[Fault], not_covered: &BTreeMap<&'static str, String>, random: &mut SmallRng) -> Vec<Fault> {
     let able: Vec<Fault> = faults.iter().copied().filter(|fault| !not_covered.contains_key(fault.name())).collect();
     if able.is_empty() {
         return able;
     }
     let first = able[random.random_range(0..able.len())];
-    let others: Vec<Fault> = able.iter().copied().filter(|fault| fault.class() != first.class()).collect();
+    let others: Vec<Fault> = able.iter().copied().filter(|fault| fault.goes_with(first)).collect();
     if others.is_empty() || random.random_range(0..4) == 0 {
         return vec![first];
     }
@@ -245,5 +257,12 @@ mod tests {
         assert!(rounds.iter().flatten().all(|fault| *fault != Fault::Delay));
         let pairs: Vec<&Vec<Fault>> = rounds.iter().filter(|round| round.len() == 2).collect();
         assert!(!pairs.is_empty() && pairs.iter().all(|pair| pair[0].class() != pair[1].class()), "{pairs:?}");
+    }
+    /// It waited for a minute for each node that could reach no other one, and called the cluster broken.
+    #[test]
+    fn a_rolling_restart_is_not_beside_a_cut() {
+        assert!(!Fault::RollingRestart.goes_with(Fault::SplitAll) && !Fault::OneWayIn.goes_with(Fault::RollingRestart));
+        assert!(Fault::RollingRestart.goes_with(Fault::Delay) && Fault::KillLeader.goes_with(Fault::SplitAll));
+        assert!(!Fault::KillLeader.goes_with(Fault::KillFollower), "of one class");
     }
 }
