@@ -4,7 +4,7 @@ use crate::{
     access::{CallerRequest, RightsCache, SeenLocks, TenantDoor},
     api::{At, CallError, ClusterView, Freshness, MemberFacts, OverviewView, ReadOptions, WaitsView},
     base::{
-        alarms::NodeAlarms, backups::Backups, memory::MemoryShortage, pulse::Pulse, series::Series,
+        alarms::NodeAlarms, backups::Backups, marked_state::digest_of, memory::MemoryShortage, pulse::Pulse, series::Series,
         shared_answers::SharedAnswers, stop::Stop, tasks::Tasks, walks::WalkSlots,
     },
     clock::wall_now,
@@ -30,7 +30,6 @@ use openraft_rt::{AsyncRuntime, Instant};
 use parking_lot::Mutex;
 use rand::RngExt;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::task::yield_now;
 
 /// How long the proof that a leader leads may take in a readiness check, and then how long the leader may be silent.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
@@ -372,11 +371,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// A digest of this node's whole state: equal states have equal digests. It walks the state part by part.
     pub async fn digest(&self) -> Result<At<String>, CallError> {
         let walked = self.walk(ReadOptions { freshness: Freshness::Local, timeout: TIMEOUT_DEFAULT }).await?;
-        let mut digest = walked.state.digest_in_parts();
-        while !digest.add_part() {
-            yield_now().await;
-        }
-        Ok(At { value: digest.finish(), revision: walked.state.revision() })
+        Ok(At { value: digest_of(&walked.state).await, revision: walked.state.revision() })
     }
 
     /// A new grant id, for a caller that sent none.

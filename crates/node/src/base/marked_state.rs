@@ -12,6 +12,15 @@ use tokio::{sync::Notify, task::yield_now};
 /// No revision is wanted.
 const NONE: u64 = u64::MAX;
 
+/// The digest of a whole state. Other tasks run between its parts.
+pub(crate) async fn digest_of(state: &State) -> String {
+    let mut digest = state.digest_in_parts();
+    while !digest.add_part() {
+        yield_now().await;
+    }
+    digest.finish()
+}
+
 /// The state at one revision at a time, and then its digest.
 #[derive(Debug)]
 pub(crate) struct MarkedState {
@@ -92,13 +101,10 @@ impl MarkedState {
         loop {
             self.kept.notified().await;
             let Some((revision, state)) = self.take() else { continue };
-            let mut digest = state.digest_in_parts();
-            while !digest.add_part() {
-                yield_now().await;
-            }
+            let digest = digest_of(&state).await;
             let mut mark = self.mark.lock();
             if mark.revision == revision {
-                mark.digest = MarkedDigest::Known(digest.finish());
+                mark.digest = MarkedDigest::Known(digest);
             }
         }
     }

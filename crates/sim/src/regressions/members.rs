@@ -148,3 +148,22 @@ fn a_change_of_a_vote_is_answered_although_no_try_has_time_for_two_commands() {
         assert!(members.iter().any(|row| row.id == learner && !row.voter), "{members:?}");
     });
 }
+
+/// The note that says so comes after the deadline of its caller, which may never ask again.
+#[test]
+fn a_change_of_a_vote_that_runs_out_of_time_is_in_the_audit() {
+    let flushes = Flushes { at_least: SLOW_FLUSH, micros: 1_500 };
+    on_three_nodes(&ScenarioPlan { flushes, ..ScenarioPlan::without_faults(3) }, async |world| {
+        let leader = world.leader().unwrap();
+        let learner = world.ids().into_iter().find(|id| *id != leader).unwrap();
+        let node = world.running(leader).unwrap().node;
+        world.oracle.observe(&Fact::AskedToLeave { node: learner });
+        let request = MemberRequest::Demote { node: learner, key: None, by: "tests".to_owned() };
+        let head = || world.running(leader).and_then(|running| running.replica.state().audit().head());
+        let (before, begun) = (head(), SimInstant::now());
+        let error = node.change_member(Some(node.new_grant_id()), request, BRIEF_TRY).await.unwrap_err();
+        let took = SimInstant::now() - begun;
+        assert!(error.is_unknown() && took < SLOW_FLUSH * 2, "{error:?} after {took:?}");
+        wait_until("the change is in the audit", || head() != before).await;
+    });
+}

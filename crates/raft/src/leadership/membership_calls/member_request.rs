@@ -16,11 +16,14 @@ use crate::{
 };
 use fairhold_state::command::{AccessGuard, ActOrigin, Command, NoteAct, NotedAct, NotedEnd, Rejection, WriteKey};
 use fairhold_types::{NodeId, time::WallMillis};
-use openraft::AsyncRuntime;
+use openraft::{AsyncRuntime, Instant as _};
 use std::time::Duration;
 
 /// Pause before another attempt while other changes are in progress.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long the note of a change may take whose caller has no time left.
+const NOTE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One request at the leader.
 pub(super) struct Request<'c, RT: AsyncRuntime> {
@@ -174,17 +177,36 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             Err(MembershipError::Unfinished { .. }) => NotedEnd::Unknown,
             Err(_) => return changed.map(|_| ()),
         };
-        let note = NoteAct { key: key.filter(|_| changed.is_ok()), act, end, at: wall_now() };
-        let noted = self.propose(Command::NoteAct(note)).await;
+        let note = Command::NoteAct(NoteAct { key: key.filter(|_| changed.is_ok()), act, end, at: wall_now() });
+        if changed.is_err() {
+            self.leave(note);
+            return changed.map(|_| ());
+        }
+        let noted = self.propose(note).await;
         changed.and(noted)
     }
 
     pub(super) async fn propose(&self, command: Command) -> Result<(), MembershipError> {
-        let command = match &self.origin {
+        self.propose_bare(self.attributed(command)).await
+    }
+
+    /// Leaves a note to the log. Its caller has no time left, so nobody waits for it.
+    fn leave(&self, note: Command) {
+        let submitted = self.queues.proposals.submit(self.attributed(note), true);
+        drop(RT::spawn(async move {
+            let by = RT::Instant::now() + NOTE_TIMEOUT;
+            let noted = async { submitted.ok()?.outcome::<RT>(by).await.ok()?.result.ok() };
+            if noted.await.is_none() {
+                tracing::warn!("a change of a member that has begun may be missing in the audit");
+            }
+        }));
+    }
+
+    fn attributed(&self, command: Command) -> Command {
+        match &self.origin {
             Some(origin) if command.is_act() => command.attributed(origin.clone()),
             Some(_) | None => command,
-        };
-        self.propose_bare(command).await
+        }
     }
 
     /// Proposes a command without its origin.
