@@ -12,6 +12,7 @@ use crate::{
             view::{Answered, Sight, ask, look},
         },
     },
+    propose::times::ProposalOutcome,
     queues::Queues,
 };
 use fairhold_state::command::{AccessGuard, ActOrigin, Command, NoteAct, NotedAct, NotedEnd, Rejection, WriteKey};
@@ -22,7 +23,7 @@ use std::time::Duration;
 /// Pause before another attempt while other changes are in progress.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long the note of a change may take whose caller has no time left.
+/// How long the note of a change may take, also if its caller has no time left.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One request at the leader.
@@ -177,29 +178,33 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             Err(MembershipError::Unfinished { .. }) => NotedEnd::Unknown,
             Err(_) => return changed.map(|_| ()),
         };
-        let note = Command::NoteAct(NoteAct { key: key.filter(|_| changed.is_ok()), act, end, at: wall_now() });
-        if changed.is_err() {
-            self.leave(note);
-            return changed.map(|_| ());
-        }
-        let noted = self.propose(note).await;
+        let note = NoteAct { key: key.filter(|_| changed.is_ok()), act, end, at: wall_now() };
+        let noted = self.note(note).await;
         changed.and(noted)
+    }
+
+    /// Proposes a note and waits for it until the deadline. A note whose caller has no time left gets into the log too: what
+    /// it tells of has begun, and the caller may never ask again.
+    async fn note(&self, note: NoteAct) -> Result<(), MembershipError> {
+        let submitted = self.queues.proposals.submit(self.attributed(Command::NoteAct(note)), true);
+        let submitted = submitted.map_err(|_| MembershipError::NoLeader)?;
+        let noting = RT::spawn(async move {
+            // If this waited no longer than the caller, it would withdraw a note that is still in the queue.
+            let by = RT::Instant::now() + NOTE_TIMEOUT;
+            let noted = proposed(submitted.outcome::<RT>(by).await);
+            if let Err(error) = &noted {
+                tracing::warn!("a change of a member that has begun may be missing in the audit: {error}");
+            }
+            noted
+        });
+        match RT::timeout_at(self.deadline, noting).await {
+            Ok(Ok(noted)) => noted,
+            Ok(Err(_)) | Err(_) => Err(MembershipError::NoLeader),
+        }
     }
 
     pub(super) async fn propose(&self, command: Command) -> Result<(), MembershipError> {
         self.propose_bare(self.attributed(command)).await
-    }
-
-    /// Leaves a note to the log. Its caller has no time left, so nobody waits for it.
-    fn leave(&self, note: Command) {
-        let submitted = self.queues.proposals.submit(self.attributed(note), true);
-        drop(RT::spawn(async move {
-            let by = RT::Instant::now() + NOTE_TIMEOUT;
-            let noted = async { submitted.ok()?.outcome::<RT>(by).await.ok()?.result.ok() };
-            if noted.await.is_none() {
-                tracing::warn!("a change of a member that has begun may be missing in the audit");
-            }
-        }));
     }
 
     fn attributed(&self, command: Command) -> Command {
@@ -216,18 +221,22 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
             Some(_) | None => command,
         };
         let submitted = self.queues.proposals.submit(command, true).map_err(|_| MembershipError::NoLeader)?;
-        match submitted.outcome::<RT>(self.deadline).await {
-            Ok(answer) => match answer.result {
-                Ok(_) => Ok(()),
-                Err(Rejection::AccessChanged) => Err(MembershipError::AccessChanged { revision: answer.revision }),
-                Err(Rejection::MemoryFull { .. } | Rejection::StateFull { .. }) => Err(MembershipError::TooManyKeys),
-                Err(Rejection::IdempotencyMismatch { .. }) => Err(MembershipError::OtherRequest),
-                Err(rejection @ Rejection::NoVoterLeft { .. }) => Err(in_progress(rejection.to_string())),
-                Err(rejection) => Err(MembershipError::BadRequest(rejection.to_string())),
-            },
-            // A repeated request does nothing, so trying again is safe.
-            Err(ProposeError::NotProposed(_) | ProposeError::Unknown(_)) => Err(MembershipError::NoLeader),
-        }
+        proposed(submitted.outcome::<RT>(self.deadline).await)
+    }
+}
+
+fn proposed(outcome: ProposalOutcome) -> Result<(), MembershipError> {
+    match outcome {
+        Ok(answer) => match answer.result {
+            Ok(_) => Ok(()),
+            Err(Rejection::AccessChanged) => Err(MembershipError::AccessChanged { revision: answer.revision }),
+            Err(Rejection::MemoryFull { .. } | Rejection::StateFull { .. }) => Err(MembershipError::TooManyKeys),
+            Err(Rejection::IdempotencyMismatch { .. }) => Err(MembershipError::OtherRequest),
+            Err(rejection @ Rejection::NoVoterLeft { .. }) => Err(in_progress(rejection.to_string())),
+            Err(rejection) => Err(MembershipError::BadRequest(rejection.to_string())),
+        },
+        // A repeated request does nothing, so trying again is safe.
+        Err(ProposeError::NotProposed(_) | ProposeError::Unknown(_)) => Err(MembershipError::NoLeader),
     }
 }
 
