@@ -24,7 +24,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// The alarms that this node raises now.
     #[must_use]
     pub fn alarms(&self) -> Alarms {
-        Alarms { id: self.0.replica.status().id, alarms: self.0.alarms.raised() }
+        Alarms { id: self.0.replica.id(), alarms: self.0.alarms.raised() }
     }
 
     fn cluster_reading(&self) -> ClusterReading {

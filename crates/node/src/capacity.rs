@@ -32,7 +32,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     async fn keep_reporting(&self, bytes: u64) {
         let replica = &self.0.replica;
-        let id = replica.status().id;
+        let id = replica.id();
         let mut has_reported = false;
         loop {
             if replica.read(|state| state.cluster().is_some() && state.capacity_of(id) != Some(bytes)) {

@@ -1,10 +1,16 @@
-//! Whether Raft still works on messages, and how far it is.
+//! Whether Raft still works on messages, and how far it is: each without the whole status, which copies much.
 
 use crate::replica::Replica;
-use fairhold_types::Revision;
+use fairhold_types::{NodeId, Revision};
 use openraft::AsyncRuntime;
 
 impl<RT: AsyncRuntime> Replica<RT> {
+    /// The number of this node.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.core.id
+    }
+
     /// Waits until the task of Raft has handled a message of this call; `false` if Raft has stopped. It needs neither a
     /// leader nor a quorum. It does not return while the task, or its thread, is stuck.
     pub async fn handles_messages(&self) -> bool {

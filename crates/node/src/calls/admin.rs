@@ -153,7 +153,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.confirm_caller(deadline).await?;
         let replica = self.0.replica.clone();
         let act = async move { replica.take_snapshot(deadline).await };
-        let node = self.0.replica.status().id;
+        let node = self.0.replica.id();
         let noted = move |result: &Result<u64, ProposeError>| {
             let is_unfinished = matches!(result, Err(ProposeError::Unknown(_)));
             (result.is_ok() || is_unfinished).then_some((NotedAct::TakeSnapshot { node }, !is_unfinished))

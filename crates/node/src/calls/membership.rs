@@ -134,7 +134,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Changes a member, from any node. With a key, it happens once; a removal is safe to repeat without one.
     pub async fn change_member(&self, key: Option<GrantId>, request: MemberRequest, timeout: Duration) -> Result<(), CallError> {
         let request = with_key(request, key)?;
-        let removes_this_node = matches!(&request, MemberRequest::Remove { node, .. } if *node == self.0.replica.status().id);
+        let removes_this_node = matches!(&request, MemberRequest::Remove { node, .. } if *node == self.0.replica.id());
         let deadline = RT::Instant::now() + timeout;
         self.change_member_decided(request, deadline).await?;
         if removes_this_node {

@@ -41,11 +41,15 @@ type NewestAnswer<'a, I, A> = MutexGuard<'a, Option<(I, Arc<A>)>>;
 impl<RT: AsyncRuntime> Node<RT> {
     /// The locks at a glance, from this node's own state. Callers that may see the same locks share it for a second.
     pub async fn overview(&self, timeout: Duration) -> Result<Arc<OverviewView>, CallError> {
+        let begun = RT::Instant::now();
+        let read = |timeout: Duration| ReadOptions { freshness: Freshness::Local, timeout };
+        if let Some(view) = self.shared_lately(&self.0.shared_overview, &(), read(timeout)).await? {
+            return Ok(view);
+        }
         // Before the shared part: a caller that waits for the members holds neither a slot nor the answer of others. They may
         // take half of the time: without their answers, there is still an overview.
-        let begun = RT::Instant::now();
         let looks = self.looks(begun + timeout / 2).await;
-        let read = ReadOptions { freshness: Freshness::Local, timeout: timeout.saturating_sub(begun.elapsed()) };
+        let read = read(timeout.saturating_sub(begun.elapsed()));
         self.shared(&self.0.shared_overview, &(), read, |walk, visible| self.new_overview(looks, walk, visible)).await
     }
 
@@ -59,15 +63,11 @@ impl<RT: AsyncRuntime> Node<RT> {
     ) -> Result<Arc<A>, CallError> {
         let begun = RT::Instant::now();
         let deadline = begun + read.timeout;
-        self.freshen(read).await?;
-        let seen = self.visible()?.seen_locks();
-        let answer = answers.of(&(question.clone(), seen.clone()));
-        if let Some(view) = recent(&Self::newest(&answer, deadline).await?)
-            // The caller may have other rights after the wait.
-            && self.visible()?.seen_locks() == seen
-        {
+        if let Some(view) = self.shared_lately(answers, question, read).await? {
             return Ok(view);
         }
+        let seen = self.visible()?.seen_locks();
+        let answer = answers.of(&(question.clone(), seen.clone()));
         // A caller waits for its slot before it holds up the others: its slots may all be taken, and theirs free.
         let walk = self.walk(ReadOptions { timeout: read.timeout.saturating_sub(begun.elapsed()), ..read }).await?;
         let mut newest = Self::newest(&answer, deadline).await?;
@@ -82,6 +82,24 @@ impl<RT: AsyncRuntime> Node<RT> {
         let view = Arc::new(make(walk, visible).await);
         *newest = Some((RT::Instant::now(), Arc::clone(&view)));
         Ok(view)
+    }
+
+    /// The answer that callers with the same rights share, if there is a recent one.
+    async fn shared_lately<Q: Clone + PartialEq, A: Send + Sync>(
+        &self,
+        answers: &SharedAnswers<RT::Instant, (Q, SeenLocks), A>,
+        question: &Q,
+        read: ReadOptions,
+    ) -> Result<Option<Arc<A>>, CallError> {
+        let deadline = RT::Instant::now() + read.timeout;
+        self.freshen(read).await?;
+        let seen = self.visible()?.seen_locks();
+        let answer = answers.of(&(question.clone(), seen.clone()));
+        match recent(&Self::newest(&answer, deadline).await?) {
+            // The caller may have other rights after the wait.
+            Some(view) if self.visible()?.seen_locks() == seen => Ok(Some(view)),
+            Some(_) | None => Ok(None),
+        }
     }
 
     /// Waits until no other caller makes the answer.
@@ -136,7 +154,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let mut members = looks.others(replica, &self.0.tasks, deadline).await;
         let report = looks.own.report(replica);
         let said = MemberAnswer { at: report.now, clock: None, report };
-        members.insert(replica.status().id, MemberLook { reachable: true, said: Some(said) });
+        members.insert(replica.id(), MemberLook { reachable: true, said: Some(said) });
         members
     }
 
