@@ -45,8 +45,8 @@ impl Reply {
         ProblemBody::read(&self.body)
     }
 
-    /// The revision that the answer shows. A refusal names one too, which may be later than the state that it
-    /// describes.
+    /// The revision that the answer shows. A refusal names that of the server, which may be later or earlier than the state
+    /// that the refusal describes.
     pub(crate) fn revision(&self) -> Result<Revision, Error> {
         let named = self.headers.get(REVISION).and_then(|value| value.to_str().ok()?.parse().ok());
         named.map(Revision).ok_or_else(|| Error::NotUnderstood { why: "it names no revision".to_owned() })

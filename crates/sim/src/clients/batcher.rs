@@ -108,8 +108,11 @@ async fn answered(client: &mut SimClient, request: &ClientRequest, calls: usize)
             return None;
         };
         if answers.iter().all(|answer| answer["status"].as_u64().is_some_and(|status| status < 500)) {
-            let (what, revision) = (format!("a batch of {}", client.name), reply.revision);
-            client.world.oracle.observe(&Fact::Answered { what, floor, revision });
+            // If the server refused every call, the answer shows no state: it names how far that server itself is.
+            if answers.iter().any(|answer| answer["status"].as_u64().is_some_and(|status| status < 300)) {
+                let (what, revision) = (format!("a batch of {}", client.name), reply.revision);
+                client.world.oracle.observe(&Fact::Answered { what, floor, revision });
+            }
             return Some(answers.clone());
         }
         client.idle(300).await;
