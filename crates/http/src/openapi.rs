@@ -164,7 +164,7 @@ fn document() -> Value {
                     "schema": { "type": "string", "pattern": id_pattern::CLUSTER_ID },
                 },
                 (headers::REVISION.as_str()): {
-                    "description": "The applied revision that the answer reflects. A refusal names that of the server that answers.",
+                    "description": "The applied revision that the answer reflects. A refusal names that of this server.",
                     "required": true,
                     "schema": { "type": "integer", "minimum": 0 },
                 },
