@@ -1,6 +1,7 @@
 """Writes the page with the figures, and its charts. It computes medians and ratios, and states only what was measured."""
 
 import math
+import re
 import statistics
 import textwrap
 
@@ -34,6 +35,22 @@ def write(figures, page):
         parts.append(processors(loads, systems))
     parts += [part(figures) for part in (profile, failover, elections, sessions, growth, bulk, watch, dashboards, tree, problems, how)]
     page.write_text(wrapped("\n".join(part for part in parts if part)))
+
+
+def update_dashboards(figures, page):
+    """Replaces the section about dashboards in the page, or adds it before the large tree, and says when it was measured. It
+    keeps the rest: no ratio of the page needs these figures."""
+    section = dashboards(figures)
+    if not section:
+        return
+    title, rest = section.split("\n", 1)
+    m, command = figures["machine"], figures["command"]
+    when = f"Measured after the rest of this page, with `{command}`: {m['when']}, load average {m['load_average']:.2f} before; {figures['versions']['Fairhold']}."
+    section = wrapped(f"{title}\n\n{when}\n{rest}")
+    sections = re.split(r"^(?=## )", page.read_text(), flags=re.MULTILINE)
+    kept = [other for other in sections if not other.startswith(title)]
+    place = next((place for place, other in enumerate(kept) if other.startswith("## A large tree")), len(kept))
+    page.write_text("".join([*kept[:place], f"{section.rstrip()}\n\n", *kept[place:]]))
 
 
 def wrapped(text):
