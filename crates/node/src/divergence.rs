@@ -6,7 +6,7 @@ mod collection;
 use crate::base::{answer_time::answer_timeout, marked_state::MarkedState};
 use collection::{Answer, Applied, Asker, Question, states};
 use fairhold_health::divergence::Divergence;
-use fairhold_raft::{Replica, ReplicaStatus};
+use fairhold_raft::{Leadership, Replica, ReplicaStatus};
 use fairhold_types::{NodeId, Revision};
 use futures_util::{FutureExt, future::join_all};
 use openraft_rt::{AsyncRuntime, Instant};
@@ -72,7 +72,7 @@ impl Comparison {
         encode(&answer).unwrap_or_default()
     }
 
-    /// Has the states compared while this node leads, until Raft has stopped.
+    /// Has the states compared while this node leads. It may not return when Raft has stopped.
     pub(crate) async fn run<RT: AsyncRuntime>(&self, replica: &Replica<RT>) {
         let mut leads = replica.leadership();
         let mut due = RT::Instant::now() + FIRST_AFTER;
@@ -85,15 +85,14 @@ impl Comparison {
                         leads = now;
                         FIRST_AFTER
                     }
-                    None => self.compare(replica).await,
+                    None => self.compare(replica, leads).await,
                 };
         }
     }
 
     /// Compares the states of all members that answer, and tells them what it found. Returns when the next comparison is
     /// due.
-    async fn compare<RT: AsyncRuntime>(&self, replica: &Replica<RT>) -> Duration {
-        let leads = replica.leadership();
+    async fn compare<RT: AsyncRuntime>(&self, replica: &Replica<RT>, leads: Option<Leadership>) -> Duration {
         let raft = replica.status();
         let others: Vec<NodeId> = members(&raft).into_iter().filter(|id| *id != raft.id).collect();
         let ask = |node: NodeId, question: Question| {
@@ -131,7 +130,8 @@ impl Comparison {
         }
         self.note(revision, states.clone());
         let states: Vec<Vec<NodeId>> = states.into_iter().map(Vec::from_iter).collect();
-        // A member that misses this hears of the next comparison. There is one soon while states differ, and after that.
+        // A member that misses this hears of the next comparison, which comes soon while states differ, and once more after
+        // they agree again.
         join_all(others.iter().map(|id| ask(*id, Question::Found(revision, states.clone())))).await;
         if differ || open.is_some() { AGAIN_AFTER } else { COMPARE_EVERY }
     }

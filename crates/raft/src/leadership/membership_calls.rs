@@ -26,7 +26,7 @@ use crate::{
 };
 use fairhold_types::{NodeId, duration};
 use openraft::{AsyncRuntime, Instant};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// The leader answers this much earlier than the requesting node gives up, so that its reason arrives.
 const ANSWER_MARGIN: Duration = Duration::from_millis(200);
@@ -64,7 +64,7 @@ pub(crate) async fn join<RT: AsyncRuntime>(
 
 /// Changes a member, from whichever node leads.
 pub(crate) async fn change<RT: AsyncRuntime>(
-    core: &Core<RT>,
+    core: &Arc<Core<RT>>,
     queues: &Queues,
     change: MemberChange,
     deadline: RT::Instant,

@@ -5,7 +5,7 @@ use crate::{conditions::Flushes, facts::Fact, plan::ScenarioPlan, world::World};
 use fairhold_health::alarms::readings::MachineReading;
 use fairhold_node::api::{CallError, CreateJoinTokenCall};
 use fairhold_raft::{JoinToken, MemberRequest, MembershipError};
-use fairhold_types::NodeId;
+use fairhold_types::{NodeId, cluster_version::MEMBERSHIP_SINCE};
 use openraft_rt::{AsyncRuntime, Instant as _};
 use openraft_rt_sim::{SimInstant, SimRuntime};
 use std::{ops::RangeInclusive, time::Duration};
@@ -149,22 +149,45 @@ fn a_change_of_a_vote_is_answered_although_no_try_has_time_for_two_commands() {
     });
 }
 
-/// The note that says so comes after the deadline of its caller, which may never ask again.
-#[test]
-fn a_change_of_a_vote_that_runs_out_of_time_is_in_the_audit() {
+/// What the audit of a node has after an entry: the verbs and the results.
+fn acts_after(world: &World, node: NodeId, seq: u64) -> Vec<(String, String)> {
+    let state = world.running(node).unwrap().replica.state();
+    state.audit().from(seq + 1).map(|(_, record)| (record.verb.clone(), record.result.clone())).collect()
+}
+
+/// On slow disks, asks the leader with this timeout to take a member's vote, and leaves after half a flush. Returns the error
+/// if there was an answer by then, and what the audit has about it in the end.
+fn asked_for_half_a_flush(timeout: Duration) -> (Option<CallError>, Vec<(String, String)>) {
     let flushes = Flushes { at_least: SLOW_FLUSH, micros: 1_500 };
+    let (mut ended, mut acts) = (None, Vec::new());
     on_three_nodes(&ScenarioPlan { flushes, ..ScenarioPlan::without_faults(3) }, async |world| {
         let leader = world.leader().unwrap();
         let learner = world.ids().into_iter().find(|id| *id != leader).unwrap();
         let node = world.running(leader).unwrap().node;
         world.oracle.observe(&Fact::AskedToLeave { node: learner });
+        wait_until("the cluster's version", || node.cluster().cluster_version >= MEMBERSHIP_SINCE).await;
+        let before = node.cluster().audit_head.map_or(0, |head| head.seq);
         let request = MemberRequest::Demote { node: learner, key: None, by: "tests".to_owned() };
-        let head = || world.running(leader).and_then(|running| running.replica.state().audit().head());
-        // Before the leader has committed something, no change begins.
-        put(&node, "/before").await;
-        let before = head();
-        let error = node.change_member(Some(node.new_grant_id()), request, SLOW_FLUSH / 2).await.unwrap_err();
-        assert!(matches!(error, CallError::Membership(MembershipError::Unfinished { .. })), "{error:?}");
-        wait_until("the change is in the audit", || head() != before).await;
+        let changed = node.change_member(Some(node.new_grant_id()), request, timeout);
+        ended = SimRuntime::timeout(SLOW_FLUSH / 2, changed).await.ok().map(Result::unwrap_err);
+        wait_until("the change is in the audit", || !acts_after(&world, leader, before).is_empty()).await;
+        SimRuntime::sleep(SLOW_FLUSH * 4).await;
+        acts = acts_after(&world, leader, before);
     });
+    (ended, acts)
+}
+
+/// Its note comes after the deadline of its caller, which may never ask again.
+#[test]
+fn a_change_of_a_vote_that_runs_out_of_time_is_in_the_audit() {
+    let (ended, acts) = asked_for_half_a_flush(SLOW_FLUSH / 3);
+    assert!(matches!(ended, Some(CallError::Membership(MembershipError::Unfinished { .. }))), "{ended:?}");
+    assert_eq!(acts, [("members.demote".to_owned(), "unknown".to_owned())]);
+}
+
+#[test]
+fn a_change_of_a_vote_whose_caller_leaves_is_in_the_audit() {
+    let (ended, acts) = asked_for_half_a_flush(TIMEOUT);
+    assert!(ended.is_none(), "{ended:?}");
+    assert_eq!(acts, [("members.demote".to_owned(), "ok".to_owned())]);
 }

@@ -28,10 +28,22 @@ use fairhold_types::{
     limits::{LEARNERS_MAX, VOTERS_MAX},
 };
 use openraft::{AsyncRuntime, ChangeMembers};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-/// Changes a member if this node leads.
+/// Changes a member if this node leads. If the caller leaves, this goes on: a change that has begun gets its note.
 pub(crate) async fn serve<RT: AsyncRuntime>(
+    core: &Arc<Core<RT>>,
+    queues: &Queues,
+    change: MemberChange,
+    deadline: RT::Instant,
+) -> Result<(), MembershipError> {
+    let (core, queues) = (Arc::clone(core), queues.clone());
+    let served = RT::spawn(async move { serve_here(&core, &queues, change, deadline).await });
+    // Without an answer, the runtime ends.
+    served.await.unwrap_or(Err(MembershipError::NoLeader))
+}
+
+async fn serve_here<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
     change: MemberChange,

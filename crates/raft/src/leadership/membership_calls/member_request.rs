@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Pause before another attempt while other changes are in progress.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long the note of a change may take, also if its caller has no time left.
+/// How long the note of a change may take at least, also if its caller has no time left.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One request at the leader.
@@ -71,50 +71,63 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
 
     /// Makes a change of Raft's membership that `decide` chooses, once the voters do not change otherwise. `None` if
     /// there is nothing to change. `conflict` finds the pending request about the node that does not allow it.
+    ///
+    /// If the change has begun and its end is not known, the error is `Unfinished`, or `NoLeader` if this node leads no more:
+    /// the caller then asks the next leader, which finds the change made, or makes it.
     pub(super) async fn change_members(
         &self,
         node: NodeId,
         conflict: fn(&Sight, NodeId) -> Option<String>,
         decide: impl Fn(&Sight) -> Result<Option<Changes>, MembershipError>,
     ) -> Result<Made, MembershipError> {
-        let mut begun = false;
-        let what = || format!("the change of node {node}");
+        let mut has_begun = false;
+        let changed = self.change_members_if(node, conflict, decide, &mut has_begun).await;
+        match changed {
+            Err(MembershipError::NoLeader) if has_begun => {
+                tracing::warn!(node, "a change of node {node} has begun and may be missing in the audit: another node leads");
+                Err(MembershipError::NoLeader)
+            }
+            Err(error) if has_begun => {
+                tracing::debug!(node, "a change of node {node} has begun, and its end is not known: {error}");
+                Err(MembershipError::Unfinished { what: format!("the change of node {node}") })
+            }
+            changed => changed,
+        }
+    }
+
+    async fn change_members_if(
+        &self,
+        node: NodeId,
+        conflict: fn(&Sight, NodeId) -> Option<String>,
+        decide: impl Fn(&Sight) -> Result<Option<Changes>, MembershipError>,
+        has_begun: &mut bool,
+    ) -> Result<Made, MembershipError> {
         loop {
             if self.core.leadership() != Some(self.leadership) {
                 return Err(MembershipError::NoLeader);
             }
-            let turn = match turn(self.core, self.deadline).await {
-                Err(MembershipError::ChangeInProgress { .. }) if begun => {
-                    return Err(MembershipError::Unfinished { what: what() });
-                }
-                turn => turn?,
-            };
+            let turn = turn(self.core, self.deadline).await?;
             let sight = self.sight_of_the_answering(node).await;
             require_member(&sight, node)?;
             if let Some(other) = conflict(&sight, node) {
                 return Err(in_progress(other));
             }
             if sight.view.phase == Phase::Uniform {
-                let Some(changes) = decide(&sight)? else { return Ok(if begun { Made::Now } else { Made::Before }) };
-                self.check_guard()
-                    .map_err(|refused| if begun { MembershipError::Unfinished { what: what() } } else { refused })?;
-                begun = true;
+                let Some(changes) = decide(&sight)? else { return Ok(if *has_begun { Made::Now } else { Made::Before }) };
+                self.check_guard()?;
+                *has_begun = true;
                 let changed = steps::change(self.core, self.leadership, sight.set_by, changes, true);
                 match RT::timeout_at(self.deadline, changed).await {
                     Ok(Ok(())) => return Ok(Made::Now),
                     Ok(Err(StepError::Deposed)) => return Err(MembershipError::NoLeader),
                     Ok(Err(error)) => tracing::debug!(node, "the change of node {node} is tried again: {error}"),
-                    Err(_) => return Err(MembershipError::Unfinished { what: what() }),
+                    Err(_) => return Err(in_progress(format!("the change of node {node}"))),
                 }
             }
             drop(turn);
             let pause = RT::sleep(RETRY_PAUSE);
             if RT::timeout_at(self.deadline, pause).await.is_err() {
-                return Err(if begun {
-                    MembershipError::Unfinished { what: what() }
-                } else {
-                    in_progress("the voters are changing".to_owned())
-                });
+                return Err(in_progress("the voters are changing".to_owned()));
             }
         }
     }
@@ -159,9 +172,10 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         self.core.shared.read().was_written(key).map_err(|_| MembershipError::OtherRequest)
     }
 
-    /// Notes a change of Raft's membership, which is no command of the state. What has begun is noted too. The note may be
-    /// missing if this leader is deposed just now: then the caller hears of that, and the next leader finds the change made
-    /// and notes it. What this request made is noted in any case: an earlier try may have left a note, and no key.
+    /// Notes a change of Raft's membership, which is no command of the state. What has begun is noted too. What this request
+    /// made is noted in any case: an earlier try may have left a note, and no key. The note may be missing if the queue
+    /// refuses it or this leader is deposed just now: then the log of the node says so. If the caller hears of that, it asks
+    /// the next leader, which finds the change made and notes it.
     ///
     /// A note that an earlier try left is not proposed again: a try may have time for only one command, and the key, which
     /// ends the request, comes after the note.
@@ -183,15 +197,17 @@ impl<RT: AsyncRuntime> Request<'_, RT> {
         changed.and(noted)
     }
 
-    /// Proposes a note and waits for it until the deadline. A note whose caller has no time left gets into the log too: what
+    /// Proposes a note and waits for it until the deadline. The note stays in the queue if its caller has no time left: what
     /// it tells of has begun, and the caller may never ask again.
     async fn note(&self, note: NoteAct) -> Result<(), MembershipError> {
         let submitted = self.queues.proposals.submit(self.attributed(Command::NoteAct(note)), true);
-        let submitted = submitted.map_err(|_| MembershipError::NoLeader)?;
+        // If this waited no longer than the caller, it would withdraw a note that is still in the queue.
+        let by = self.deadline.max(RT::Instant::now() + NOTE_TIMEOUT);
         let noting = RT::spawn(async move {
-            // If this waited no longer than the caller, it would withdraw a note that is still in the queue.
-            let by = RT::Instant::now() + NOTE_TIMEOUT;
-            let noted = proposed(submitted.outcome::<RT>(by).await);
+            let noted = match submitted {
+                Ok(submitted) => proposed(submitted.outcome::<RT>(by).await),
+                Err(_) => Err(MembershipError::NoLeader),
+            };
             if let Err(error) = &noted {
                 tracing::warn!("a change of a member that has begun may be missing in the audit: {error}");
             }

@@ -48,7 +48,7 @@ pub(super) async fn turn<RT: AsyncRuntime>(
     let late = |what: &str| MembershipError::ChangeInProgress { what: what.to_owned() };
     let turn = RT::timeout_at(deadline, core.admissions.lock()).await;
     let turn = turn.map_err(|_| late("another request about members is not decided yet"))?;
-    // The command of a request that has no time left may still be in the log, and is not applied yet.
+    // The command of a request that has no time left may be in the log already, and is not applied yet.
     if let Some(last) = core.with_metrics(|metrics| metrics.last_log_index) {
         let applied = RT::timeout_at(deadline, core.until_leader_changes(core.applied(last)));
         let applied = applied.await.map_err(|_| late("what earlier requests have written is not applied yet"))?;
