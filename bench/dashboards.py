@@ -53,7 +53,12 @@ def beside(args, endpoints, cycles, found):
     # Both outputs are short: they fit into their pipes.
     load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(OPEN_BEFORE)
-    figures = cycles()
+    try:
+        figures = cycles()
+    except BaseException:
+        load.kill()
+        load.wait()
+        raise
     if os.wait4(load.pid, os.WNOHANG)[0]:
         fail("the dashboards were closed before the cycles ended")
     _, status, usage = os.wait4(load.pid, 0)

@@ -311,17 +311,18 @@ def dashboards(figures):
     of = figures.get("dashboards")
     if not of or not of["beside"]:
         return ""
-    alone, without, beside = of["alone"], of["without"], of["beside"]
+    pairs = list(zip(of["without"], of["beside"]))
+    alone, without, beside = of["alone"], [before for before, _ in pairs], [after for _, after in pairs]
     cores, idle = median_of(alone, "servers_cores"), statistics.median(of["idle_cores"])
     lines = ["## Open dashboards\n", f"{of['dashboards']} dashboards show the overview of the leader, each as a browser does (`fairhold bench dashboard`)."]
     lines += [f"They make {short(median_of(alone, 'per_second'))} calls a second, which the leader answers after {short(median_of(alone, *P50))} / {short(median_of(alone, *P99))} ms, with {median_of(alone, 'body_bytes_per_second') / 1024:,.0f} KiB of bodies a second."]
     lines += [f"The leader uses {cores:.3f} of a core meanwhile, and {idle:.3f} without them: **{cores - idle:.3f}** of a core for all of them. The goal is at most 0.15."]
     lines += [f"{of['clients']} clients acquire and release locks over HTTP, in turn without and beside them. The goals are at most 5 % fewer cycles/s, and a p99 that is at most 10 % longer."]
-    lines += [f"The program that plays the browsers runs on the same machine, where it uses {statistics.median(of['browsers_cores']):.3f} of a core: these figures include it. The change is the median of {len(beside)} pairs.\n"]
+    lines += [f"The program that plays the browsers runs on the same machine, where it uses {statistics.median(of['browsers_cores']):.3f} of a core: these figures include it. The lines of the table are medians of {len(pairs)} measurements, and the change is the median of their {len(pairs)} pairs.\n"]
     lines += ["| | cycles/s | p50 / p99 |", "|---|---|---|"]
     for name, runs in (("without dashboards", without), ("beside them", beside)):
         lines.append(f"| {name} | **{short(median_of(runs, *RATE))}** | {short(median_of(runs, *P50))} / {short(median_of(runs, *P99))} ms |")
-    change = lambda path: statistics.median(median_of([after], *path) / median_of([before], *path) for before, after in zip(without, beside)) - 1
+    change = lambda path: statistics.median(median_of([after], *path) / median_of([before], *path) for before, after in pairs) - 1
     rate, p99 = change(RATE), change(P99)
     lines.append(f"| change | {100 * rate:+.1f} % | p99 {100 * p99:+.1f} % |")
     return "\n".join(lines) + "\n"
