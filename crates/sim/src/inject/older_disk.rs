@@ -46,8 +46,9 @@ pub(super) async fn inject(world: &World, fault: Fault, id: NodeId) {
     }
     SimRuntime::sleep(fault.lasts).await;
     // If another node leads by now, nobody could know that the disk is older. The node has acknowledged entries with it, so it
-    // is the newest one.
-    if world.host(id).is_some() { world.keep_backup(id) } else { world.restore_disk(id) }
+    // is the newest one. The same leader knows it, and refuses a node that has not noticed yet.
+    let takes_part = world.host(id).is_some() && leadership(world, leader) != led;
+    if takes_part { world.keep_backup(id) } else { world.restore_disk(id) }
 }
 
 fn leadership(world: &World, id: NodeId) -> Option<Leadership> {
