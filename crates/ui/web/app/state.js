@@ -174,7 +174,8 @@ export function start() {
   const next = async () => {
     const isDue = paused.value === null && tokenWanted.value === null && mayAsk(denied, credential(), performance.now());
     if (isDue && !document.hidden) await lookOnce();
-    setTimeout(next, Math.max(EVERY, failure.value?.retryAfter ?? 0));
+    // A second failure moves the page.
+    setTimeout(next, failures === 1 ? EVERY / 2 : Math.max(EVERY, failure.value?.retryAfter ?? 0));
   };
   next();
 }
