@@ -11,7 +11,7 @@ const ROUNDS = Number(process.env.FAIRHOLD_UI_ROUNDS ?? 1);
 const BANNER_WITHIN = 2000;
 const FRESH_WITHIN = 5000;
 /** So many pages at once: each has its own context, and they share the machine with three nodes. */
-const AT_ONCE = 4;
+const AT_ONCE = 7;
 
 let browser;
 let cluster;

@@ -73,6 +73,33 @@ test("while the server refuses, a page says why, keeps what it showed, and waits
   }
 });
 
+test("after a lost look, a page waits as long as the server says all the same", async () => {
+  const asked = [];
+  let isLost = null;
+  const { page, close } = await open({ hash: "#/locks/deploy" }, {
+    prepare: async (opened) => {
+      await opened.clock.install();
+      await opened.route((url) => url.pathname === "/v1/overview", (route) => {
+        if (isLost === null) return route.continue();
+        asked.push(isLost ? "lost" : "refused");
+        if (!isLost) return route.fulfill({ ...problem(503), headers: { "retry-after": "7" } });
+        isLost = false;
+        return route.abort();
+      });
+    },
+  });
+  await page.locator(".health", { hasText: "seen 0 s ago" }).waitFor();
+  isLost = true;
+  await until("a lost look and a refused one", async () => {
+    await page.clock.runFor(250);
+    return asked.length === 2;
+  });
+  await page.locator(".health", { hasText: "a planted answer" }).waitFor();
+  await page.clock.runFor(5000);
+  assert.deepEqual(asked, ["lost", "refused"]);
+  await close();
+});
+
 test("a queue that is there before its holder stays when the holder comes", async () => {
   let release;
   const released = new Promise((resolve) => { release = resolve; });

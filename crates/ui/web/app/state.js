@@ -150,8 +150,7 @@ async function lookOnce() {
     const { status, headers } = /** @type {any} */ (error);
     noteDate(headers);
     if (status === 403) denied = { sent, at: performance.now() };
-    if (status > 0) return;
-    failures += 1;
+    failures = status > 0 ? 0 : failures + 1;
     // A dialog may wait for an outcome.
     if (failures >= 2 && dialog.value === null) await follow(look.value?.members ?? [], look.value?.id);
   }
